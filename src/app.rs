@@ -1,0 +1,215 @@
+//! From the command line to an exit code: the one path through config, facts, plan, launch and session.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use crate::cli::{Build, Cli, Command, Explain, Format, Options, ProfileAction, Run};
+use crate::config::value::UserMode;
+use crate::config::{Config, Origin, Sourced, parse_value, profile, trust};
+use crate::engine::Launch;
+use crate::error::{Error, Result};
+use crate::facts::{Facts, image};
+use crate::host::{Host, Platform, ProcessStamp};
+use crate::plan::{Plan, SessionId};
+use crate::session::Outcome;
+use crate::ui::Ui;
+use crate::{build, explain, guest, session};
+
+/// The whole program.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    if arguments.get(1).is_some_and(|word| word == "guest") {
+        return guest::main(arguments.into_iter().skip(2));
+    }
+    let cli = match Cli::try_parse_from(&arguments) {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    let options = match &cli.command {
+        Some(Command::Run(run)) => &run.options,
+        Some(Command::Explain(explain)) => &explain.options,
+        Some(Command::Build(build)) => &build.options,
+        _ => &cli.options,
+    };
+    let ui = Ui::new(options.verbosity());
+    match dispatch(cli, ui) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            ui.error(&error);
+            ExitCode::from(error.kind().exit_code())
+        }
+    }
+}
+
+fn dispatch(cli: Cli, ui: Ui) -> Result<u8> {
+    match cli.command {
+        None => run(Run { options: cli.options, guest: cli.guest }, ui),
+        Some(Command::Run(arguments)) => run(arguments, ui),
+        Some(Command::Explain(arguments)) => explain_plan(arguments, ui),
+        Some(Command::Build(arguments)) => build_image(arguments, ui),
+        Some(Command::Profile { action }) => profiles(action, ui),
+        Some(Command::Trust { dir }) => {
+            let path = trust(&Host::read()?, dir.as_deref())?;
+            ui.notice(&format!("trusted as it is now: {}", path.display()));
+            Ok(0)
+        }
+        Some(Command::Completions { shell }) => {
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "sandpen", &mut text);
+            print(ui, &String::from_utf8_lossy(&text))
+        }
+        Some(Command::Man) => {
+            let mut text = Vec::new();
+            clap_mangen::Man::new(Cli::command())
+                .render(&mut text)
+                .map_err(|error| Error::failed("the manual page cannot be written").cause(error))?;
+            print(ui, &String::from_utf8_lossy(&text))
+        }
+        Some(Command::Doctor(_)) => Err(not_yet("doctor")),
+        Some(Command::Selftest(_)) => Err(not_yet("selftest")),
+        Some(Command::Ps(_)) => Err(not_yet("ps")),
+        Some(Command::Exec(_)) => Err(not_yet("exec")),
+        Some(Command::Stop(_)) => Err(not_yet("stop")),
+        Some(Command::Prune(_)) => Err(not_yet("prune")),
+    }
+}
+
+fn not_yet(command: &str) -> Error {
+    Error::usage(format!("`sandpen {command}` is not built yet"))
+}
+
+fn print(ui: Ui, text: &str) -> Result<u8> {
+    ui.data(text).map_err(|error| Error::failed("stdout cannot be written").cause(error))?;
+    Ok(0)
+}
+
+/// What `run` and `explain` share: everything before the first effect.
+struct Prepared {
+    host: Host,
+    config: Config,
+    facts: Facts,
+    command: Vec<OsString>,
+}
+
+impl Prepared {
+    fn read(options: &Options, command: Vec<OsString>) -> Result<Self> {
+        let mut host = Host::read()?;
+        if let Some(platform) = options.assume_host {
+            host.platform = platform;
+        }
+        let config = Config::load(&host, options)?;
+        let facts = Facts::sweep(&host, &config, &command)?;
+        Ok(Prepared { host, config, facts, command })
+    }
+
+    fn plan(&self, id: SessionId) -> Result<(Plan, Launch)> {
+        let plan = Plan::new(&self.host, &self.config, &self.facts, id, self.command.clone())?;
+        let launch = Launch::compile(&plan, &self.host, &self.facts)?;
+        Ok((plan, launch))
+    }
+
+    /// The image's own user has a home that only the image knows: one engine call, unless the preset knows it.
+    fn ask_image(&mut self, ui: Ui, may_pull: bool) -> Result<()> {
+        let by_default = self.config.user.value == UserMode::Auto && self.host.platform == Platform::Macos;
+        let preset_knows = self.facts.preset.as_ref().is_some_and(|preset| preset.image_home.is_some());
+        if !(by_default || self.config.user.value == UserMode::Image) || preset_knows {
+            return Ok(());
+        }
+        let (plan, launch) = self.plan(SessionId::placeholder())?;
+        let (Some(engine), Some(image), None) = (&plan.engine.program, &plan.image, &plan.engine.problem) else {
+            return Ok(());
+        };
+        let inspect = || image::inspect(engine, &launch.path, &image.reference);
+        self.facts.image = inspect();
+        if self.facts.image.is_none() && may_pull && !image.reference.is_local() {
+            ui.notice(&format!("pulling {}, to learn who its user is", image.reference));
+            session::run_engine(
+                &launch,
+                &[plan.engine.kind.name().into(), "pull".into(), image.reference.as_str().into()],
+            )?;
+            self.facts.image = inspect();
+        }
+        Ok(())
+    }
+}
+
+fn run(arguments: Run, ui: Ui) -> Result<u8> {
+    close_inherited_files();
+    let mut prepared = Prepared::read(&arguments.options, arguments.guest)?;
+    if let Some(wanted) = prepared.config.build.clone() {
+        // The image that is built is the image that is run.
+        let (recipe, image) = build::Recipe::of_project(&prepared.host)?;
+        let image = prepared.config.image.get_or_insert(Sourced::new(image, wanted.origin)).value.clone();
+        build::run(&prepared.host, &prepared.config, &prepared.facts, &recipe, &image)?;
+    }
+    prepared.ask_image(ui, true)?;
+    let (plan, launch) = prepared.plan(SessionId::random())?;
+    if let Some(problem) = plan.engine.problem.clone() {
+        return Err(problem);
+    }
+    for warning in &plan.warnings {
+        ui.warn(warning);
+    }
+    for downgrade in &launch.downgrades {
+        ui.warn(&format!("{}: {} ({})", downgrade.asked, downgrade.got, downgrade.reason));
+    }
+    session::run(&prepared.host, &plan, &launch, ui).map(Outcome::exit_code)
+}
+
+fn explain_plan(arguments: Explain, ui: Ui) -> Result<u8> {
+    let mut prepared = Prepared::read(&arguments.options, arguments.guest)?;
+    // Two explanations of the same thing are the same text.
+    prepared.host.process = ProcessStamp::default();
+    if let Some(wanted) = prepared.config.build.clone() {
+        let (_, image) = build::Recipe::of_project(&prepared.host)?;
+        prepared.config.image.get_or_insert(Sourced::new(image, wanted.origin));
+    }
+    prepared.ask_image(ui, false)?;
+    let (plan, launch) = prepared.plan(SessionId::placeholder())?;
+    match arguments.format {
+        Format::Json => print(ui, &explain::json(&prepared.host, &plan, &launch)?),
+        Format::Text => {
+            for warning in explain::warnings(&plan) {
+                ui.warn(&warning);
+            }
+            print(ui, &explain::text(&plan, &launch))
+        }
+    }
+}
+
+fn build_image(arguments: Build, ui: Ui) -> Result<u8> {
+    close_inherited_files();
+    let prepared = Prepared::read(&arguments.options, Vec::new())?;
+    let (host, config) = (&prepared.host, &prepared.config);
+    let agent = config.agent.as_ref().map(|agent| agent.value.as_str()).filter(|name| *name != "none");
+    let (recipe, image) = match (&arguments.file, agent) {
+        (Some(file), _) => build::Recipe::of_file(host, file)?,
+        (None, Some(name)) => build::Recipe::of_agent(host, name)?,
+        (None, None) => build::Recipe::of_project(host)?,
+    };
+    let tag = arguments.tag.as_deref().filter(|tag| !tag.is_empty());
+    let tag = tag.map(|tag| parse_value(tag, Origin::Flag("--tag"))).transpose()?;
+    let image = tag.or(config.image.clone()).map_or(image, |image| image.value);
+    build::run(host, config, &prepared.facts, &recipe, &image)?;
+    ui.notice(&format!("built {image}; run it with: sandpen run --image {image} -- CMD"));
+    Ok(0)
+}
+
+fn profiles(action: ProfileAction, ui: Ui) -> Result<u8> {
+    let host = Host::read()?;
+    match action {
+        ProfileAction::List => print(ui, &(profile::names(&host).join("\n") + "\n")),
+        ProfileAction::Show { name } => print(ui, &profile::Profile::find(&host, &name)?.text),
+        ProfileAction::Path => print(ui, &format!("{}\n", profile::directory(&host).display())),
+    }
+}
+
+/// No file that sandpen's own caller left open may travel on (`attacks.md` 14).
+fn close_inherited_files() {
+    session::files::close_on_exec_beyond_stdio();
+}

@@ -1,0 +1,247 @@
+//! The command line as types. Parsing does nothing else: what the options mean is decided in `config`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::config::value::{AgentMode, EngineSetting, Guard, NetworkMode, TmpMode, UserMode};
+use crate::host::Platform;
+use crate::ui::Verbosity;
+
+const EXAMPLES: &str = "\
+Examples:
+  sandpen run -- git status                 the host's tools over the current directory
+  sandpen run --image debian:12 -- bash     a container
+  sandpen run --network off -- make test    no network
+  sandpen explain -- claude                 what would happen, and why; starts nothing";
+
+/// Runs any command in a sandbox over the current directory; Git and SSH work as they do outside.
+#[derive(Debug, Parser)]
+#[command(name = "sandpen", version, after_help = EXAMPLES, args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
+pub struct Cli {
+    /// What to do; `run` when nothing is named.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// Options of `run`.
+    #[command(flatten)]
+    pub options: Options,
+    /// The command to run inside; without one, an interactive shell.
+    #[arg(last = true, value_name = "CMD")]
+    pub guest: Vec<OsString>,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a command in a sandbox over the current directory
+    #[command(after_help = EXAMPLES)]
+    Run(Run),
+    /// Show everything `run` would do, with the reason and the origin of every entry; start nothing
+    Explain(Explain),
+    /// Build the project's sandbox.Dockerfile, or an agent's image
+    Build(Build),
+    /// List and show profiles
+    Profile {
+        /// What to do.
+        #[command(subcommand)]
+        action: ProfileAction,
+    },
+    /// Let the project file of a directory take effect, pinned to its present content
+    Trust {
+        /// The project's directory (default: the current one).
+        dir: Option<PathBuf>,
+    },
+    /// Print completions for a shell
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page
+    Man,
+    /// Check which engines are usable (not built yet)
+    #[command(hide = true)]
+    Doctor(Later),
+    /// Probe a real sandbox (not built yet)
+    #[command(hide = true)]
+    Selftest(Later),
+    /// List running sandboxes (not built yet)
+    #[command(hide = true)]
+    Ps(Later),
+    /// Run a command in a running sandbox (not built yet)
+    #[command(hide = true)]
+    Exec(Later),
+    /// Stop sandboxes (not built yet)
+    #[command(hide = true)]
+    Stop(Later),
+    /// Remove what killed sandboxes left (not built yet)
+    #[command(hide = true)]
+    Prune(Later),
+}
+
+/// Arguments of a command that does not exist yet: taken, so that the answer is about the command.
+#[derive(Debug, Args)]
+pub struct Later {
+    /// Anything.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+    pub rest: Vec<OsString>,
+}
+
+/// Arguments of `run`.
+#[derive(Debug, Args)]
+pub struct Run {
+    /// The options.
+    #[command(flatten)]
+    pub options: Options,
+    /// The command to run inside; without one, an interactive shell.
+    #[arg(value_name = "CMD", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub guest: Vec<OsString>,
+}
+
+/// Arguments of `explain`.
+#[derive(Debug, Args)]
+pub struct Explain {
+    /// The options of `run`.
+    #[command(flatten)]
+    pub options: Options,
+    /// How it is shown.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+    /// The command that would be run.
+    #[arg(value_name = "CMD", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub guest: Vec<OsString>,
+}
+
+/// Arguments of `build`.
+#[derive(Debug, Args)]
+pub struct Build {
+    /// The options of `run` that choose the engine.
+    #[command(flatten)]
+    pub options: Options,
+    /// The Dockerfile (default: the project's .sandpen/sandbox.Dockerfile or .llxprt/sandbox.Dockerfile).
+    #[arg(short = 'f', long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// The image's name (default: derived from the project or the agent).
+    #[arg(short = 't', long, value_name = "IMAGE")]
+    pub tag: Option<String>,
+}
+
+/// What `profile` does.
+#[derive(Debug, Subcommand)]
+pub enum ProfileAction {
+    /// List the names
+    List,
+    /// Print one
+    Show {
+        /// Its name.
+        name: String,
+    },
+    /// Print the directory of the user's own profiles
+    Path,
+}
+
+/// Output formats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people
+    Text,
+    /// For programs
+    Json,
+}
+
+/// The options of `run`, as given. Values that are not names are parsed in `config`, with the same messages as variables.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Options {
+    /// Engine: chosen from what is meant and what answers, unless named
+    #[arg(long, value_enum, help_heading = "Sandbox")]
+    pub engine: Option<EngineSetting>,
+    /// Container image; naming one asks for a container
+    #[arg(long, help_heading = "Sandbox")]
+    pub image: Option<String>,
+    /// Profile: dev, safe, tight, offline, or a file of yours
+    #[arg(long, value_name = "NAME", help_heading = "Sandbox")]
+    pub profile: Option<String>,
+    /// Preset of an agent: llxprt, gemini, claude, codex, aider, none (default: by CMD's name)
+    #[arg(long, value_name = "NAME", help_heading = "Sandbox")]
+    pub agent: Option<String>,
+    /// Who the guest is
+    #[arg(long, value_enum, help_heading = "Sandbox")]
+    pub user: Option<UserMode>,
+    /// Any weaker enforcement than asked for is an error
+    #[arg(long, help_heading = "Sandbox")]
+    pub strict: bool,
+
+    /// Mount a file or directory (mode: ro)
+    #[arg(long = "mount", value_name = "FROM[:TO[:ro|rw]]", help_heading = "Files")]
+    pub mounts: Vec<String>,
+    /// Further workspace directory, read-write
+    #[arg(long = "include-dir", value_name = "DIR", help_heading = "Files")]
+    pub include_dirs: Vec<PathBuf>,
+    /// Temporary directory inside: the sandbox's own, or the host's
+    #[arg(long, value_enum, help_heading = "Files")]
+    pub tmp: Option<TmpMode>,
+    /// Permit the user's whole home as the working directory
+    #[arg(long, help_heading = "Files")]
+    pub allow_home: bool,
+    /// What is done about code planted in the repository's Git files
+    #[arg(long, value_enum, help_heading = "Files")]
+    pub guard: Option<Guard>,
+
+    /// Variable inside; NAME alone takes the host's value, as a secret
+    #[arg(long = "env", value_name = "NAME[=VALUE]", help_heading = "Environment")]
+    pub env: Vec<String>,
+    /// Whether the SSH agent is forwarded
+    #[arg(long, value_enum, help_heading = "Environment")]
+    pub ssh_agent: Option<AgentMode>,
+
+    /// Network policy
+    #[arg(long, value_enum, help_heading = "Network")]
+    pub network: Option<NetworkMode>,
+    /// Host that may be reached; implies --network proxied
+    #[arg(long = "allow-host", value_name = "HOST[:PORT]", help_heading = "Network")]
+    pub allow_hosts: Vec<String>,
+    /// Your own proxy, listening on 8877; implies --network proxied
+    #[arg(long, value_name = "COMMAND", help_heading = "Network")]
+    pub proxy_command: Option<String>,
+    /// Port to reach from the host, on 127.0.0.1
+    #[arg(long = "publish", value_name = "PORT", help_heading = "Network")]
+    pub publish: Vec<String>,
+
+    /// CPUs, such as 2 or 0.5
+    #[arg(long, help_heading = "Limits", allow_negative_numbers = true)]
+    pub cpus: Option<String>,
+    /// Memory, such as 4g
+    #[arg(long, help_heading = "Limits", allow_negative_numbers = true)]
+    pub memory: Option<String>,
+    /// Processes (default 2048)
+    #[arg(long, help_heading = "Limits", allow_negative_numbers = true)]
+    pub pids: Option<String>,
+
+    /// Further flag for the engine, after sandpen's own
+    #[arg(long = "engine-flag", value_name = "FLAG", allow_hyphen_values = true, help_heading = "Engine")]
+    pub engine_flags: Vec<String>,
+    /// Seatbelt profile: one of six names, or a file
+    #[arg(long, value_name = "PROFILE", help_heading = "Engine")]
+    pub seatbelt_profile: Option<String>,
+    /// Plan as if on this platform
+    #[arg(long, value_enum, hide = true)]
+    pub assume_host: Option<Platform>,
+
+    /// Say errors only
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Say what is done
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+impl Options {
+    /// How much is said.
+    pub fn verbosity(&self) -> Verbosity {
+        match (self.quiet, self.verbose) {
+            (true, _) => Verbosity::Quiet,
+            (_, true) => Verbosity::Verbose,
+            _ => Verbosity::Normal,
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Presets: what an agent needs, as data. A preset is a TOML file; adding an agent is adding one.
+
+use serde::Deserialize;
+
+use super::value::{Access, HostRule, ImageRef};
+use crate::error::{Error, Result};
+use crate::host::Host;
+use crate::suggest::nearest;
+
+/// The built-in ones: name, data, and the Dockerfile that `sandpen build --agent NAME` builds.
+const BUILT_IN: &[(&str, &str, &str)] = &[
+    ("llxprt", include_str!("presets/llxprt.toml"), include_str!("presets/llxprt.Dockerfile")),
+    ("gemini", include_str!("presets/gemini.toml"), include_str!("presets/gemini.Dockerfile")),
+    ("claude", include_str!("presets/claude.toml"), include_str!("presets/claude.Dockerfile")),
+    ("codex", include_str!("presets/codex.toml"), include_str!("presets/codex.Dockerfile")),
+    ("aider", include_str!("presets/aider.toml"), include_str!("presets/aider.Dockerfile")),
+];
+
+/// What one agent needs.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Preset {
+    /// Its name, which is also the name of the command that selects it.
+    pub name: String,
+    /// The image its project publishes.
+    pub image: Option<ImageRef>,
+    /// The home directory of that image's own user.
+    pub image_home: Option<String>,
+    /// Variables with keys and tokens, passed by name.
+    #[serde(default)]
+    pub secrets: Vec<String>,
+    /// Variables passed with their values.
+    #[serde(default)]
+    pub variables: Vec<String>,
+    /// Variables that name a file, which is mounted read-only.
+    #[serde(default)]
+    pub credential_files: Vec<String>,
+    /// Hosts it needs when the network is filtered.
+    #[serde(default)]
+    pub hosts: Vec<HostRule>,
+    /// Its directories and files on the host.
+    #[serde(default)]
+    pub directories: Vec<Directory>,
+}
+
+/// A directory or file where an agent keeps its state.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Directory {
+    /// Where, starting with `~/`.
+    pub path: String,
+    /// Whether the agent may write.
+    #[serde(default)]
+    pub mode: Access,
+    /// Whether it is made on the host when it is missing, so that a first login is not lost.
+    #[serde(default)]
+    pub create: bool,
+    /// What it is, for `explain`.
+    pub reason: String,
+}
+
+impl Preset {
+    /// The preset of this name: the user's own file, else the built-in one. `none` is no preset.
+    pub fn named(host: &Host, name: &str) -> Result<Option<Self>> {
+        if name == "none" {
+            return Ok(None);
+        }
+        if let Some(preset) = Self::own(host, name)? {
+            return Ok(Some(preset));
+        }
+        if let Some((_, text, _)) = BUILT_IN.iter().find(|(known, ..)| *known == name) {
+            return Self::parse(text, &format!("built-in preset {name}")).map(Some);
+        }
+        let known: Vec<&str> = BUILT_IN.iter().map(|(name, ..)| *name).chain(["none"]).collect();
+        let error = Error::usage(format!("there is no preset for an agent `{name}`"));
+        let error = match nearest(name, known.iter().copied()) {
+            Some(near) => error.hint(format!("did you mean `{near}`?")),
+            None => error,
+        };
+        Err(error.hint(format!("known presets: {}", known.join(", "))))
+    }
+
+    /// The preset that a command's name selects, if any.
+    pub fn for_command(host: &Host, command: &str) -> Result<Option<Self>> {
+        // The names are compared first, so that no data is parsed for other commands.
+        match BUILT_IN.iter().any(|(name, ..)| *name == command) {
+            true => Self::named(host, command),
+            false => Self::own(host, command),
+        }
+    }
+
+    /// The Dockerfile of a built-in preset.
+    pub fn dockerfile(name: &str) -> Option<&'static str> {
+        BUILT_IN.iter().find(|(known, ..)| *known == name).map(|(.., dockerfile)| *dockerfile)
+    }
+
+    fn own(host: &Host, name: &str) -> Result<Option<Self>> {
+        if name.is_empty() || name.starts_with('.') || name.contains('/') {
+            return Ok(None);
+        }
+        let path = host.config_dir().join("presets").join(format!("{name}.toml"));
+        match std::fs::read_to_string(path.as_path()) {
+            Ok(text) => Self::parse(&text, &path.to_string()).map(Some),
+            Err(_) => Ok(None),
+        }
+    }
+
+    fn parse(text: &str, name: &str) -> Result<Self> {
+        toml::from_str(text)
+            .map_err(|error: toml::de::Error| Error::usage(format!("{name} is not a valid preset")).cause(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_built_in_preset_parses_and_answers_to_its_name() {
+        for (name, text, dockerfile) in BUILT_IN {
+            let preset = Preset::parse(text, name);
+            assert_eq!(preset.as_ref().map(|p| p.name.as_str()), Ok(*name));
+            assert!(dockerfile.lines().any(|line| line.starts_with("FROM ")), "{name}");
+        }
+    }
+
+    #[test]
+    fn no_preset_exposes_credentials_beyond_its_own() {
+        for (name, text, _) in BUILT_IN {
+            let directories = Preset::parse(text, name).map(|p| p.directories).unwrap_or_default();
+            for directory in directories {
+                assert!(directory.path.starts_with("~/"), "{name}: {}", directory.path);
+                for forbidden in
+                    ["~/.ssh", "~/.git-credentials", "~/.netrc", "~/.gnupg", "~/.docker", "~/.config/sandpen"]
+                {
+                    assert!(!directory.path.starts_with(forbidden), "{name}: {}", directory.path);
+                }
+            }
+        }
+    }
+}

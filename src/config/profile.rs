@@ -1,0 +1,119 @@
+//! Profiles: named sets of options, built in or from the user's files.
+
+use std::path::PathBuf;
+
+use super::file::{self, Language};
+use super::settings::Settings;
+use super::sourced::Origin;
+use crate::error::{Error, Result};
+use crate::host::Host;
+use crate::suggest::nearest;
+
+/// The built-in ones: name and TOML text.
+pub const BUILT_IN: &[(&str, &str)] = &[
+    ("dev", include_str!("profiles/dev.toml")),
+    ("safe", include_str!("profiles/safe.toml")),
+    ("tight", include_str!("profiles/tight.toml")),
+    ("offline", include_str!("profiles/offline.toml")),
+];
+
+/// A profile as found: its text and where it is from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Profile {
+    /// Its name.
+    pub name: String,
+    /// Its file; `None` for a built-in one.
+    pub file: Option<PathBuf>,
+    /// Its content.
+    pub text: String,
+}
+
+impl Profile {
+    /// Finds a profile: the user's file of that name, else the built-in one.
+    pub fn find(host: &Host, name: &str) -> Result<Self> {
+        let is_plain = !name.is_empty() && !name.starts_with('.') && !name.contains('/');
+        for file in is_plain.then(|| candidates(host, name)).into_iter().flatten() {
+            match std::fs::read_to_string(&file) {
+                Ok(text) => return Ok(Profile { name: name.to_owned(), file: Some(file), text }),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    return Err(Error::usage(format!("profile file `{}` cannot be read", file.display())).cause(error));
+                }
+            }
+        }
+        if let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
+            return Ok(Profile { name: name.to_owned(), file: None, text: (*text).to_owned() });
+        }
+        let names = names(host);
+        let error = Error::usage(format!("there is no profile `{name}`"));
+        let error = match nearest(name, names.iter().map(String::as_str)) {
+            Some(known) => error.hint(format!("did you mean `{known}`?")),
+            None => error,
+        };
+        Err(error.hint(format!(
+            "known profiles: {}; own ones are files in {}",
+            names.join(", "),
+            directory(host).display()
+        )))
+    }
+
+    /// What it says.
+    pub fn settings(&self) -> Result<Settings> {
+        let (name, language) = match &self.file {
+            Some(file) => (file.display().to_string(), Language::of(file)),
+            None => (format!("built-in profile {}", self.name), Language::Toml),
+        };
+        file::parse(&self.text, language, &name, None, &Origin::Profile(self.name.clone()))
+    }
+}
+
+/// Where the user's profiles are.
+pub fn directory(host: &Host) -> PathBuf {
+    host.config_dir().join("profiles").as_path().to_owned()
+}
+
+fn candidates(host: &Host, name: &str) -> [PathBuf; 2] {
+    ["toml", "json"].map(|extension| directory(host).join(format!("{name}.{extension}")))
+}
+
+/// The names of all profiles, sorted, the built-in ones among them.
+pub fn names(host: &Host) -> Vec<String> {
+    let own = std::fs::read_dir(directory(host)).into_iter().flatten().flatten().filter_map(|entry| {
+        let path = entry.path();
+        let known = path.extension().is_some_and(|extension| extension == "toml" || extension == "json");
+        known.then(|| path.file_stem()?.to_str().map(str::to_owned)).flatten()
+    });
+    let mut names: Vec<String> = own.chain(BUILT_IN.iter().map(|(name, _)| (*name).to_owned())).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn built_in_profiles_parse_to_the_documented_values() {
+        for (name, cpus, memory, pids, network, agent) in [
+            ("dev", "2", "4g", 256, "on", "auto"),
+            ("safe", "2", "4g", 128, "off", "off"),
+            ("offline", "2", "4g", 128, "off", "off"),
+            ("tight", "1", "2g", 64, "off", "off"),
+        ] {
+            let text = BUILT_IN.iter().find(|(known, _)| *known == name).map_or("", |(_, text)| *text);
+            let settings = file::parse(text, Language::Toml, name, None, &Origin::Default);
+            let values = settings.map(|s| {
+                let show = |value: Option<String>| value.unwrap_or_default();
+                (
+                    show(s.cpus.map(|v| v.value.to_string())),
+                    show(s.memory.map(|v| v.value.to_string())),
+                    s.pids.map(|v| v.value.0),
+                    show(s.network.map(|v| v.value.to_string())),
+                    show(s.ssh_agent.map(|v| v.value.to_string())),
+                )
+            });
+            assert_eq!(values, Ok((cpus.into(), memory.into(), Some(pids), network.into(), agent.into())));
+        }
+    }
+}

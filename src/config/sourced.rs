@@ -1,0 +1,68 @@
+//! Where a value came from, carried with the value.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::{Serialize, Serializer};
+
+/// The layer that set a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody asked; this is what sandpen does.
+    Default,
+    /// A command-line flag.
+    Flag(&'static str),
+    /// An environment variable.
+    Env(&'static str),
+    /// A profile, built in or the user's.
+    Profile(String),
+    /// A configuration file.
+    Config(PathBuf),
+    /// An agent's preset.
+    Preset(String),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Default => f.write_str("default"),
+            Origin::Flag(flag) => write!(f, "flag {flag}"),
+            Origin::Env(name) => write!(f, "env {name}"),
+            Origin::Profile(name) => write!(f, "profile {name}"),
+            Origin::Config(path) => write!(f, "config {}", path.display()),
+            Origin::Preset(name) => write!(f, "preset {name}"),
+        }
+    }
+}
+
+impl Serialize for Origin {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// A value and its origin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sourced<T> {
+    /// The value.
+    pub value: T,
+    /// Who set it.
+    pub origin: Origin,
+}
+
+impl<T> Sourced<T> {
+    /// A value with its origin.
+    pub fn new(value: T, origin: Origin) -> Self {
+        Sourced { value, origin }
+    }
+
+    /// A value nobody set.
+    pub fn default(value: T) -> Self {
+        Sourced { value, origin: Origin::Default }
+    }
+
+    /// Whether someone asked for this value, so that it is a promise rather than best effort.
+    pub fn is_asked_for(&self) -> bool {
+        self.origin != Origin::Default
+    }
+}

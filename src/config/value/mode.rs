@@ -1,0 +1,108 @@
+//! The options that are a choice among names.
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use super::Value;
+
+macro_rules! choice {
+    ($(#[$doc:meta])* $name:ident, $what:literal { $($(#[$variant_doc:meta])* $variant:ident),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+        #[serde(rename_all = "kebab-case")]
+        pub enum $name { $($(#[$variant_doc])* $variant),+ }
+
+        impl Value for $name {
+            const NAME: &'static str = $what;
+            const FORM: &'static str = "";
+
+            fn parse(text: &str) -> Result<Self, String> {
+                <$name as ValueEnum>::from_str(text, false).map_err(|_| {
+                    let names: Vec<String> = <$name as ValueEnum>::value_variants()
+                        .iter()
+                        .map(|variant| format!("`{variant}`"))
+                        .collect();
+                    format!("one of {}", names.join(", "))
+                })
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                match self.to_possible_value() {
+                    Some(value) => f.write_str(value.get_name()),
+                    None => Ok(()),
+                }
+            }
+        }
+    };
+}
+
+choice! {
+    /// Which engine is asked for.
+    EngineSetting, "an engine" {
+        /// Chosen from what is meant and what answers
+        Auto,
+        /// Docker
+        Docker,
+        /// Podman, rootful or rootless
+        Podman,
+        /// macOS Seatbelt
+        SandboxExec,
+        /// Linux namespaces, nothing installed
+        Native,
+    }
+}
+choice! {
+    /// The network policy.
+    NetworkMode, "a network policy" {
+        /// The network is there
+        On,
+        /// No network at all
+        Off,
+        /// Only through a filtering proxy
+        Proxied,
+    }
+}
+choice! {
+    /// Whether the SSH agent is forwarded (R4.4).
+    AgentMode, "an agent setting" {
+        /// Forwarded when SSH_AUTH_SOCK is there
+        Auto,
+        /// Forwarded
+        On,
+        /// Out of reach
+        Off,
+    }
+}
+choice! {
+    /// Who the guest is.
+    UserMode, "a user setting" {
+        /// The host's user on Linux, the image's on macOS
+        Auto,
+        /// The host's user
+        Host,
+        /// The image's own user
+        Image,
+    }
+}
+choice! {
+    /// What the guest sees as the temporary directory.
+    TmpMode, "a temp setting" {
+        /// A directory of the sandbox's own
+        Private,
+        /// The host's directory
+        Host,
+    }
+}
+choice! {
+    /// What is done about code planted in the repository's Git files.
+    Guard, "a guard setting" {
+        /// Hooks are read-only; new settings that run code are set aside at the end
+        Review,
+        /// All of Git's configuration is read-only
+        Strict,
+        /// Nothing is done
+        Off,
+    }
+}

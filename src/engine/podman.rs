@@ -1,0 +1,27 @@
+//! What is Podman's own on the command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use super::{Launch, oci};
+use crate::error::Result;
+use crate::host::ProcessStamp;
+use crate::plan::{Plan, Secret};
+
+/// Builds `podman run …`.
+pub fn compile(plan: &Plan, owner: ProcessStamp, path: PathBuf) -> Result<Launch> {
+    let mut flags: Vec<OsString> = Vec::new();
+    let mut files = Vec::new();
+    if plan.terminal {
+        flags.push("--detach-keys=".into());
+    }
+    if plan.engine.abilities.needs_empty_auth {
+        // Without logins of its own Podman asks the credential helpers of Docker's configuration, which hang or fail here.
+        let file = plan.session_dir.join("auth.json");
+        flags.extend(["--authfile".into(), file.as_os_str().into()]);
+        files.push((file, Secret::new("{}")));
+    }
+    let mut launch = oci::compile(plan, owner, path, oci::Dialect { global: Vec::new(), flags })?;
+    launch.files.extend(files);
+    Ok(launch)
+}

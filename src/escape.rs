@@ -1,0 +1,74 @@
+//! Makes untrusted text safe to print: nothing a repository, an agent or an engine names can drive the terminal.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// Characters that act on a terminal or reorder what is read, rather than being read.
+fn acts(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+/// Replaces every control and direction character with a visible escape such as `\u{1b}`.
+pub fn escape(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(acts) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match c {
+            '\n' => safe.push_str("\\n"),
+            '\t' => safe.push_str("\\t"),
+            '\r' => safe.push_str("\\r"),
+            c if acts(c) => {
+                // Writing to a String cannot fail.
+                let _ = write!(safe, "\\u{{{:x}}}", u32::from(c));
+            }
+            c => safe.push(c),
+        }
+    }
+    Cow::Owned(safe)
+}
+
+/// Serialised JSON with the characters that `serde_json` leaves raw (DEL, C1, direction marks) escaped as JSON allows.
+pub fn escape_json(json: &str) -> Cow<'_, str> {
+    let raw = |c: char| acts(c) && c != '\n';
+    if !json.chars().any(raw) {
+        return Cow::Borrowed(json);
+    }
+    let mut safe = String::with_capacity(json.len() + 16);
+    for c in json.chars() {
+        if raw(c) {
+            let _ = write!(safe, "\\u{:04x}", u32::from(c));
+        } else {
+            safe.push(c);
+        }
+    }
+    Cow::Owned(safe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn attack_10_terminal_escapes_become_text() {
+        assert_eq!(escape("a\u{1b}[31mb\u{9b}c\u{202e}\n"), "a\\u{1b}[31mb\\u{9b}c\\u{202e}\\n");
+        assert_eq!(escape("plain ü"), "plain ü");
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_that_acts_survives(text in any::<String>()) {
+            prop_assert!(!escape(&text).chars().any(acts));
+        }
+
+        #[test]
+        fn json_stays_the_same_value(text in any::<String>()) {
+            let json = serde_json::to_string(&text).map_err(|e| TestCaseError::fail(e.to_string()))?;
+            let back: String = serde_json::from_str(&escape_json(&json)).map_err(|e| TestCaseError::fail(e.to_string()))?;
+            prop_assert_eq!(back, text);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Which of the paths that planning may care about exist, and what they are.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+
+use serde::Serialize;
+
+use crate::path::HostPath;
+
+/// What a path is, links followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FileKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A Unix socket.
+    Socket,
+    /// Anything else.
+    Other,
+}
+
+/// One existing path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FileFact {
+    /// What it is.
+    pub kind: FileKind,
+    /// The path with all links resolved; this is what is mounted.
+    pub real: HostPath,
+    /// Its owner.
+    pub uid: u32,
+}
+
+/// The paths that were looked at and exist.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Files(BTreeMap<HostPath, FileFact>);
+
+impl Files {
+    /// Looks at every path once.
+    pub fn look(paths: impl IntoIterator<Item = HostPath>) -> Self {
+        Files(paths.into_iter().filter_map(|path| Some((path.clone(), examine(&path)?))).collect())
+    }
+
+    /// What is known of a path; `None` when it does not exist.
+    pub fn get(&self, path: &HostPath) -> Option<&FileFact> {
+        self.0.get(path)
+    }
+}
+
+impl FromIterator<(HostPath, FileFact)> for Files {
+    fn from_iter<I: IntoIterator<Item = (HostPath, FileFact)>>(entries: I) -> Self {
+        Files(entries.into_iter().collect())
+    }
+}
+
+/// Looks at one path.
+pub fn examine(path: &HostPath) -> Option<FileFact> {
+    let meta = fs::metadata(path.as_path()).ok()?;
+    let real = HostPath::new(fs::canonicalize(path.as_path()).ok()?).ok()?;
+    let kind = match meta.file_type() {
+        kind if kind.is_file() => FileKind::File,
+        kind if kind.is_dir() => FileKind::Directory,
+        kind if kind.is_socket() => FileKind::Socket,
+        _ => FileKind::Other,
+    };
+    Some(FileFact { kind, real, uid: meta.uid() })
+}

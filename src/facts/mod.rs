@@ -1,0 +1,173 @@
+//! One sweep of the host before planning: which files exist, which engine answers, what the agent says. Plain data; decides nothing.
+
+mod agent;
+mod docker;
+mod files;
+pub mod image;
+mod podman;
+mod program;
+mod roots;
+
+use std::ffi::OsStr;
+
+use serde::Serialize;
+
+pub use agent::AgentFacts;
+pub use docker::DockerFacts;
+pub use files::{FileFact, FileKind, Files};
+pub use image::ImageFacts;
+pub use podman::PodmanFacts;
+pub use program::SearchPath;
+pub use roots::Roots;
+
+use crate::config::Config;
+use crate::config::preset::Preset;
+use crate::config::value::{AgentMode, EngineSetting};
+use crate::error::Result;
+use crate::host::Host;
+use crate::path::HostPath;
+use crate::{plan, vars};
+
+/// Whether an engine can be asked for a sandbox.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "state", content = "error")]
+pub enum Reach {
+    /// Its program is not on PATH.
+    NoProgram,
+    /// Nothing answers.
+    Silent(String),
+    /// It is there, and refuses this user.
+    Denied(String),
+    /// It answers.
+    Answers,
+}
+
+impl From<std::io::Error> for Reach {
+    fn from(error: std::io::Error) -> Self {
+        match error.kind() {
+            std::io::ErrorKind::PermissionDenied => Reach::Denied(error.to_string()),
+            _ => Reach::Silent(error.to_string()),
+        }
+    }
+}
+
+/// Everything planning knows of the host beyond [`Host`] itself.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Facts {
+    /// The workspace directories.
+    pub roots: Roots,
+    /// PATH, divided by the mounted directories.
+    pub path: SearchPath,
+    /// PYTHONPATH, divided alike.
+    pub python_path: SearchPath,
+    /// The preset that applies.
+    #[serde(skip)]
+    pub preset: Option<Preset>,
+    /// Why a preset that the command's name suggests was not used.
+    pub preset_refused: Option<String>,
+    /// The paths planning may care about.
+    pub files: Files,
+    /// Docker, when it was looked at.
+    pub docker: Option<DockerFacts>,
+    /// Podman, when it was looked at.
+    pub podman: Option<PodmanFacts>,
+    /// The SSH agent.
+    pub agent: AgentFacts,
+    /// The image's own configuration, when the guest is the image's user.
+    pub image: Option<ImageFacts>,
+    /// Where session directories are made.
+    pub session_base: HostPath,
+    /// Whether SELinux is there.
+    pub selinux: bool,
+    /// The program that is mounted as the guest helper.
+    pub helper: Option<HostPath>,
+}
+
+impl Facts {
+    /// Looks at everything once.
+    pub fn sweep(host: &Host, config: &Config, command: &[impl AsRef<OsStr>]) -> Result<Self> {
+        let roots = Roots::find(host, config)?;
+        // Directories that the guest may write to must not provide programs for the host.
+        let mut mounted: Vec<HostPath> = roots.all().cloned().collect();
+        mounted.extend(config.mounts.iter().filter_map(|mount| HostPath::new(host.expand(&mount.value.from)).ok()));
+        let path = SearchPath::divide(host.env.raw(vars::PATH), &mounted);
+        let python_path = SearchPath::divide(host.env.raw(vars::PYTHONPATH), &mounted);
+        let (preset, preset_refused) = choose_preset(host, config, &path, command.first().map(AsRef::as_ref))?;
+        let files = Files::look(plan::paths_of_interest(host, config, preset.as_ref()));
+        let setting = config.engine.value;
+        let docker = matches!(setting, EngineSetting::Docker | EngineSetting::Auto)
+            .then(|| DockerFacts::look(host, path.find("docker")));
+        let docker_answers = docker.as_ref().is_some_and(|docker| docker.reach == Reach::Answers);
+        let podman = (setting == EngineSetting::Podman || setting == EngineSetting::Auto && !docker_answers)
+            .then(|| PodmanFacts::look(host, path.find("podman")));
+        let agent = match config.ssh_agent.value {
+            AgentMode::Off => AgentFacts::NotAsked,
+            _ => AgentFacts::look(host),
+        };
+        Ok(Facts {
+            helper: helper(host),
+            session_base: session_base(host),
+            selinux: std::path::Path::new("/sys/fs/selinux/enforce").exists(),
+            roots,
+            path,
+            python_path,
+            preset,
+            preset_refused,
+            files,
+            docker,
+            podman,
+            agent,
+            image: None,
+        })
+    }
+}
+
+/// A preset follows from CMD's name only if no mounted directory could provide that command (`attacks.md` 08).
+fn choose_preset(
+    host: &Host,
+    config: &Config,
+    path: &SearchPath,
+    command: Option<&OsStr>,
+) -> Result<(Option<Preset>, Option<String>)> {
+    if let Some(agent) = &config.agent {
+        return Ok((Preset::named(host, &agent.value)?, None));
+    }
+    let Some(command) = command.and_then(OsStr::to_str) else { return Ok((None, None)) };
+    let name = command.rsplit('/').next().unwrap_or(command);
+    let Some(preset) = Preset::for_command(host, name)? else { return Ok((None, None)) };
+    if command.contains('/') {
+        return Ok((None, Some(format!("`{command}` is a path: the preset `{name}` applies to the bare name only"))));
+    }
+    if path.is_planted(command) {
+        let reason = format!(
+            "a mounted directory on PATH holds a `{command}` of its own: the preset `{name}` and its keys are withheld"
+        );
+        return Ok((None, Some(reason)));
+    }
+    Ok((Some(preset), None))
+}
+
+/// On Linux the helper is this very program; elsewhere a Linux build of it lies beside it.
+fn helper(host: &Host) -> Option<HostPath> {
+    let executable = host.executable.as_ref()?;
+    match host.platform {
+        crate::host::Platform::Linux => Some(executable.clone()),
+        crate::host::Platform::Macos => {
+            let beside =
+                HostPath::new(executable.as_path().parent()?).ok()?.join(format!("sandpen-linux-{}", host.arch));
+            beside.as_path().is_file().then_some(beside)
+        }
+    }
+}
+
+/// Below the state directory; where that cannot be written (no home, a read-only one), below the temp directory.
+fn session_base(host: &Host) -> HostPath {
+    let state = host.state_dir();
+    let existing = state.as_path().ancestors().find(|path| path.exists());
+    let writable = existing.is_some_and(|path| rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok());
+    if writable {
+        state.join("sessions")
+    } else {
+        host.temp_dir().join(format!("sandpen-{}", host.uid)).join("sessions")
+    }
+}

@@ -1,0 +1,319 @@
+//! What runs inside (hidden subcommand `guest`): the first process of a container. It prepares PATH, relays ports, starts the
+//! command, reaps and forwards signals, and ends when the launcher does. It never reads the host.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, WaitOptions};
+use serde::{Deserialize, Serialize};
+use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+
+use crate::plan::PEN;
+
+/// What the helper is told, as JSON in its first argument; the rest is the command.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Duties {
+    /// Directories of the workspace that were on the host's PATH.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub append_path: Vec<String>,
+    /// The same for PYTHONPATH.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub append_python_path: Vec<String>,
+    /// Published ports.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub forward: Vec<Forward>,
+    /// A shell file read before the command starts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub startup: Option<String>,
+    /// Whether the launcher's lock can be watched.
+    #[serde(default)]
+    pub owner: bool,
+}
+
+/// One published port: what arrives at `listen` goes to `port` on the guest's loopback.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Forward {
+    /// Where the engine delivers.
+    pub listen: u16,
+    /// Where the guest listens.
+    pub port: u16,
+}
+
+/// How the command started; the launcher reads it from the session directory. Anything else in that file is no report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// It runs, or ran.
+    Started,
+    /// There is no such command.
+    NotFound,
+    /// It is there, and cannot be executed.
+    NotExecutable,
+    /// It is a program for another kind of machine.
+    WrongArchitecture,
+}
+
+impl Start {
+    const ALL: [Start; 4] = [Start::Started, Start::NotFound, Start::NotExecutable, Start::WrongArchitecture];
+
+    fn word(self) -> &'static str {
+        match self {
+            Start::Started => "started",
+            Start::NotFound => "not-found",
+            Start::NotExecutable => "not-executable",
+            Start::WrongArchitecture => "wrong-architecture",
+        }
+    }
+
+    /// Reads a report.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|start| start.word() == text.trim())
+    }
+
+    fn exit_code(self) -> u8 {
+        match self {
+            Start::Started => 0,
+            Start::NotFound => 127,
+            Start::NotExecutable | Start::WrongArchitecture => 126,
+        }
+    }
+}
+
+/// Where the report is written, below the pen.
+pub const STATUS: &str = "status";
+
+const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The helper's `main`: the arguments after `guest`.
+pub fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    let duties = arguments.next().and_then(|json| serde_json::from_str::<Duties>(json.to_str()?).ok());
+    let Some(duties) = duties else { return ExitCode::from(2) };
+    match run(&duties, arguments.collect()) {
+        Ok(code) => ExitCode::from(code),
+        Err(start) => {
+            report(start);
+            ExitCode::from(start.exit_code())
+        }
+    }
+}
+
+fn report(start: Start) {
+    // A pen that cannot be written costs a good explanation, not the run.
+    let _ = fs::write(Path::new(PEN).join(STATUS), start.word());
+}
+
+fn run(duties: &Duties, command: Vec<OsString>) -> Result<u8, Start> {
+    // Nothing inside may look into or attach to this process, which holds the walls' only watch.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
+    if duties.owner {
+        watch_owner();
+    }
+    for forward in &duties.forward {
+        relay(*forward);
+    }
+    let path = append(std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into()), &duties.append_path);
+    let python_path = append(std::env::var_os("PYTHONPATH").unwrap_or_default(), &duties.append_python_path);
+    let command = if command.is_empty() { vec![shell(&path)] } else { command };
+    let command = match &duties.startup {
+        Some(file) => with_startup(file, &path, command),
+        None => command,
+    };
+    let (name, arguments) = command.split_first().ok_or(Start::NotFound)?;
+    let program = find(name, &path)?;
+    // Registered before the child exists, so that no signal and no death is missed.
+    let mut signals =
+        signal_hook::iterator::Signals::new([SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCONT])
+            .map_err(|_| Start::NotExecutable)?;
+    let spawn = |program: &Path, name: &OsStr, arguments: &[OsString]| {
+        let mut child = Command::new(program);
+        child.arg0(name).args(arguments).env("PATH", &path).process_group(0);
+        if !python_path.is_empty() {
+            child.env("PYTHONPATH", &python_path);
+        }
+        child.spawn()
+    };
+    let child = match spawn(&program, name, arguments) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOEXEC) => {
+            if is_elf(&program) {
+                return Err(Start::WrongArchitecture);
+            }
+            // A script without `#!`: shells run it with sh, and so does execvp.
+            let with_script: Vec<OsString> =
+                std::iter::once(program.into_os_string()).chain(arguments.iter().cloned()).collect();
+            spawn(Path::new("/bin/sh"), OsStr::new("sh"), &with_script).map_err(|_| Start::NotExecutable)?
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Start::NotFound),
+        Err(_) => return Err(Start::NotExecutable),
+        Ok(child) => child,
+    };
+    report(Start::Started);
+    let Some(child) = Pid::from_raw(child.id() as i32) else { return Err(Start::NotExecutable) };
+    // Ctrl-C and Ctrl-\ then reach the command's own group, as they would outside.
+    let _ = rustix::termios::tcsetpgrp(rustix::stdio::stdin(), child);
+    Ok(supervise(child, &mut signals))
+}
+
+/// Forwards signals to the command and reaps whatever dies, until the command itself has.
+fn supervise(child: Pid, signals: &mut signal_hook::iterator::Signals) -> u8 {
+    for signal in signals.forever() {
+        if signal != SIGCHLD {
+            if let Some(signal) = Signal::from_named_raw(signal) {
+                let _ = rustix::process::kill_process(child, signal);
+            }
+            continue;
+        }
+        while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+            if pid != child {
+                continue;
+            }
+            if status.stopped() {
+                // Nobody outside could resume it: the engine's client does not know that it stopped (Ctrl-Z).
+                thread::sleep(Duration::from_millis(20));
+                let _ = rustix::termios::tcsetpgrp(rustix::stdio::stdin(), child);
+                let _ = rustix::process::kill_process_group(child, Signal::CONT);
+            } else if let Some(signal) = status.terminating_signal() {
+                return 128 + signal as u8;
+            } else {
+                return status.exit_status().unwrap_or(1) as u8;
+            }
+        }
+    }
+    1
+}
+
+/// Appends directories to a PATH-like value.
+fn append(value: OsString, directories: &[String]) -> OsString {
+    let mut value = value;
+    for directory in directories {
+        if !value.is_empty() {
+            value.push(":");
+        }
+        value.push(directory);
+    }
+    value
+}
+
+fn shell(path: &OsStr) -> OsString {
+    ["bash", "sh"].into_iter().find(|name| find(OsStr::new(name), path).is_ok()).unwrap_or("sh").into()
+}
+
+/// Reads the file in a shell, then becomes the command. The text is fixed; the file and the command are its arguments.
+fn with_startup(file: &str, path: &OsStr, command: Vec<OsString>) -> Vec<OsString> {
+    let script = r#". "$0"; exec "$@""#;
+    [shell(path), "-c".into(), script.into(), file.into()].into_iter().chain(command).collect()
+}
+
+/// Looks a command up as `execvp` does.
+fn find(name: &OsStr, path: &OsStr) -> Result<PathBuf, Start> {
+    let candidates: Vec<PathBuf> = if name.as_encoded_bytes().contains(&b'/') {
+        vec![PathBuf::from(name)]
+    } else {
+        std::env::split_paths(path).map(|directory| directory.join(name)).collect()
+    };
+    let mut answer = Start::NotFound;
+    for candidate in candidates {
+        match candidate.metadata() {
+            Ok(meta) if meta.is_file() && meta.permissions().mode() & 0o111 != 0 => return Ok(candidate),
+            Ok(_) => answer = Start::NotExecutable,
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => answer = Start::NotExecutable,
+            Err(_) => {}
+        }
+    }
+    Err(answer)
+}
+
+fn is_elf(program: &Path) -> bool {
+    let mut magic = [0; 4];
+    fs::File::open(program).and_then(|mut file| io::Read::read_exact(&mut file, &mut magic)).is_ok()
+        && magic == *b"\x7fELF"
+}
+
+/// The launcher holds a write lock on a file that the guest can only read. A read lock is granted the moment the launcher is
+/// gone, however it went; the guest has no way to hold it off.
+fn watch_owner() {
+    let Ok(lock) = fs::File::open(Path::new(PEN).join("owner")) else { return };
+    thread::spawn(move || {
+        if crate::session::lock::wait_for_release(&lock).is_ok() {
+            // As the first process, this takes every other one inside along.
+            std::process::exit(137);
+        }
+    });
+}
+
+fn relay(forward: Forward) {
+    let Ok(listener) = TcpListener::bind(("0.0.0.0", forward.listen)) else { return };
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            thread::spawn(move || {
+                // Servers listen on one of the two loopbacks, or on all addresses.
+                let server = TcpStream::connect(("127.0.0.1", forward.port))
+                    .or_else(|_| TcpStream::connect(("::1", forward.port)));
+                if let Ok(server) = server {
+                    pump(client, server);
+                }
+            });
+        }
+    });
+}
+
+/// Copies both ways until both ends are done.
+fn pump(client: TcpStream, server: TcpStream) {
+    let (Ok(mut client_in), Ok(mut server_in)) = (client.try_clone(), server.try_clone()) else { return };
+    let (mut client_out, mut server_out) = (client, server);
+    let upstream = thread::spawn(move || {
+        let _ = io::copy(&mut client_in, &mut server_out);
+        let _ = server_out.shutdown(std::net::Shutdown::Write);
+    });
+    let _ = io::copy(&mut server_in, &mut client_out);
+    let _ = client_out.shutdown(std::net::Shutdown::Write);
+    let _ = upstream.join();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_are_one_of_four_words() {
+        for start in Start::ALL {
+            assert_eq!(Start::parse(start.word()), Some(start));
+        }
+        assert_eq!(Start::parse("started\u{1b}[31m"), None);
+        assert_eq!(Start::parse(""), None);
+    }
+
+    #[test]
+    fn duties_survive_the_command_line() {
+        let duties = Duties {
+            append_path: vec!["/a b/\"c\"".into()],
+            forward: vec![Forward { listen: 61000, port: 3000 }],
+            startup: Some("/x".into()),
+            owner: true,
+            ..Duties::default()
+        };
+        let json = serde_json::to_string(&duties).unwrap_or_default();
+        assert_eq!(serde_json::from_str::<Duties>(&json).ok(), Some(duties));
+    }
+
+    #[test]
+    fn commands_are_found_as_execvp_finds_them() {
+        assert!(find(OsStr::new("sh"), OsStr::new("/nowhere:/bin")).is_ok());
+        assert_eq!(find(OsStr::new("no-such-command"), OsStr::new("/bin")), Err(Start::NotFound));
+        assert_eq!(find(OsStr::new("/etc/passwd"), OsStr::new("")), Err(Start::NotExecutable));
+    }
+
+    #[test]
+    fn directories_are_appended_never_put_in_front() {
+        assert_eq!(append("/bin".into(), &["/p/bin".into()]), "/bin:/p/bin");
+        assert_eq!(append(OsString::new(), &["/p".into(), "/q".into()]), "/p:/q");
+    }
+}

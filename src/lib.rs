@@ -1,0 +1,46 @@
+//! sandpen runs any command in a sandbox over the current directory: Docker, Podman, macOS Seatbelt or native Linux.
+//!
+//! One direction of flow:
+//!
+//! ```text
+//! argv, env, files ──► Config ──┐
+//!                               ├─► Plan ──► Launch ──► Session ──► exit code
+//! host, git, ssh, engine ► Facts┘   pure      pure      effects
+//! ```
+//!
+//! - [`Host`] is the only reader of environment, user, directory and terminal.
+//! - [`Config`] layers flags, environment, profile, project file, user file and defaults; every value knows its origin.
+//! - [`Facts`] is one sweep of effects before planning: plain data.
+//! - [`Plan`] is engine-neutral and pure: every entry carries its reason and origin.
+//! - [`Launch`] is what one engine makes of the plan: what `explain` shows is what `run` runs.
+//! - [`session::run`] is the one place that starts, waits and cleans up.
+
+mod app;
+mod build;
+mod cli;
+mod config;
+mod engine;
+mod error;
+mod escape;
+mod explain;
+mod facts;
+mod guest;
+mod host;
+mod path;
+mod plan;
+pub mod session;
+mod suggest;
+mod ui;
+mod vars;
+
+pub use app::main;
+pub use cli::Options;
+pub use config::{Config, Origin, Sourced};
+pub use engine::{Downgrade, Launch};
+pub use error::{Error, Kind, Result};
+pub use explain::{json as explain_json, text as explain_text};
+pub use facts::Facts;
+pub use host::{Environment, Host, Platform, Terminal};
+pub use path::{GuestPath, HostPath};
+pub use plan::{Plan, SessionId};
+pub use ui::{Ui, Verbosity};

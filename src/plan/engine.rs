@@ -1,0 +1,214 @@
+//! Which engine runs the sandbox, and why; the image with it.
+
+use serde::Serialize;
+
+use crate::config::value::{EngineSetting, ImageRef, Value};
+use crate::config::{Config, Origin, Sourced};
+use crate::error::{Error, Result};
+use crate::facts::{DockerFacts, Facts, PodmanFacts, Reach};
+use crate::host::{Host, Platform};
+use crate::path::HostPath;
+
+/// Git and SSH, no agent; for commands that are not a preset's.
+const DEFAULT_IMAGE: &str = "docker.io/library/buildpack-deps:bookworm-scm";
+
+/// The engines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EngineKind {
+    /// Docker.
+    Docker,
+    /// Podman.
+    Podman,
+    /// macOS Seatbelt.
+    SandboxExec,
+    /// Linux namespaces.
+    Native,
+}
+
+impl EngineKind {
+    /// The name in flags, files and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            EngineKind::Docker => "docker",
+            EngineKind::Podman => "podman",
+            EngineKind::SandboxExec => "sandbox-exec",
+            EngineKind::Native => "native",
+        }
+    }
+
+    /// Whether the guest runs in an image of its own.
+    pub fn is_container(self) -> bool {
+        matches!(self, EngineKind::Docker | EngineKind::Podman)
+    }
+}
+
+/// What the engine can do here, as far as its command line depends on it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Abilities {
+    /// Rootless Podman without delegated controllers cannot limit these.
+    pub cannot_limit: Vec<&'static str>,
+    /// Podman would fall back to Docker's credential helpers, which may hang or fail.
+    pub needs_empty_auth: bool,
+    /// SELinux is there: labels would keep the guest from the host's files.
+    pub selinux: bool,
+    /// The engine is on another machine.
+    pub remote: bool,
+}
+
+/// The engine that was chosen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EnginePlan {
+    /// Which.
+    pub kind: EngineKind,
+    /// Its program.
+    pub program: Option<HostPath>,
+    /// Why this one.
+    pub reason: String,
+    /// Who asked.
+    pub from: Origin,
+    /// Why it cannot run now. `run` stops with it, `explain` warns.
+    pub problem: Option<Error>,
+    /// What it can do here.
+    pub abilities: Abilities,
+}
+
+impl EnginePlan {
+    fn new(kind: EngineKind, reason: String, config: &Config, facts: &Facts, problem: Option<Error>) -> Self {
+        let podman = facts.podman.as_ref().filter(|_| kind == EngineKind::Podman);
+        let docker = facts.docker.as_ref().filter(|_| kind == EngineKind::Docker);
+        let program = podman
+            .and_then(|podman| podman.program.clone())
+            .or_else(|| docker.and_then(|docker| docker.program.clone()));
+        let local_rootless = podman.filter(|podman| podman.rootless && !podman.remote);
+        let cannot_limit = ["cpu", "memory", "pids"].into_iter().filter(|controller| {
+            local_rootless.is_some_and(|podman| !podman.controllers.iter().any(|known| known == controller))
+        });
+        let abilities = Abilities {
+            cannot_limit: cannot_limit.collect(),
+            needs_empty_auth: podman.is_some_and(|podman| !podman.has_auth),
+            selinux: facts.selinux,
+            remote: podman.is_some_and(|podman| podman.remote) || docker.is_some_and(|docker| docker.remote),
+        };
+        EnginePlan { kind, program, reason, from: config.engine.origin.clone(), problem, abilities }
+    }
+}
+
+/// The image that was chosen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImagePlan {
+    /// Its reference.
+    pub reference: ImageRef,
+    /// Why this one.
+    pub reason: String,
+    /// Who asked.
+    pub from: Origin,
+}
+
+/// The image that is asked for by name: the user's, else the preset's published one.
+fn named_image(config: &Config, facts: &Facts) -> Option<ImagePlan> {
+    if let Some(Sourced { value, origin }) = &config.image {
+        let reason = "named by the user".to_owned();
+        return Some(ImagePlan { reference: value.clone(), reason, from: origin.clone() });
+    }
+    let preset = facts.preset.as_ref()?;
+    let reason = format!("published by the {} project", preset.name);
+    Some(ImagePlan { reference: preset.image.clone()?, reason, from: Origin::Preset(preset.name.clone()) })
+}
+
+/// Chooses the engine by the rule for `auto` in the interface, and the image.
+pub fn choose(host: &Host, config: &Config, facts: &Facts) -> Result<(EnginePlan, Option<ImagePlan>)> {
+    let named = named_image(config, facts);
+    let kind = match config.engine.value {
+        EngineSetting::Docker => Some(EngineKind::Docker),
+        EngineSetting::Podman => Some(EngineKind::Podman),
+        EngineSetting::Native => return Err(not_yet(&config.engine, "the native engine")),
+        EngineSetting::SandboxExec if host.platform != Platform::Macos => {
+            return Err(Error::usage(format!("{}: `sandbox-exec` exists on macOS only", config.engine.origin))
+                .hint("use `docker`, `podman` or `auto`"));
+        }
+        EngineSetting::SandboxExec => return Err(not_yet(&config.engine, "the Seatbelt engine")),
+        EngineSetting::Auto => None,
+    };
+    let engine = match kind {
+        Some(kind) => named_engine(kind, config, facts),
+        None => automatic(config, facts, named.as_ref()),
+    };
+    let image = named.map_or_else(default_image, Ok)?;
+    Ok((engine, Some(image)))
+}
+
+fn default_image() -> Result<ImagePlan> {
+    let reference = ImageRef::parse(DEFAULT_IMAGE).map_err(Error::usage)?;
+    Ok(ImagePlan { reference, reason: "git and ssh, no agent: nothing else was named".into(), from: Origin::Default })
+}
+
+fn not_yet(engine: &Sourced<EngineSetting>, what: &str) -> Error {
+    Error::usage(format!("{}: {what} is not built yet", engine.origin))
+        .hint("use `--engine docker` or `--engine podman`")
+}
+
+fn named_engine(kind: EngineKind, config: &Config, facts: &Facts) -> EnginePlan {
+    let problem = match kind {
+        EngineKind::Podman => podman_problem(facts),
+        _ => docker_problem(facts),
+    };
+    EnginePlan::new(kind, "named; no other is tried".to_owned(), config, facts, problem)
+}
+
+fn automatic(config: &Config, facts: &Facts, image: Option<&ImagePlan>) -> EnginePlan {
+    let meant = match image {
+        Some(image) => format!("the image `{}` asks for a container", image.reference),
+        None => "no engine for the host's own tools is built yet".to_owned(),
+    };
+    let (kind, reason, problem) = match (docker_problem(facts), podman_problem(facts)) {
+        (None, _) => (EngineKind::Docker, format!("{meant}; Docker answers"), None),
+        (Some(why), None) => {
+            (EngineKind::Podman, format!("{meant}; Podman answers, Docker does not ({})", why.message()), None)
+        }
+        (Some(docker), Some(podman)) => {
+            let problem = Error::launch("no container engine answers").cause(&docker).cause(&podman);
+            let hints = docker.hints().iter().chain(podman.hints());
+            let problem = hints.fold(problem, |problem, hint| problem.hint(hint.clone()));
+            (EngineKind::Docker, format!("{meant}; none answers"), Some(problem))
+        }
+    };
+    EnginePlan::new(kind, reason, config, facts, problem)
+}
+
+fn docker_problem(facts: &Facts) -> Option<Error> {
+    let DockerFacts { endpoint, chosen_by, reach, .. } = facts.docker.as_ref()?;
+    match reach {
+        Reach::Answers => None,
+        Reach::NoProgram => Some(
+            Error::launch("Docker is not installed: there is no `docker` on PATH")
+                .hint("install Docker, or use another engine: --engine podman"),
+        ),
+        Reach::Denied(error) => Some(
+            Error::launch(format!("Docker refuses this user at `{endpoint}`"))
+                .cause(error)
+                .hint("join the group `docker` and log in again (`sudo usermod -aG docker $USER`), or use rootless Docker or Podman"),
+        ),
+        Reach::Silent(error) => Some(
+            Error::launch(format!("Docker does not answer at `{endpoint}` ({chosen_by}): its daemon is not running there"))
+                .cause(error)
+                .hint("start it (`sudo systemctl start docker`, or Docker Desktop), or use another engine: --engine podman"),
+        ),
+    }
+}
+
+fn podman_problem(facts: &Facts) -> Option<Error> {
+    let PodmanFacts { reach, .. } = facts.podman.as_ref()?;
+    match reach {
+        Reach::Answers => None,
+        Reach::NoProgram => Some(
+            Error::launch("Podman is not installed: there is no `podman` on PATH")
+                .hint("install Podman, or use another engine: --engine docker"),
+        ),
+        Reach::Denied(error) | Reach::Silent(error) => Some(
+            Error::launch("Podman's remote service does not answer at CONTAINER_HOST")
+                .cause(error)
+                .hint("start it (`podman machine start`, or `podman system service`), or unset CONTAINER_HOST"),
+        ),
+    }
+}

@@ -1,0 +1,182 @@
+//! The entries of a plan: mounts and variables. None can be made without a reason and an origin.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+
+use crate::config::Origin;
+use crate::config::value::Access;
+use crate::path::{GuestPath, HostPath};
+
+/// Why an entry is in the plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Why {
+    /// A phrase for the user.
+    pub reason: String,
+    /// The layer that asked for it.
+    pub from: Origin,
+    /// The requirement it fulfils.
+    pub requirement: Option<&'static str>,
+}
+
+impl Why {
+    /// A reason and an origin.
+    pub fn new(reason: impl Into<String>, from: Origin) -> Self {
+        Why { reason: reason.into(), from, requirement: None }
+    }
+
+    /// What sandpen does unasked.
+    pub fn default(reason: impl Into<String>) -> Self {
+        Self::new(reason, Origin::Default)
+    }
+
+    /// Fulfils a requirement of the seeds.
+    #[must_use]
+    pub fn requirement(mut self, number: &'static str) -> Self {
+        self.requirement = Some(number);
+        self
+    }
+}
+
+/// What is mounted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// A file or directory of the host.
+    Host(HostPath),
+    /// An empty memory file system.
+    Tmpfs,
+}
+
+/// One mount.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mount {
+    /// What.
+    pub source: Source,
+    /// Where.
+    pub target: GuestPath,
+    /// Whether the guest may write.
+    pub access: Access,
+    /// Whether the target is a directory, so that a mount point of the right kind can be made.
+    pub is_directory: bool,
+    /// R5.2: relabelled for SELinux on Podman.
+    pub relabel: bool,
+    /// Why.
+    pub why: Why,
+}
+
+impl Mount {
+    /// A directory of the host.
+    pub fn directory(source: HostPath, target: GuestPath, access: Access, why: Why) -> Self {
+        Mount { source: Source::Host(source), target, access, is_directory: true, relabel: false, why }
+    }
+
+    /// A file (or socket) of the host.
+    pub fn file(source: HostPath, target: GuestPath, access: Access, why: Why) -> Self {
+        Mount { is_directory: false, ..Self::directory(source, target, access, why) }
+    }
+
+    /// A private memory file system.
+    pub fn tmpfs(target: GuestPath, why: Why) -> Self {
+        Mount { source: Source::Tmpfs, target, access: Access::Rw, is_directory: true, relabel: false, why }
+    }
+}
+
+/// A value that must not be shown: it has no `Display`, its `Debug` is redacted, and engines never put it into argv.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(OsString);
+
+impl Secret {
+    /// Wraps a value.
+    pub fn new(value: impl Into<OsString>) -> Self {
+        Secret(value.into())
+    }
+
+    /// The value, for a child's environment or a private file.
+    pub fn reveal(&self) -> &OsStr {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// A variable's value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum VariableValue {
+    /// May be shown.
+    Plain(String),
+    /// Must not be shown.
+    Secret(Secret),
+}
+
+/// One variable inside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Variable {
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub value: VariableValue,
+    /// Why.
+    pub why: Why,
+}
+
+/// Mounts by target: the first to claim a target keeps it, so higher layers are added first.
+#[derive(Debug, Default)]
+pub struct MountTable(Vec<Mount>);
+
+impl MountTable {
+    /// Adds a mount unless its target is taken.
+    pub fn add(&mut self, mount: Mount) {
+        if !self.0.iter().any(|other| other.target == mount.target) {
+            self.0.push(mount);
+        }
+    }
+
+    /// The mounts in the order in which they are made: a directory before what lies below it.
+    ///
+    /// The order is the byte order of the targets, in which a parent always precedes its children. Every engine keeps it.
+    pub fn into_sorted(mut self) -> Vec<Mount> {
+        self.0.sort_by(|a, b| a.target.cmp(&b.target));
+        self.0
+    }
+}
+
+/// Variables by name: the first to claim a name keeps it.
+#[derive(Debug, Default)]
+pub struct VariableTable(Vec<Variable>);
+
+impl VariableTable {
+    /// Adds a variable that may be shown, unless its name is taken.
+    pub fn plain(&mut self, name: &str, value: impl Into<String>, why: Why) {
+        self.add(Variable { name: name.to_owned(), value: VariableValue::Plain(value.into()), why });
+    }
+
+    /// Adds a variable that must not be shown.
+    pub fn secret(&mut self, name: &str, value: impl Into<OsString>, why: Why) {
+        self.add(Variable { name: name.to_owned(), value: VariableValue::Secret(Secret::new(value)), why });
+    }
+
+    fn add(&mut self, variable: Variable) {
+        if !self.0.iter().any(|other| other.name == variable.name) {
+            self.0.push(variable);
+        }
+    }
+
+    /// The variables in the order of their names.
+    pub fn into_sorted(mut self) -> Vec<Variable> {
+        self.0.sort_by(|a, b| a.name.cmp(&b.name));
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_not_shown() {
+        assert_eq!(format!("{:?}", Secret::new("hunter2")), "Secret(…)");
+    }
+}

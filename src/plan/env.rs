@@ -1,0 +1,89 @@
+//! Which variables the guest gets, and why. Everything else of the host's environment stays outside.
+
+use super::entry::{VariableTable, Why};
+use super::session::SessionId;
+use super::user::UserPlan;
+use crate::config::{Config, Origin};
+use crate::facts::Facts;
+use crate::host::Host;
+use crate::vars;
+
+/// Collects the variables, the highest layer first.
+pub fn plan(
+    host: &Host,
+    config: &Config,
+    facts: &Facts,
+    user: &UserPlan,
+    id: &SessionId,
+    warnings: &mut Vec<String>,
+) -> VariableTable {
+    let mut table = VariableTable::default();
+    table.plain(
+        vars::GIT_DISCOVERY,
+        "1",
+        Why::default("Git finds the repository across mount points").requirement("R2.1"),
+    );
+    requested(host, config, &mut table, warnings);
+    preset(host, facts, &mut table);
+    if user.is_ours() {
+        let home = user.home.to_string();
+        table.plain(vars::HOME, home, Why::default("a home directory of the sandbox's own, at the host's path"));
+        table.plain("USER", &user.name, Why::default("the name of the guest's user"));
+        table.plain("LOGNAME", &user.name, Why::default("the name of the guest's user"));
+        let temp = host.temp_dir().to_string();
+        if temp != "/tmp" {
+            table.plain(vars::TMPDIR, temp, Why::default("the host's place for temporary files"));
+        }
+    }
+    table.plain(vars::SANDBOX, id.name(), Why::default("tells programs that they are in a sandbox, and in which"));
+    for name in vars::TERMINAL {
+        from_host(host, name, "the terminal looks the same inside", Origin::Default, &mut table);
+    }
+    from_host(host, vars::NODE_OPTIONS, "options of Node.js apply inside too", Origin::Default, &mut table);
+    table
+}
+
+/// `--env`, `SANDBOX_ENV` and the `env` of files.
+fn requested(host: &Host, config: &Config, table: &mut VariableTable, warnings: &mut Vec<String>) {
+    for request in &config.env {
+        let (name, origin) = (&request.value.name, request.origin.clone());
+        if name == vars::GIT_DISCOVERY {
+            warnings.push(format!("{origin}: {name} is always 1 inside (R2.1)"));
+            continue;
+        }
+        match &request.value.value {
+            Some(value) if vars::looks_secret(name) || vars::carries_login(value) => {
+                table.secret(name, value, Why::new("asked for; a secret by its name or value", origin));
+            }
+            Some(value) => table.plain(name, value, Why::new("asked for", origin)),
+            None => match host.env.raw(name) {
+                Some(value) => table.secret(name, value, Why::new("asked for by name: the host's value", origin)),
+                None => warnings.push(format!("{origin}: {name} is not set on the host, so it is not set inside")),
+            },
+        }
+    }
+}
+
+fn preset(host: &Host, facts: &Facts, table: &mut VariableTable) {
+    let Some(preset) = &facts.preset else { return };
+    let origin = || Origin::Preset(preset.name.clone());
+    for name in &preset.secrets {
+        if let Some(value) = host.env.raw(name).filter(|value| !value.is_empty()) {
+            table.secret(name, value, Why::new(format!("{} needs it", preset.name), origin()));
+        }
+    }
+    for name in preset.variables.iter().chain(&preset.credential_files) {
+        from_host(host, name, &format!("{} reads it", preset.name), origin(), table);
+    }
+}
+
+/// Passes a variable that is set on the host.
+fn from_host(host: &Host, name: &str, reason: &str, origin: Origin, table: &mut VariableTable) {
+    let Some(value) = host.env.text(name) else { return };
+    let why = Why::new(reason, origin);
+    if vars::looks_secret(name) || vars::carries_login(value) {
+        table.secret(name, value, why);
+    } else {
+        table.plain(name, value, why);
+    }
+}

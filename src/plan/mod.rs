@@ -1,0 +1,297 @@
+//! The plan: everything a sandbox will be, engine-neutral and pure. Each entry carries its reason and its origin.
+//!
+//! A [`Plan`] can only be made here, from a [`Host`], a [`Config`] and [`Facts`]; engines translate it, `explain` prints it,
+//! nothing else decides.
+
+pub mod engine;
+mod entry;
+mod env;
+mod mounts;
+mod session;
+mod skeleton;
+pub mod ssh;
+mod user;
+
+use std::ffi::OsString;
+
+pub use engine::{EngineKind, EnginePlan, ImagePlan};
+pub use entry::{Mount, Secret, Source, Variable, VariableValue, Why};
+pub use mounts::{contains_own_files, flat_name, paths_of_interest};
+pub use session::{Prepare, SessionId};
+pub use ssh::{SshPlan, SshState};
+pub use user::{UserHow, UserPlan};
+
+use crate::config::value::{Access, Cpus, HostRule, Memory, NetworkMode, Pids, Port};
+use crate::config::{Config, Sourced};
+use crate::error::{Error, Result};
+use crate::facts::{Facts, FileKind};
+use crate::guest::{Duties, Forward};
+use crate::host::{Host, Platform};
+use crate::path::{GuestPath, HostPath};
+
+/// The sandbox's own directory inside: the helper and its channel to the launcher.
+pub const PEN: &str = "/.sandpen";
+/// Inside the guest, ports of this range carry published ports to the guest's loopback.
+const FIRST_RELAY_PORT: u16 = 61000;
+
+/// Resource limits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// CPUs.
+    pub cpus: Option<Sourced<Cpus>>,
+    /// Memory.
+    pub memory: Option<Sourced<Memory>>,
+    /// Processes.
+    pub pids: Sourced<Pids>,
+}
+
+/// The network policy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NetworkPlan {
+    /// The policy.
+    pub mode: NetworkMode,
+    /// What the proxy allows.
+    pub allow_hosts: Vec<HostRule>,
+    /// Why.
+    pub reason: String,
+}
+
+/// What the guest helper does, and where it is mounted from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HelperPlan {
+    /// The helper's path inside.
+    pub program: GuestPath,
+    /// Its duties.
+    pub duties: Duties,
+}
+
+/// A checked plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Plan {
+    /// The session.
+    pub id: SessionId,
+    /// The session's directory on the host.
+    pub session_dir: HostPath,
+    /// The engine.
+    pub engine: EnginePlan,
+    /// The image, for containers.
+    pub image: Option<ImagePlan>,
+    /// The current directory.
+    pub workdir: HostPath,
+    /// The guest's user.
+    pub user: UserPlan,
+    /// The mounts, parents first.
+    pub mounts: Vec<Mount>,
+    /// The variables, by name.
+    pub env: Vec<Variable>,
+    /// Published ports.
+    pub ports: Vec<Port>,
+    /// Limits.
+    pub limits: Limits,
+    /// Network.
+    pub network: NetworkPlan,
+    /// SSH agent.
+    pub ssh: SshPlan,
+    /// The guest helper, where it can be used.
+    pub helper: Option<HelperPlan>,
+    /// The command; empty for an interactive shell.
+    pub command: Vec<OsString>,
+    /// Whether the guest gets a terminal.
+    pub terminal: bool,
+    /// Further flags for the engine.
+    pub engine_flags: Vec<String>,
+    /// What is made on the host before the launch.
+    pub prepare: Vec<Prepare>,
+    /// Whether weaker enforcement is an error.
+    pub strict: bool,
+    /// What the user should hear.
+    pub warnings: Vec<String>,
+}
+
+/// A plan in the making.
+pub struct Draft<'a> {
+    host: &'a Host,
+    config: &'a Config,
+    facts: &'a Facts,
+    user: &'a UserPlan,
+    session_dir: &'a HostPath,
+    mounts: entry::MountTable,
+    env: entry::VariableTable,
+    prepare: Vec<Prepare>,
+    warnings: Vec<String>,
+}
+
+impl Draft<'_> {
+    fn pen(&self) -> GuestPath {
+        // The constant is an absolute path; the fallback only exists because the type demands one.
+        GuestPath::new(PEN).unwrap_or_else(|_| self.user.home.clone())
+    }
+}
+
+impl Plan {
+    /// Makes the plan.
+    pub fn new(host: &Host, config: &Config, facts: &Facts, id: SessionId, command: Vec<OsString>) -> Result<Self> {
+        let mut warnings = config.warnings.clone();
+        warnings.extend(facts.preset_refused.clone());
+        refuse_unbuilt(config)?;
+        let (engine, image) = engine::choose(host, config, facts)?;
+        let user = user::plan(host, config, facts, &engine, &mut warnings);
+        let env = env::plan(host, config, facts, &user, &id, &mut warnings);
+        let session_dir = facts.session_base.join(id.to_string());
+        let prepare = vec![Prepare::Directory { path: session_dir.clone(), mode: 0o700 }];
+        let mut draft = Draft {
+            host,
+            config,
+            facts,
+            user: &user,
+            session_dir: &session_dir,
+            mounts: entry::MountTable::default(),
+            env,
+            prepare,
+            warnings,
+        };
+        draft.requested_mounts()?;
+        draft.workspace();
+        draft.virtual_env();
+        draft.preset();
+        draft.git_configuration();
+        let ssh = ssh::plan(host, config, facts, engine.kind, &user, &mut draft.warnings);
+        if let Some(mount) = &ssh.mount {
+            draft.mounts.add(mount.clone());
+            draft.env.plain(crate::vars::SSH_AUTH_SOCK, ssh::SOCKET, mount.why.clone().requirement("R4.3"));
+        }
+        draft.home();
+        draft.temp();
+        draft.accounts();
+        let ports = ports(config);
+        let helper = draft.helper(&ports, &command)?;
+        warn_of_home(host, facts, &mut draft.warnings);
+        let Draft { mounts, env, mut prepare, warnings, .. } = draft;
+        let mounts = mounts.into_sorted();
+        prepare.extend(skeleton::mount_points(&mounts, &session_dir));
+        Ok(Plan {
+            engine,
+            image,
+            workdir: facts.roots.workdir.clone(),
+            mounts,
+            env: env.into_sorted(),
+            ports,
+            limits: Limits { cpus: config.cpus.clone(), memory: config.memory.clone(), pids: config.pids.clone() },
+            network: NetworkPlan {
+                mode: config.network.value,
+                allow_hosts: config.allow_hosts.iter().map(|host| host.value.clone()).collect(),
+                reason: match config.network.is_asked_for() {
+                    true => format!("asked for by {}", config.network.origin),
+                    false => "nobody asked for less".into(),
+                },
+            },
+            ssh,
+            helper,
+            command,
+            terminal: host.terminal.stdin && host.terminal.stdout,
+            engine_flags: config.engine_flags.iter().rev().map(|flag| flag.value.clone()).collect(),
+            prepare,
+            strict: config.strict,
+            warnings,
+            user,
+            session_dir,
+            id,
+        })
+    }
+}
+
+impl Draft<'_> {
+    /// The guest helper: this same program, mounted read-only, as the first process inside.
+    fn helper(&mut self, ports: &[Port], command: &[OsString]) -> Result<Option<HelperPlan>> {
+        let below = |parts: &[HostPath]| -> Vec<String> {
+            let inside = parts.iter().filter(|part| self.facts.roots.all().any(|root| part.is_within(root)));
+            inside.filter_map(|part| part.to_str().map(str::to_owned)).collect()
+        };
+        let startup = mounts::STARTUP_FILES.iter().map(|file| self.host.cwd.join(file));
+        let startup =
+            startup.into_iter().find(|file| self.facts.files.get(file).is_some_and(|fact| fact.kind == FileKind::File));
+        let duties = Duties {
+            append_path: below(&self.facts.path.inside),
+            append_python_path: below(&self.facts.python_path.inside),
+            forward: ports
+                .iter()
+                .zip(relay_ports(ports))
+                .map(|(port, listen)| Forward { listen, port: port.0 })
+                .collect(),
+            startup: startup.and_then(|file| file.to_str().map(str::to_owned)),
+            owner: self.host.platform == Platform::Linux,
+        };
+        let Some(program) = &self.facts.helper else {
+            if !duties.forward.is_empty() {
+                return Err(helper_missing(self.host, "published ports"));
+            }
+            if !duties.append_path.is_empty() || duties.startup.is_some() {
+                self.warnings
+                    .push("without the guest helper, PATH additions and sandbox.bashrc have no effect inside".into());
+            }
+            if command.is_empty() {
+                self.warnings.push("without the guest helper, the shell inside is `sh`".into());
+            }
+            return Ok(None);
+        };
+        let pen = self.pen();
+        let own = self.session_dir.join("pen");
+        self.prepare.push(Prepare::Directory { path: own.clone(), mode: 0o1777 });
+        let channel = Why::default("the helper reports how the command started");
+        self.mounts.add(Mount::directory(own, pen.clone(), Access::Rw, channel));
+        let helper = Why::default("init, PATH additions, ports: this program, read-only");
+        self.mounts.add(Mount::file(program.clone(), pen.join("sandpen"), Access::Ro, helper));
+        if duties.owner {
+            let lock = self.session_dir.join("owner");
+            self.prepare.push(Prepare::File { path: lock.clone(), content: String::new() });
+            let owner = Why::default("the guest ends when sandpen does, even when killed");
+            self.mounts.add(Mount::file(lock, pen.join("owner"), Access::Ro, owner));
+        }
+        Ok(Some(HelperPlan { program: pen.join("sandpen"), duties }))
+    }
+}
+
+fn helper_missing(host: &Host, what: &str) -> Error {
+    Error::launch(format!(
+        "{what} need the guest helper, and `sandpen-linux-{}` does not lie beside sandpen",
+        host.arch
+    ))
+    .hint("build it with `scripts/build-helper`, and put it there")
+}
+
+/// The published ports, each once.
+fn ports(config: &Config) -> Vec<Port> {
+    let mut ports: Vec<Port> = config.ports.iter().map(|port| port.value).collect();
+    ports.sort();
+    ports.dedup();
+    ports
+}
+
+/// Ports for the helper to listen on: high ones that are not published themselves.
+fn relay_ports(published: &[Port]) -> impl Iterator<Item = u16> {
+    (FIRST_RELAY_PORT..=u16::MAX).filter(|port| !published.contains(&Port(*port)))
+}
+
+/// Options whose meaning is not built yet are refused, not ignored.
+fn refuse_unbuilt(config: &Config) -> Result<()> {
+    if config.network.value == NetworkMode::Proxied {
+        return Err(Error::usage(format!("{}: the filtering proxy is not built yet", config.network.origin))
+            .hint("use `--network off`, or `--network on`"));
+    }
+    if let Some(profile) = &config.seatbelt_profile {
+        return Err(Error::usage(format!("{}: the Seatbelt engine is not built yet", profile.origin)));
+    }
+    if config.guard.is_asked_for() {
+        return Err(Error::usage(format!("{}: the guard over Git's files is not built yet", config.guard.origin)));
+    }
+    Ok(())
+}
+
+fn warn_of_home(host: &Host, facts: &Facts, warnings: &mut Vec<String>) {
+    if facts.roots.all().any(|root| host.home.is_within(root)) {
+        warnings.push(
+            "the guest can change everything in your home, shell start-up files and sandpen's own settings included: nothing protects the host".into(),
+        );
+    }
+}

@@ -1,0 +1,269 @@
+//! Which mounts the guest gets, and why: the workspace, its home, Git's configuration, the preset's directories, what was asked for.
+
+use std::path::Path;
+
+use super::Draft;
+use super::entry::{Mount, Why};
+use super::session::Prepare;
+use crate::config::value::{Access, TmpMode};
+use crate::config::{Config, Origin};
+use crate::error::{Error, Result};
+use crate::facts::{FileFact, FileKind};
+use crate::host::Host;
+use crate::path::{GuestPath, HostPath};
+use crate::vars;
+
+/// Git's configuration files below HOME, each with its requirement (R3.1–R3.3).
+pub const GIT_FILES: &[(&str, &str)] =
+    &[(".gitconfig", "R3.1"), (".config/git/config", "R3.2"), (".gitignore_global", "R3.3")];
+
+/// Host keys the user already accepted; without them every `git fetch` over SSH fails inside.
+pub const KNOWN_HOSTS: &str = ".ssh/known_hosts";
+
+/// What an interactive start inside may be told, the first that exists; it runs inside only.
+pub const STARTUP_FILES: &[&str] = &[".sandpen/sandbox.bashrc", ".llxprt/sandbox.bashrc"];
+
+/// Sockets that hand the guest power over the host.
+const ENGINE_SOCKETS: &[&str] = &["docker.sock", "podman.sock", "containerd.sock", "crio.sock", "buildkitd.sock"];
+
+impl Draft<'_> {
+    /// What the user asked for with `--mount`, variables and files. Added first, so that it wins over everything else.
+    pub fn requested_mounts(&mut self) -> Result<()> {
+        for request in &self.config.mounts {
+            let (mount, origin) = (&request.value, &request.origin);
+            let name = format!("{origin}: `{}`", mount.from.display());
+            let bad = |error: &dyn std::fmt::Display| Error::usage(format!("{name} cannot be mounted")).cause(error);
+            let from = HostPath::new(self.host.expand(&mount.from)).map_err(|error| bad(&error))?;
+            let fact = self.facts.files.get(&from).ok_or_else(|| {
+                Error::usage(format!("{name} does not exist on the host"))
+                    .hint("expected an existing FROM in FROM[:TO[:ro|rw]]")
+            })?;
+            let leaves = self.facts.roots.all().any(|root| from.is_within(root) && !fact.real.is_within(root));
+            if leaves {
+                return Err(Error::usage(format!(
+                    "{name} is a link out of the workspace, which the workspace must not choose"
+                ))
+                .hint(format!("if it is meant, name its target: {}", fact.real)));
+            }
+            let to = match &mount.to {
+                Some(to) => GuestPath::new(to).map_err(|error| bad(&error))?,
+                None => from.to_guest(),
+            };
+            if to.as_path().parent().is_none() || to.is_within(&self.pen()) {
+                return Err(bad(&format!("`{to}` inside belongs to the sandbox itself")));
+            }
+            if mount.mode == Access::Rw && contains_own_files(self.host, &fact.real) {
+                return Err(bad(&"it holds sandpen's own configuration, which the guest must not change"));
+            }
+            let is_engine =
+                fact.real.as_path().file_name().is_some_and(|name| ENGINE_SOCKETS.iter().any(|socket| name == *socket));
+            if fact.kind == FileKind::Socket && is_engine {
+                self.warnings.push(format!(
+                    "{name} gives the guest control over a container engine, and through it over the host"
+                ));
+            }
+            self.mounts.add(existing(fact, to, mount.mode, Why::new("asked for", origin.clone())));
+        }
+        Ok(())
+    }
+
+    /// The working directory, or the root of the repository around it, and further workspaces.
+    pub fn workspace(&mut self) {
+        let roots = &self.facts.roots;
+        let reason = match &roots.repository {
+            Some(_) => "the repository around the working directory",
+            None => "the working directory",
+        };
+        let root = roots.workspace();
+        self.mounts.add(Mount::directory(root.clone(), root.to_guest(), Access::Rw, Why::default(reason)));
+        for (directory, asked) in roots.includes.iter().zip(&self.config.include_dirs) {
+            let why = Why::new("a further workspace directory", asked.origin.clone());
+            self.mounts.add(Mount::directory(directory.clone(), directory.to_guest(), Access::Rw, why));
+        }
+        if let Some(root) = &roots.refused_repository {
+            self.warnings.push(format!(
+                "the repository around the working directory is `{root}`, which is too wide to mount: only the current directory is there, and Git does not work inside"
+            ));
+        }
+    }
+
+    /// R3: Git's configuration and known hosts, read-only, at both homes where they differ. Never `~/.git-credentials` (R3.7).
+    pub fn git_configuration(&mut self) {
+        for (file, requirement) in GIT_FILES {
+            let why = Why::default("Git's configuration, as outside").requirement(requirement);
+            self.at_both_homes(file, Access::Ro, &why);
+        }
+        let why = Why::default("hosts whose keys you accepted");
+        self.at_both_homes(KNOWN_HOSTS, Access::Ro, &why);
+        // ssh looks for known hosts in passwd's home, whatever HOME says; this place works for every user.
+        let known = self.facts.files.get(&self.host.home.join(KNOWN_HOSTS));
+        if let (Some(fact), Ok(target)) = (known, GuestPath::new("/etc/ssh/ssh_known_hosts")) {
+            self.mounts.add(existing(fact, target, Access::Ro, why));
+        }
+    }
+
+    /// The agent's settings at both homes, and the files its variables name.
+    pub fn preset(&mut self) {
+        let Some(preset) = &self.facts.preset else { return };
+        for directory in &preset.directories {
+            let why = Why::new(&directory.reason, Origin::Preset(preset.name.clone()));
+            let Some(below) = directory.path.strip_prefix("~/") else { continue };
+            let path = self.host.home.join(below);
+            if self.facts.files.get(&path).is_none() && directory.create {
+                self.prepare.push(Prepare::Keep { path: path.clone() });
+                for target in self.homes(below) {
+                    self.mounts.add(Mount::directory(path.clone(), target, directory.mode, why.clone()));
+                }
+            }
+            self.at_both_homes(below, directory.mode, &why);
+        }
+        for name in &preset.credential_files {
+            let file = self.host.env.path(name).and_then(|path| HostPath::new(path).ok());
+            let fact =
+                file.as_ref().and_then(|file| self.facts.files.get(file)).filter(|fact| fact.kind == FileKind::File);
+            if let (Some(file), Some(fact)) = (&file, fact) {
+                let why = Why::new(format!("the file that {name} names"), Origin::Preset(preset.name.clone()));
+                self.mounts.add(existing(fact, file.to_guest(), Access::Ro, why));
+            }
+        }
+    }
+
+    /// A Python environment of the workspace is for the host's Python: inside, one of the sandbox's own takes its place.
+    pub fn virtual_env(&mut self) {
+        let Some(path) = self.host.env.path(vars::VIRTUAL_ENV).and_then(|path| HostPath::new(path).ok()) else {
+            return;
+        };
+        let root = self.facts.roots.workspace();
+        if !path.is_within(root) {
+            return;
+        }
+        let Some(fact) = self.facts.files.get(&path) else { return };
+        if !fact.real.is_within(root) {
+            self.warnings.push(format!(
+                "the Python environment `{path}` is a link out of the workspace and is not replaced inside"
+            ));
+            return;
+        }
+        let own = self.host.state_dir().join("venv").join(flat_name(path.as_path()));
+        let why =
+            Why::new("a Python environment of the sandbox's own, kept for next time", Origin::Env(vars::VIRTUAL_ENV));
+        self.prepare.push(Prepare::Keep { path: own.clone() });
+        self.mounts.add(Mount::directory(own, path.to_guest(), Access::Rw, why.clone()));
+        self.env.plain(vars::VIRTUAL_ENV, path.to_string(), why);
+    }
+
+    /// HOME and its user's entries, for a guest that is the host's user.
+    pub fn home(&mut self) {
+        if !self.user.is_ours() {
+            return;
+        }
+        let home = self.session_dir.join("home");
+        self.prepare.push(Prepare::Directory { path: home.clone(), mode: 0o700 });
+        let why = Why::default("an empty home of the sandbox's own: the rest of yours stays outside");
+        self.mounts.add(Mount::directory(home, self.user.home.clone(), Access::Rw, why));
+    }
+
+    /// passwd and group, without which ssh stops with "No user exists for uid".
+    pub fn accounts(&mut self) {
+        let (Some(uid), Some(gid), true) = (self.user.uid, self.user.gid, self.user.is_ours()) else { return };
+        let (name, home) = (&self.user.name, &self.user.home);
+        let root_home = if uid == 0 { home.to_string() } else { "/root".into() };
+        let mut passwd = format!("root:x:0:0:root:{root_home}:/bin/sh\n");
+        let mut group = String::from("root:x:0:\ntty:x:5:\n");
+        if uid != 0 {
+            passwd.push_str(&format!("{name}:x:{uid}:{gid}:{name}:{home}:/bin/sh\n"));
+        }
+        if gid != 0 {
+            group.push_str(&format!("{name}:x:{gid}:\n"));
+        }
+        passwd.push_str("nobody:x:65534:65534:nobody:/nonexistent:/bin/false\n");
+        group.push_str("nogroup:x:65534:\n");
+        for (file, content) in [("passwd", passwd), ("group", group)] {
+            let path = self.session_dir.join(file);
+            if let Ok(target) = GuestPath::new(Path::new("/etc").join(file)) {
+                let why = Why::default("the guest's user has an entry; ssh needs one");
+                self.mounts.add(Mount::file(path.clone(), target, Access::Ro, why));
+                self.prepare.push(Prepare::File { path, content });
+            }
+        }
+    }
+
+    /// The temp directory: private, because the host's holds other programs' sockets, ssh-agent's among them.
+    pub fn temp(&mut self) {
+        let place = self.host.temp_dir();
+        let origin = self.config.tmp.origin.clone();
+        match self.config.tmp.value {
+            TmpMode::Host => {
+                let why = Why::new("the host's temporary files", origin);
+                self.mounts.add(Mount::directory(place.clone(), place.to_guest(), Access::Rw, why));
+            }
+            TmpMode::Private => {
+                let why = Why::new("temporary files of the sandbox's own", origin);
+                if self.user.is_ours() {
+                    let own = self.session_dir.join("tmp");
+                    self.prepare.push(Prepare::Directory { path: own.clone(), mode: 0o1777 });
+                    self.mounts.add(Mount::directory(own, place.to_guest(), Access::Rw, why));
+                } else {
+                    // Files of another uid in a session directory could not be removed afterwards.
+                    self.mounts.add(Mount::tmpfs(place.to_guest(), why));
+                }
+            }
+        }
+    }
+
+    /// A file or directory below HOME, at the host's home and, where it differs, at the guest's (R3.4).
+    fn at_both_homes(&mut self, below: &str, access: Access, why: &Why) {
+        let Some(fact) = self.facts.files.get(&self.host.home.join(below)) else { return };
+        for target in self.homes(below) {
+            self.mounts.add(existing(fact, target, access, why.clone()));
+        }
+    }
+
+    fn homes(&self, below: &str) -> Vec<GuestPath> {
+        let mut targets = vec![self.host.home.to_guest().join(below), self.user.home.join(below)];
+        targets.dedup();
+        targets
+    }
+}
+
+/// The paths below HOME, and those named by settings, that [`Draft`] asks about.
+pub fn paths_of_interest(
+    host: &Host,
+    config: &Config,
+    preset: Option<&crate::config::preset::Preset>,
+) -> Vec<HostPath> {
+    let in_home = GIT_FILES.iter().map(|(file, _)| *file).chain([KNOWN_HOSTS]);
+    let preset_paths =
+        preset.iter().flat_map(|preset| &preset.directories).filter_map(|directory| directory.path.strip_prefix("~/"));
+    let mut paths: Vec<HostPath> = in_home.chain(preset_paths).map(|file| host.home.join(file)).collect();
+    paths.extend(STARTUP_FILES.iter().map(|file| host.cwd.join(file)));
+    let credential_variables = preset.iter().flat_map(|preset| &preset.credential_files).map(String::as_str);
+    let variables = credential_variables.chain([vars::VIRTUAL_ENV]).filter_map(|name| host.env.path(name));
+    paths.extend(variables.filter_map(|path| HostPath::new(path).ok()));
+    paths.extend(config.mounts.iter().filter_map(|mount| HostPath::new(host.expand(&mount.value.from)).ok()));
+    paths
+}
+
+/// Whether a directory holds sandpen's own configuration or state.
+pub fn contains_own_files(host: &Host, directory: &HostPath) -> bool {
+    host.config_dir().is_within(directory) || host.state_dir().is_within(directory)
+}
+
+fn existing(fact: &FileFact, target: GuestPath, access: Access, why: Why) -> Mount {
+    match fact.kind {
+        FileKind::Directory => Mount::directory(fact.real.clone(), target, access, why),
+        _ => Mount::file(fact.real.clone(), target, access, why),
+    }
+}
+
+/// A file name for a path: its last part for people, a digest (FNV-1a) to tell paths apart.
+pub fn flat_name(path: &Path) -> String {
+    let digest = path
+        .as_os_str()
+        .as_encoded_bytes()
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| (digest ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
+    let name = path.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
+    let name: String = name.chars().filter(char::is_ascii_alphanumeric).take(32).collect();
+    format!("{name}-{digest:016x}")
+}

@@ -1,0 +1,62 @@
+//! The session's own name and directory, and what must be made in it before the launch.
+
+use std::fmt;
+
+use crate::path::HostPath;
+
+/// A sandbox's identity: random, so that nothing needs to be listed to find a free one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionId(String);
+
+impl SessionId {
+    /// A new one.
+    pub fn random() -> Self {
+        let mut bytes = [0; 6];
+        // The kernel's source does not fail for so few bytes; if it did, the clock would still tell sessions apart.
+        if rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).is_err() {
+            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+            bytes.copy_from_slice(&now.as_nanos().to_le_bytes()[..6]);
+        }
+        SessionId(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    /// What `explain` shows, so that its output can be compared between calls.
+    pub fn placeholder() -> Self {
+        SessionId("SESSION".into())
+    }
+
+    /// The container's name, the host name inside, and the value of `SANDBOX`.
+    pub fn name(&self) -> String {
+        format!("sandpen-{self}")
+    }
+}
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Something to make on the host before the launch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Prepare {
+    /// A directory of the session's own.
+    Directory {
+        /// Where.
+        path: HostPath,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// A file of the session's own.
+    File {
+        /// Where.
+        path: HostPath,
+        /// What it holds.
+        content: String,
+    },
+    /// A directory of the user's that stays: an agent's settings, a Python environment.
+    Keep {
+        /// Where.
+        path: HostPath,
+    },
+}

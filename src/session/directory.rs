@@ -1,0 +1,104 @@
+//! The session's directory on the host: made before the launch, removed after it, whatever happened in between.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+use super::lock;
+use crate::error::{Error, Result};
+use crate::path::HostPath;
+use crate::plan::{Plan, Prepare, Secret};
+
+/// The directory and the launcher's lock on it. Dropping it removes everything.
+#[derive(Debug)]
+pub struct SessionDirectory {
+    path: HostPath,
+    _lock: Option<File>,
+}
+
+impl SessionDirectory {
+    /// Makes everything the plan prepares.
+    pub fn create(plan: &Plan) -> Result<Self> {
+        let path = plan.session_dir.clone();
+        let failed = |path: &HostPath, error: io::Error| {
+            Error::launch(format!("`{path}` cannot be made for the session"))
+                .cause(error)
+                .hint("check free space and permissions, or set XDG_STATE_HOME to a directory of yours")
+        };
+        secure_base(&path).map_err(|error| failed(&path, error))?;
+        // From here on, whatever fails, the guard removes what was made.
+        let mut directory = SessionDirectory { path, _lock: None };
+        for item in &plan.prepare {
+            match item {
+                Prepare::Directory { path, mode } => {
+                    make_directory(path.as_path(), *mode).map_err(|error| failed(path, error))?
+                }
+                Prepare::File { path, content } => {
+                    make_file(path.as_path(), content.as_bytes(), 0o644).map_err(|error| failed(path, error))?
+                }
+                Prepare::Keep { path } => make_directory(path.as_path(), 0o700).map_err(|error| failed(path, error))?,
+            }
+        }
+        let owner = directory.path.join("owner");
+        if owner.as_path().exists() {
+            let lock = lock::take(&owner).map_err(|error| failed(&owner, error))?;
+            directory._lock = Some(lock);
+        }
+        Ok(directory)
+    }
+
+    /// Writes a file that only this user may read.
+    pub fn write_private(&self, path: &HostPath, content: &Secret) -> Result<()> {
+        make_file(path.as_path(), content.reveal().as_bytes(), 0o600)
+            .map_err(|error| Error::launch(format!("`{path}` cannot be written for the session")).cause(error))
+    }
+}
+
+impl Drop for SessionDirectory {
+    fn drop(&mut self) {
+        let path = self.path.as_path();
+        if fs::remove_dir_all(path).is_err() {
+            // The guest may have left directories without permissions; they are this user's all the same.
+            open_up(path);
+            let _ = fs::remove_dir_all(path);
+        }
+    }
+}
+
+/// Makes the directory that holds all sessions, and refuses one that another user could have planted in the temp directory.
+fn secure_base(session: &HostPath) -> io::Result<()> {
+    let Some(base) = session.as_path().parent() else { return Ok(()) };
+    DirBuilder::new().recursive(true).mode(0o700).create(base)?;
+    let meta = fs::symlink_metadata(base)?;
+    if !meta.is_dir() || meta.uid() != rustix::process::getuid().as_raw() {
+        return Err(io::Error::other("its parent belongs to another user"));
+    }
+    Ok(())
+}
+
+fn make_directory(path: &Path, mode: u32) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    DirBuilder::new().recursive(true).mode(0o755).create(path)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+}
+
+fn make_file(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+    if let Some(parent) = path.parent() {
+        make_directory(parent, 0o755)?;
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
+    file.write_all(content)
+}
+
+fn open_up(directory: &Path) {
+    let _ = fs::set_permissions(directory, fs::Permissions::from_mode(0o700));
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            open_up(&entry.path());
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Restores the terminal's settings after any end, a crash of the engine's client included.
+
+use rustix::stdio::stdin;
+use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcsetattr};
+
+/// The settings before the launch; dropping it restores them.
+pub struct TerminalGuard(Option<Termios>);
+
+impl TerminalGuard {
+    /// Remembers the settings, if stdin is a terminal.
+    pub fn remember() -> Self {
+        TerminalGuard(isatty(stdin()).then(|| tcgetattr(stdin()).ok()).flatten())
+    }
+}
+
+impl Drop for TerminalGuard {
+    fn drop(&mut self) {
+        if let Some(settings) = &self.0 {
+            let _ = tcsetattr(stdin(), OptionalActions::Now, settings);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Everything sandpen says: diagnostics to stderr, data to stdout, always escaped. The only place that prints.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+use std::io::{self, Write};
+
+use crate::error::Error;
+use crate::escape::escape;
+
+/// How much is said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Verbosity {
+    /// Errors only.
+    Quiet,
+    /// Warnings and errors.
+    #[default]
+    Normal,
+    /// What is done, too.
+    Verbose,
+}
+
+/// The voice of sandpen.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Ui {
+    verbosity: Verbosity,
+}
+
+impl Ui {
+    /// A voice of the given loudness.
+    pub fn new(verbosity: Verbosity) -> Self {
+        Ui { verbosity }
+    }
+
+    /// Whether `-v` was given.
+    pub fn is_verbose(self) -> bool {
+        self.verbosity >= Verbosity::Verbose
+    }
+
+    /// Something will not work inside, or not as asked for.
+    pub fn warn(self, text: &str) {
+        if self.verbosity >= Verbosity::Normal {
+            Self::line("sandpen: warning: ", text);
+        }
+    }
+
+    /// Something the user should see although nothing is wrong.
+    pub fn notice(self, text: &str) {
+        if self.verbosity >= Verbosity::Normal {
+            Self::line("sandpen: ", text);
+        }
+    }
+
+    /// What is being done, for `-v`.
+    pub fn verbose(self, text: &str) {
+        if self.is_verbose() {
+            Self::line("sandpen: ", text);
+        }
+    }
+
+    /// An error with its causes and hints; never silenced.
+    pub fn error(self, error: &Error) {
+        Self::line("sandpen: error: ", error.message());
+        for cause in error.causes() {
+            for line in cause.lines().filter(|line| !line.trim().is_empty()) {
+                Self::line("sandpen:   ", line);
+            }
+        }
+        for hint in error.hints() {
+            Self::line("hint: ", hint);
+        }
+    }
+
+    /// Data for stdout. A reader that went away is not an error.
+    pub fn data(self, text: &str) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            other => other,
+        }
+    }
+
+    fn line(prefix: &str, text: &str) {
+        // A closed stderr must not stop a sandbox.
+        let _ = writeln!(io::stderr().lock(), "{prefix}{}", escape(text));
+    }
+}
