@@ -1,5 +1,7 @@
 //! What is Docker's own on the command line.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use super::{Launch, oci};
@@ -7,15 +9,15 @@ use crate::error::Result;
 use crate::host::ProcessStamp;
 use crate::plan::Plan;
 
-/// Docker cannot switch its detach keys off. A sequence nobody types takes their place; held back by none of its prefixes,
-/// because it starts with a key that terminals do not send (Ctrl-_ twice would be undo, so the rare Ctrl-^ leads).
-const DETACH_KEYS: &str = "ctrl-^,ctrl-@,ctrl-^,ctrl-@,ctrl-^,ctrl-@";
+/// Docker cannot switch its detach keys off, and holds back whatever may be their beginning. This byte is never part of UTF-8,
+/// so no terminal sends it: nothing detaches, and no key is delayed.
+const DETACH_KEYS: &[u8] = b"--detach-keys=\xff";
 
 /// Builds `docker run …`.
 pub fn compile(plan: &Plan, owner: ProcessStamp, path: PathBuf) -> Result<Launch> {
     let mut flags = Vec::new();
     if plan.terminal {
-        flags.extend(["--detach-keys".into(), DETACH_KEYS.into()]);
+        flags.push(OsStr::from_bytes(DETACH_KEYS).to_owned());
     }
     oci::compile(plan, owner, path, oci::Dialect { global: Vec::new(), flags })
 }

@@ -104,7 +104,8 @@ fn hardening(plan: &Plan, builder: &mut Builder) {
 
 fn limits(plan: &Plan, builder: &mut Builder) {
     let cannot = |controller: &str| plan.engine.abilities.cannot_limit.contains(&controller);
-    let reason = "rootless Podman has no such cgroup controller here (no cgroup v2 delegation to the user)";
+    let reason =
+        "a rootless engine needs this cgroup controller delegated to the user (cgroup v2 with systemd), and it is not";
     let mut limit = |flag: &'static str, controller: &str, value: String, asked: Option<String>| {
         if !cannot(controller) {
             builder.pair(flag, value);

@@ -27,6 +27,8 @@ pub struct DockerFacts {
     pub rootless: bool,
     /// Whether the daemon is on another machine, where host paths mean nothing.
     pub remote: bool,
+    /// Which limits a rootless daemon can enforce; it ignores the others without a word.
+    pub controllers: Vec<String>,
 }
 
 const SYSTEM_SOCKET: &str = "/var/run/docker.sock";
@@ -35,8 +37,15 @@ impl DockerFacts {
     /// Looks for the client and asks its endpoint.
     pub fn look(host: &Host, program: Option<HostPath>) -> Self {
         let (endpoint, chosen_by) = endpoint(host);
-        let mut facts =
-            DockerFacts { program, endpoint, chosen_by, reach: Reach::Answers, rootless: false, remote: false };
+        let mut facts = DockerFacts {
+            program,
+            endpoint,
+            chosen_by,
+            reach: Reach::Answers,
+            rootless: false,
+            remote: false,
+            controllers: Vec::new(),
+        };
         if facts.program.is_none() {
             facts.reach = Reach::NoProgram;
             return facts;
@@ -45,7 +54,10 @@ impl DockerFacts {
         let tcp = facts.endpoint.strip_prefix("tcp://").or_else(|| facts.endpoint.strip_prefix("http://"));
         if let Some(socket) = unix {
             match UnixStream::connect(&socket) {
-                Ok(stream) => facts.rootless = host.uid != 0 && peer(&stream) == Some(host.uid),
+                Ok(stream) => {
+                    facts.rootless = host.uid != 0 && peer(&stream) == Some(host.uid);
+                    facts.controllers = super::delegated_controllers(host.uid);
+                }
                 Err(error) => facts.reach = Reach::from(error),
             }
         } else if let Some(address) = tcp {

@@ -171,3 +171,10 @@ fn session_base(host: &Host) -> HostPath {
         host.temp_dir().join(format!("sandpen-{}", host.uid)).join("sessions")
     }
 }
+
+/// The cgroup v2 controllers that systemd hands to the user; none on v1 or without a user session.
+fn delegated_controllers(uid: u32) -> Vec<String> {
+    let slice = format!("/sys/fs/cgroup/user.slice/user-{uid}.slice/user@{uid}.service/cgroup.controllers");
+    let text = std::fs::read_to_string(slice).unwrap_or_default();
+    text.split_whitespace().map(str::to_owned).collect()
+}

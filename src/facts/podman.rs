@@ -1,7 +1,6 @@
 //! Whether Podman answers: its program is there, or its remote connection accepts.
 
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 
 use serde::Serialize;
 
@@ -38,7 +37,7 @@ impl PodmanFacts {
             (Some(_), None) => Reach::Answers,
         };
         let rootless = host.uid != 0;
-        let controllers = if rootless && !remote { delegated(host.uid) } else { Vec::new() };
+        let controllers = if rootless && !remote { super::delegated_controllers(host.uid) } else { Vec::new() };
         PodmanFacts { program, reach, rootless, remote, has_auth: has_auth(host), controllers }
     }
 }
@@ -47,11 +46,4 @@ fn has_auth(host: &Host) -> bool {
     let runtime = host.env.path("XDG_RUNTIME_DIR").map(|directory| directory.join("containers/auth.json"));
     let config = host.home.join(".config/containers/auth.json").as_path().to_owned();
     host.env.path("REGISTRY_AUTH_FILE").is_some() || runtime.into_iter().chain([config]).any(|file| file.exists())
-}
-
-/// The cgroup v2 controllers that systemd hands to the user; none on v1 or without a user session.
-fn delegated(uid: u32) -> Vec<String> {
-    let slice = format!("/sys/fs/cgroup/user.slice/user-{uid}.slice/user@{uid}.service/cgroup.controllers");
-    let text = std::fs::read_to_string(Path::new(&slice)).unwrap_or_default();
-    text.split_whitespace().map(str::to_owned).collect()
 }

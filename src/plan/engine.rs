@@ -46,7 +46,7 @@ impl EngineKind {
 /// What the engine can do here, as far as its command line depends on it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Abilities {
-    /// Rootless Podman without delegated controllers cannot limit these.
+    /// A rootless engine without delegated controllers cannot limit these.
     pub cannot_limit: Vec<&'static str>,
     /// Podman would fall back to Docker's credential helpers, which may hang or fail.
     pub needs_empty_auth: bool,

@@ -190,7 +190,7 @@ impl Plan {
             helper,
             command,
             terminal: host.terminal.stdin && host.terminal.stdout,
-            engine_flags: config.engine_flags.iter().rev().map(|flag| flag.value.clone()).collect(),
+            engine_flags: engine_flags(config),
             prepare,
             strict: config.strict,
             warnings,
@@ -258,6 +258,13 @@ fn helper_missing(host: &Host, what: &str) -> Error {
         host.arch
     ))
     .hint("build it with `scripts/build-helper`, and put it there")
+}
+
+/// The flags of the lowest layer first: engines let the last one win. Within a layer they keep their order.
+fn engine_flags(config: &Config) -> Vec<String> {
+    let layers = config.engine_flags.chunk_by(|a, b| a.origin == b.origin);
+    let layers: Vec<_> = layers.collect();
+    layers.into_iter().rev().flatten().map(|flag| flag.value.clone()).collect()
 }
 
 /// The published ports, each once.

@@ -1,6 +1,7 @@
 //! The session's own name and directory, and what must be made in it before the launch.
 
 use std::fmt;
+use std::io::Read;
 
 use crate::path::HostPath;
 
@@ -12,8 +13,9 @@ impl SessionId {
     /// A new one.
     pub fn random() -> Self {
         let mut bytes = [0; 6];
-        // The kernel's source does not fail for so few bytes; if it did, the clock would still tell sessions apart.
-        if rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).is_err() {
+        let random = std::fs::File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut bytes));
+        if random.is_err() {
+            // Without a random source the clock still tells sessions apart.
             let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
             bytes.copy_from_slice(&now.as_nanos().to_le_bytes()[..6]);
         }

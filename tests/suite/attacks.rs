@@ -1,0 +1,1 @@
+//! The rows of the attack list that containers are concerned with.

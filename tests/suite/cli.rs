@@ -1,0 +1,16 @@
+//! Every message a user can meet, from outside: the built program in a world of the test's own, with an engine that only records.
+
+mod bytes;
+mod commands;
+mod contract;
+mod directories;
+mod engines;
+mod files;
+mod flags;
+mod fuzz;
+mod precedence;
+mod streams;
+mod suggestions;
+mod unbuilt;
+mod variables;
+mod world;

@@ -1,0 +1,168 @@
+//! A wrong file: exit code 2, and the message names the file, the key, the value and the form expected.
+
+use super::world::World;
+
+/// The file's text, and what the message must hold: the key, the value, the form.
+const WRONG: &[(&str, &[&str])] = &[
+    ("engine = \"lxc\"", &["`engine`", "`lxc`", "`docker`", "`podman`"]),
+    ("image = \"A B\"", &["`image`", "`A B`", "`name:tag`"]),
+    ("image = true", &["`image`", "true", "string"]),
+    ("mounts = [\"/etc\"]", &["`mounts`", "/etc", "from"]),
+    ("mounts = [{ to = \"/x\" }]", &["`mounts`", "`from`"]),
+    ("mounts = [{ from = \"/etc\", to = \"rel\" }]", &["/etc", "`rel`", "absolute path"]),
+    ("mounts = [{ from = \"/etc\", mode = \"rx\" }]", &["`mode`", "`rx`", "`ro`", "`rw`"]),
+    ("mounts = [{ from = \"/nowhere\" }]", &["`/nowhere`", "does not exist"]),
+    ("env = [\"A\"]", &["`env`", "NAME"]),
+    ("[env]\n\"A B\" = \"1\"", &["`env.A B`"]),
+    ("ports = [0]", &["`ports`", "`0`", "1 to 65535"]),
+    ("ports = 80", &["`ports`", "80", "["]),
+    ("[resources]\ncpus = -1", &["`resources.cpus`", "`-1`", "`0.5`"]),
+    ("[resources]\nmemory = \"x\"", &["`resources.memory`", "`x`", "`4g`"]),
+    ("[resources]\npids = 0", &["`resources.pids`", "`0`", "1 to 4194304"]),
+    ("network = \"maybe\"", &["`network`", "`maybe`", "`on`", "`off`", "`proxied`"]),
+    ("allowHosts = [\"a b\"]", &["`allowHosts`", "`a b`", "`HOST:PORT`"]),
+    ("proxyCommand = 1", &["`proxyCommand`", "1", "string"]),
+    ("sshAgent = \"yes\"", &["`sshAgent`", "`yes`", "`auto`"]),
+    ("user = \"me\"", &["`user`", "`me`", "`host`", "`image`"]),
+    ("tmp = \"own\"", &["`tmp`", "`own`", "`private`", "`host`"]),
+    ("engineFlags = \"x\"", &["`engineFlags`", "\"x\"", "["]),
+    ("includeDirs = \"x\"", &["`includeDirs`", "\"x\"", "["]),
+    ("includeDirs = [\"/nowhere\"]", &["`/nowhere`", "not a directory"]),
+    ("seatbeltProfile = 1", &["`seatbeltProfile`", "1", "string"]),
+    ("agent = \"cluade\"", &["`cluade`", "did you mean `claude`?"]),
+    ("guard = \"on\"", &["`guard`", "`on`", "`review`", "`strict`", "`off`"]),
+    ("allowHome = \"yes\"", &["`allowHome`", "yes", "`true` or `false`"]),
+    ("strict = 1", &["`strict`", "1", "`true` or `false`"]),
+];
+
+/// Collects what is missing over all cases, so that one run shows them all.
+#[track_caller]
+fn holds(failures: &mut Vec<String>, stderr: &str, parts: &[&str], case: &str) {
+    for part in parts.iter().filter(|part| !stderr.contains(**part)) {
+        failures.push(format!("{case:?}: no {part} in: {stderr}"));
+    }
+}
+
+#[test]
+fn a_wrong_value_in_the_users_file_names_file_key_value_and_form() {
+    let world = World::new();
+    let mut failures = Vec::new();
+    for (text, parts) in WRONG {
+        world.config(text);
+        let stderr = world.refused(&mut world.sandpen(["run", "--", "true"]));
+        holds(&mut failures, &stderr, parts, text);
+        holds(&mut failures, &stderr, &["[ROOT]/home/.config/sandpen/config.toml"], text);
+    }
+    assert!(failures.is_empty(), "{}", failures.join(""));
+}
+
+#[test]
+fn no_message_about_a_file_speaks_of_rust() {
+    let world = World::new();
+    let mut failures = Vec::new();
+    for (text, _) in WRONG {
+        world.config(text);
+        let stderr = world.refused(&mut world.sandpen(["run", "--", "true"]));
+        for jargon in ["variant", "struct ", "a sequence", "invalid type", "a map"] {
+            if stderr.contains(jargon) {
+                failures.push(format!("{jargon:?} in: {stderr}"));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join(""));
+}
+
+#[test]
+fn a_wrong_value_in_a_profile_names_its_file() {
+    let world = World::new();
+    let json = "{\n  \"network\": \"maybe\"\n}";
+    for (name, text, place) in [("a.toml", "\nnetwork = \"maybe\"", "a.toml:2:11"), ("b.json", json, "b.json:2:")] {
+        world.write(format!(".config/sandpen/profiles/{name}"), text);
+        let stderr = world.refused(&mut world.sandpen(["run", "--profile", &name[..1]]));
+        assert!(stderr.contains(&format!("[ROOT]/home/.config/sandpen/profiles/{place}")), "{stderr}");
+        assert!(stderr.contains("`maybe`") && stderr.contains("`proxied`"), "{stderr}");
+    }
+}
+
+#[test]
+fn a_wrong_value_in_a_trusted_project_file_names_the_file() {
+    let world = World::new();
+    world.write("project/.sandpen/config.toml", "netwrok = \"off\"\n");
+    // It cannot be trusted as it is …
+    let stderr = world.refused(&mut world.sandpen(["trust"]));
+    assert!(stderr.starts_with("sandpen: error: [ROOT]/home/project/.sandpen/config.toml:1:1: "), "{stderr}");
+    assert!(stderr.ends_with("hint: did you mean `network`?\n"), "{stderr}");
+    // … and without trust it has no effect, right or wrong.
+    let ran = world.ran(&mut world.sandpen(["run", "--", "true"]));
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), "\
+sandpen: warning: the project file `[ROOT]/home/project/.sandpen/config.toml` is not trusted and has no effect: read it, then run `sandpen trust`
+"));
+}
+
+#[test]
+fn an_unknown_key_is_answered_with_the_nearest() {
+    let world = World::new();
+    for (text, place, wrong, near) in [
+        ("netwrok = \"on\"", "1:1", "netwrok", Some("network")),
+        ("\n[resources]\ncpu = 1", "3:1", "cpu", Some("cpus")),
+        ("mounts = [{ from = \"/etc\", too = \"/x\" }]", "1:29", "too", Some("to")),
+        ("sshagent = \"on\"", "1:1", "sshagent", Some("sshAgent")),
+        ("xyzzy = 1", "1:1", "xyzzy", None),
+    ] {
+        world.config(text);
+        let stderr = world.refused(&mut world.sandpen(["run"]));
+        let start = format!("sandpen: error: [ROOT]/home/.config/sandpen/config.toml:{place}: ");
+        assert!(stderr.starts_with(&start) && stderr.contains(&format!("`{wrong}`")), "{stderr}");
+        let hint = near.map_or(String::new(), |near| format!("hint: did you mean `{near}`?\n"));
+        assert!(stderr.ends_with(&hint) && stderr.contains("did you mean") == near.is_some(), "{stderr}");
+    }
+}
+
+#[test]
+fn a_file_that_is_not_toml_or_json_names_the_place() {
+    let world = World::new();
+    for (text, place) in [("engine = ", ":1:10: "), ("network = \"on\"\n[[[", ":2:"), ("a = 1\na = 2", ":")] {
+        world.config(text);
+        let stderr = world.refused(&mut world.sandpen(["run"]));
+        assert!(stderr.starts_with(&format!("sandpen: error: [ROOT]/home/.config/sandpen/config.toml{place}")), "{stderr}");
+    }
+    world.config("");
+    world.write(".config/sandpen/profiles/p.json", "{\"network\": ");
+    let stderr = world.refused(&mut world.sandpen(["run", "--profile", "p"]));
+    assert!(stderr.starts_with("sandpen: error: [ROOT]/home/.config/sandpen/profiles/p.json:1:"), "{stderr}");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named() {
+    let world = World::new();
+    std::fs::create_dir_all(world.home.join(".config/sandpen/config.toml")).expect("a directory in its place");
+    assert_eq!(world.refused(&mut world.sandpen(["run"])), "\
+sandpen: error: the configuration file `[ROOT]/home/.config/sandpen/config.toml` cannot be read
+sandpen:   Is a directory (os error 21)
+");
+    let world = World::new();
+    std::fs::create_dir_all(world.home.join(".config/sandpen")).expect("directory");
+    std::fs::write(world.home.join(".config/sandpen/config.toml"), b"image = \"\xff\"").expect("write");
+    let stderr = world.refused(&mut world.sandpen(["run"]));
+    assert!(stderr.contains("config.toml` cannot be read") && stderr.contains("UTF-8"), "{stderr}");
+}
+
+#[test]
+fn an_own_preset_with_a_mistake_is_named() {
+    let world = World::new();
+    world.write(".config/sandpen/presets/mine.toml", "name = \"mine\"\nimgae = \"x\"\n");
+    for arguments in [["run", "--agent", "mine"], ["run", "--", "mine"]] {
+        let stderr = world.refused(&mut world.sandpen(arguments));
+        assert!(stderr.contains("[ROOT]/home/.config/sandpen/presets/mine.toml"), "{stderr}");
+        assert!(stderr.contains("imgae") && stderr.contains("did you mean `image`?"), "{stderr}");
+    }
+}
+
+#[test]
+fn project_files_that_are_no_text_files_are_refused() {
+    let world = World::new();
+    world.write("project/.sandpen/config.toml", &" ".repeat((1 << 20) + 1));
+    assert_eq!(world.refused(&mut world.sandpen(["run"])), "\
+sandpen: error: `[ROOT]/home/project/.sandpen/config.toml` is not a text file of at most 1 MiB
+");
+}

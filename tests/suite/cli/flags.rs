@@ -1,0 +1,151 @@
+//! A wrong value of a flag: exit code 2, and the message names the value, the flag and the form expected.
+
+use super::world::World;
+
+/// Flag, wrong value, the whole of stderr.
+const WRONG: &[(&str, &str, &str)] = &[
+    ("--image", "A B", "\
+sandpen: error: flag --image: `A B` is not an image reference
+hint: expected `name`, `name:tag`, `registry:5000/name` or `name@sha256:…`, in lower case
+"),
+    ("--image", "name@sha256:12", "\
+sandpen: error: flag --image: `name@sha256:12` is not an image reference
+sandpen:   the digest is not `sha256:` and 64 hexadecimal digits
+hint: expected `name`, `name:tag`, `registry:5000/name` or `name@sha256:…`, in lower case
+"),
+    ("--image", "name:a b", "\
+sandpen: error: flag --image: `name:a b` is not an image reference
+sandpen:   the tag may hold letters, digits, `_`, `.` and `-` only
+hint: expected `name`, `name:tag`, `registry:5000/name` or `name@sha256:…`, in lower case
+"),
+    ("--cpus", "two", "\
+sandpen: error: flag --cpus: `two` is not a number of CPUs
+hint: expected a positive number such as `2` or `0.5`
+"),
+    ("--cpus", "-1", "\
+sandpen: error: flag --cpus: `-1` is not a number of CPUs
+hint: expected a positive number such as `2` or `0.5`
+"),
+    ("--memory", "1m", "\
+sandpen: error: flag --memory: `1m` is not an amount of memory
+hint: expected a size of at least 6m, such as `512m` or `4g`
+"),
+    ("--pids", "0", "\
+sandpen: error: flag --pids: `0` is not a number of processes
+hint: expected a whole number from 1 to 4194304
+"),
+    ("--mount", "/etc:etc", "\
+sandpen: error: flag --mount: `/etc:etc` is not a mount
+sandpen:   `etc` is not an absolute path
+hint: expected `FROM[:TO[:ro|rw]]`
+"),
+    ("--mount", "/etc:/x:rx", "\
+sandpen: error: flag --mount: `/etc:/x:rx` is not a mount
+sandpen:   `rx` is neither `ro` nor `rw`
+hint: expected `FROM[:TO[:ro|rw]]`
+"),
+    ("--mount", ":/x", "\
+sandpen: error: flag --mount: `:/x` is not a mount
+sandpen:   nothing is named before the colon
+hint: expected `FROM[:TO[:ro|rw]]`
+"),
+    ("--mount", "/a:/b:/c:/d", "\
+sandpen: error: flag --mount: `/a:/b:/c:/d` is not a mount
+sandpen:   a path with a colon can be mounted from a config file only: mounts = [{ from = …, to = … }]
+hint: expected `FROM[:TO[:ro|rw]]`
+"),
+    ("--env", "A B=c", "\
+sandpen: error: flag --env: `A B=c` is not a variable
+sandpen:   `A B` is not a variable's name
+hint: expected `NAME=VALUE`, or `NAME` to pass the host's value
+"),
+    ("--publish", "80:80", "\
+sandpen: error: flag --publish: `80:80` is not a port
+hint: expected a number from 1 to 65535
+"),
+    ("--publish", "65536", "\
+sandpen: error: flag --publish: `65536` is not a port
+hint: expected a number from 1 to 65535
+"),
+    ("--allow-host", "http://example.org", "\
+sandpen: error: flag --allow-host: `http://example.org` is not an allowed host
+sandpen:   the port is not a number from 1 to 65535
+hint: expected `HOST`, `HOST:PORT` or `*.example.org`; names in ASCII, IPv6 in brackets
+"),
+    ("--allow-host", "me@example.org", "\
+sandpen: error: flag --allow-host: `me@example.org` is not an allowed host
+hint: expected `HOST`, `HOST:PORT` or `*.example.org`; names in ASCII, IPv6 in brackets
+"),
+    ("--include-dir", "nowhere", "\
+sandpen: error: flag --include-dir: `nowhere` is not a directory
+"),
+];
+
+#[test]
+fn a_wrong_value_names_itself_its_flag_and_the_form() {
+    let world = World::new();
+    for (flag, value, message) in WRONG {
+        for command in ["run", "explain"] {
+            let stderr = world.refused(&mut world.sandpen([command, flag, value, "--", "true"]));
+            assert_eq!(stderr, *message, "{command} {flag} {value}");
+        }
+    }
+}
+
+#[test]
+fn a_wrong_choice_names_itself_its_flag_and_the_choices() {
+    let world = World::new();
+    for (flag, choices) in [
+        ("--engine", ["auto", "docker", "podman", "sandbox-exec", "native"].as_slice()),
+        ("--network", &["on", "off", "proxied"]),
+        ("--ssh-agent", &["auto", "on", "off"]),
+        ("--user", &["auto", "host", "image"]),
+        ("--tmp", &["private", "host"]),
+        ("--guard", &["review", "strict", "off"]),
+        ("--assume-host", &["linux", "macos"]),
+    ] {
+        for command in ["run", "explain"] {
+            let stderr = world.refused(&mut world.sandpen([command, flag, "xyzzy", "--", "true"]));
+            for part in [flag, "xyzzy"].iter().chain(choices) {
+                assert!(stderr.contains(part), "{part} is missing in: {stderr}");
+            }
+        }
+    }
+    let stderr = world.refused(&mut world.sandpen(["explain", "--format", "yaml"]));
+    assert!(stderr.contains("--format") && stderr.contains("yaml") && stderr.contains("text, json"), "{stderr}");
+}
+
+#[test]
+fn a_flag_without_its_value_is_named() {
+    let world = World::new();
+    for flag in ["--engine", "--image", "--profile", "--mount", "--env", "--publish", "--cpus", "--network", "--tmp"] {
+        let stderr = world.refused(&mut world.sandpen(["run", flag]));
+        assert!(stderr.contains(flag) && stderr.contains("a value is required"), "{stderr}");
+    }
+}
+
+#[test]
+fn a_flag_that_takes_one_value_cannot_be_given_twice() {
+    let world = World::new();
+    let stderr = world.refused(&mut world.sandpen(["run", "--cpus", "1", "--cpus", "2"]));
+    assert!(stderr.contains("--cpus") && stderr.contains("multiple times"), "{stderr}");
+    let stderr = world.refused(&mut world.sandpen(["run", "-q", "-v"]));
+    assert!(stderr.contains("--quiet") && stderr.contains("--verbose"), "{stderr}");
+}
+
+/// `interface.md`: "An empty value means not set."
+#[test]
+fn an_empty_value_means_not_set() {
+    let world = World::new();
+    let plain = world.explain(&["--", "true"], &[]);
+    for flag in [
+        "--engine", "--image", "--profile", "--mount", "--env", "--publish", "--cpus", "--memory", "--pids",
+        "--network", "--allow-host", "--proxy-command", "--ssh-agent", "--user", "--tmp", "--engine-flag",
+        "--include-dir", "--seatbelt-profile", "--agent", "--guard",
+    ] {
+        let ran = world.ran(&mut world.sandpen(["explain", "--format", "json", flag, "", "--", "true"]));
+        assert_eq!(ran.code, Some(0), "{flag} '' is refused: {}", ran.stderr);
+        let json: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
+        assert_eq!(json, plain, "{flag} '' changes something");
+    }
+}

@@ -1,0 +1,101 @@
+//! Names that sandpen does not know: exit code 2, with the name that may have been meant.
+
+use super::world::World;
+
+#[test]
+fn an_unknown_profile_names_who_asked_for_it() {
+    let world = World::new();
+    let known = "hint: known profiles: dev, offline, safe, tight; own ones are files in [ROOT]/home/.config/sandpen/profiles\n";
+    let near = format!("there is no profile `offlin`\nhint: did you mean `offline`?\n{known}");
+    let stderr = world.refused(&mut world.sandpen(["run", "--profile", "offlin"]));
+    assert_eq!(stderr, format!("sandpen: error: flag --profile: {near}"));
+    let stderr = world.refused(world.sandpen(["run"]).env("SANDPEN_PROFILE", "offlin"));
+    assert_eq!(stderr, format!("sandpen: error: env SANDPEN_PROFILE: {near}"));
+    let stderr = world.refused(&mut world.sandpen(["profile", "show", "xyzzy"]));
+    assert_eq!(stderr, format!("sandpen: error: there is no profile `xyzzy`\n{known}"));
+}
+
+#[test]
+fn a_profile_is_a_name_and_never_a_path() {
+    let world = World::new();
+    world.write("project/evil.toml", "network = \"on\"\n");
+    for name in ["../evil", "/etc/passwd", "./evil", ".evil", "evil.toml", "evil"] {
+        let stderr = world.refused(&mut world.sandpen(["run", "--profile", name]));
+        assert!(stderr.contains(&format!("there is no profile `{name}`")), "{stderr}");
+    }
+}
+
+#[test]
+fn an_unknown_preset_names_who_asked_for_it() {
+    let world = World::new();
+    let rest = "there is no preset for an agent `cluade`\nhint: did you mean `claude`?\nhint: known presets: llxprt, gemini, claude, codex, aider, none\n";
+    let stderr = world.refused(&mut world.sandpen(["run", "--agent", "cluade"]));
+    assert_eq!(stderr, format!("sandpen: error: flag --agent: {rest}"));
+    world.config("agent = \"cluade\"");
+    let stderr = world.refused(&mut world.sandpen(["run"]));
+    assert_eq!(stderr, format!("sandpen: error: config [ROOT]/home/.config/sandpen/config.toml: {rest}"));
+}
+
+#[test]
+fn an_own_profile_and_preset_are_among_the_known() {
+    let world = World::new();
+    world.write(".config/sandpen/profiles/mine.toml", "");
+    world.write(".config/sandpen/presets/mine.toml", "name = \"mine\"");
+    for flag in ["--profile", "--agent"] {
+        let stderr = world.refused(&mut world.sandpen(["run", flag, "mien"]));
+        assert!(stderr.contains("did you mean `mine`?"), "{flag}: {stderr}");
+    }
+}
+
+#[test]
+fn a_misspelt_choice_is_answered_with_the_nearest() {
+    let world = World::new();
+    for (flag, wrong, near) in [("--engine", "dockr", "docker"), ("--engine", "pdoman", "podman"), ("--network", "of", "off")] {
+        let stderr = world.refused(&mut world.sandpen(["run", flag, wrong]));
+        assert!(stderr.contains(&format!("a similar value exists: '{near}'")), "{stderr}");
+    }
+    // What holds for flags holds for variables and files.
+    let stderr = world.refused(world.sandpen(["run"]).env("SANDPEN_ENGINE", "dockr"));
+    assert!(stderr.contains("did you mean `docker`?"), "{stderr}");
+    world.config("engine = \"dockr\"");
+    let stderr = world.refused(&mut world.sandpen(["run"]));
+    assert!(stderr.contains("did you mean `docker`?"), "{stderr}");
+}
+
+#[test]
+fn a_misspelt_flag_is_answered_with_the_nearest() {
+    let world = World::new();
+    for (wrong, near) in [("--netwrok", "--network"), ("--mounts", "--mount"), ("--pid", "--pids"), ("--allowhost", "--allow-host")] {
+        for command in [&["run"][..], &["explain"], &[]] {
+            let stderr = world.refused(&mut world.sandpen(command.iter().chain(&[wrong, "x"])));
+            assert!(stderr.contains(wrong) && stderr.contains(&format!("'{near}'")), "{stderr}");
+        }
+    }
+}
+
+#[test]
+fn a_misspelt_command_is_answered_with_the_nearest() {
+    let world = World::new();
+    for (wrong, near) in [("rnu", "run"), ("explian", "explain"), ("profiles", "profile"), ("bild", "build")] {
+        let stderr = world.refused(&mut world.sandpen([wrong]));
+        assert!(stderr.contains(wrong) && stderr.contains(&format!("'{near}'")), "{wrong}: {stderr}");
+    }
+}
+
+/// `sandpen ls` is what a newcomer types first; the answer must show the way.
+#[test]
+fn a_command_without_run_is_told_how_to_run_it() {
+    let world = World::new();
+    for command in [&["ls"][..], &["git", "status"]] {
+        let stderr = world.refused(&mut world.sandpen(command));
+        let line = command.join(" ");
+        assert!(stderr.contains(&format!("sandpen -- {line}")) || stderr.contains(&format!("sandpen run -- {line}")), "{stderr}");
+    }
+}
+
+#[test]
+fn profile_names_an_unknown_action() {
+    let world = World::new();
+    let stderr = world.refused(&mut world.sandpen(["profile", "lst"]));
+    assert!(stderr.contains("'lst'") && stderr.contains("'list'"), "{stderr}");
+}

@@ -1,0 +1,7 @@
+//! The tests from outside: the built program, the real engines. One binary, because each static one costs seconds to link.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::print_stderr, clippy::print_stdout)]
+
+mod attacks;
+mod cli;
+mod conformance;
+mod support;

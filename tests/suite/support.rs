@@ -1,0 +1,257 @@
+//! What the tests stand on: an engine to run on, a home and a project of their own, and the program under test.
+//!
+//! `for_every_engine!(name)` turns `fn name(pen: &Pen)` into one test per engine. Which engines there are is told by
+//! SANDPEN_TEST_ENGINES (`scripts/test` sets it); an engine that is not there is skipped, and `scripts/test` names it.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+/// The image with git, ssh, bash and perl.
+pub const IMAGE: &str = "localhost/sandpen-test:latest";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Engine {
+    Docker,
+    Podman,
+    PodmanRootless,
+    DockerRootless,
+}
+
+impl Engine {
+    pub fn rig_name(self) -> &'static str {
+        match self {
+            Engine::Docker => "docker",
+            Engine::Podman => "podman",
+            Engine::PodmanRootless => "podman-rootless",
+            Engine::DockerRootless => "docker-rootless",
+        }
+    }
+
+    /// The value of `--engine`.
+    pub fn flag(self) -> &'static str {
+        match self {
+            Engine::Docker | Engine::DockerRootless => "docker",
+            Engine::Podman | Engine::PodmanRootless => "podman",
+        }
+    }
+
+    /// Whether sandpen runs as the rig's ordinary user.
+    pub fn is_rootless(self) -> bool {
+        matches!(self, Engine::PodmanRootless | Engine::DockerRootless)
+    }
+
+    pub fn is_there(self) -> bool {
+        let there = std::env::var("SANDPEN_TEST_ENGINES").unwrap_or_default();
+        there.split(',').any(|name| name == self.rig_name())
+    }
+}
+
+/// One test per engine.
+#[macro_export]
+macro_rules! for_every_engine {
+    ($($name:ident),+ $(,)?) => {$(
+        mod $name {
+            use $crate::support::{Engine, Pen};
+            #[test]
+            fn docker() { Pen::on(Engine::Docker, super::$name) }
+            #[test]
+            fn podman() { Pen::on(Engine::Podman, super::$name) }
+            #[test]
+            fn podman_rootless() { Pen::on(Engine::PodmanRootless, super::$name) }
+            #[test]
+            fn docker_rootless() { Pen::on(Engine::DockerRootless, super::$name) }
+        }
+    )+};
+}
+
+/// A home and a project of the test's own, and the program to run over them.
+pub struct Pen {
+    pub engine: Engine,
+    pub home: PathBuf,
+    pub project: PathBuf,
+    /// The user that runs sandpen.
+    pub uid: u32,
+    pub gid: u32,
+    directory: TempDir,
+}
+
+impl Pen {
+    /// Runs a test on an engine, if it is there.
+    pub fn on(engine: Engine, test: impl FnOnce(&Pen)) {
+        if !engine.is_there() {
+            eprintln!("SKIPPED: {} is not in SANDPEN_TEST_ENGINES", engine.rig_name());
+            return;
+        }
+        test(&Pen::new(engine));
+    }
+
+    pub fn new(engine: Engine) -> Self {
+        // Not below /tmp: the sandbox has a temp directory of its own there, and tests should not depend on that.
+        let directory =
+            tempfile::Builder::new().prefix("sandpen-test-").tempdir_in("/var/tmp").expect("temp directory");
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).expect("permissions");
+        let root = directory.path().canonicalize().expect("real path");
+        let (home, project) = (root.join("home"), root.join("home/project"));
+        fs::create_dir_all(&project).expect("project");
+        let (uid, gid) = if engine.is_rootless() { test_user() } else { (0, 0) };
+        for path in [&root, &home, &project] {
+            std::os::unix::fs::chown(path, Some(uid), Some(gid)).expect("chown");
+        }
+        Pen { engine, home, project, uid, gid, directory }
+    }
+
+    pub fn root(&self) -> PathBuf {
+        self.directory.path().canonicalize().expect("real path")
+    }
+
+    /// Writes a file below the test's home, owned by the user.
+    pub fn write(&self, path: impl AsRef<Path>, content: &str) -> PathBuf {
+        let path = self.home.join(path);
+        let mut missing: Vec<PathBuf> = Vec::new();
+        for parent in path.ancestors().skip(1).take_while(|parent| !parent.exists()) {
+            missing.push(parent.to_owned());
+        }
+        fs::create_dir_all(path.parent().expect("parent")).expect("directories");
+        fs::write(&path, content).expect("write");
+        for path in missing.iter().chain([&path]) {
+            std::os::unix::fs::chown(path, Some(self.uid), Some(self.gid)).expect("chown");
+        }
+        path
+    }
+
+    /// The program, as the right user, in the project, with a clean environment.
+    pub fn sandpen(&self) -> Command {
+        let mut command = if self.engine.is_rootless() { as_test_user() } else { Command::new(binary()) };
+        if self.engine.is_rootless() {
+            command.arg(binary());
+        }
+        command.env_clear().current_dir(&self.project).stdin(Stdio::null());
+        for (name, value) in self.environment() {
+            command.env(name, value);
+        }
+        command
+    }
+
+    fn environment(&self) -> Vec<(&'static str, String)> {
+        let mut env = vec![
+            ("HOME", self.home.display().to_string()),
+            ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".into()),
+            ("SANDPEN_SSH_AGENT", "off".into()),
+        ];
+        for name in ["CONTAINERS_CONF"] {
+            env.extend(std::env::var(name).ok().map(|value| (name, value)));
+        }
+        if self.engine.is_rootless() {
+            env.push(("USER", rig("SANDPEN_TEST_USER")));
+            env.push(("XDG_RUNTIME_DIR", rig("SANDPEN_TEST_USER_RUNTIME")));
+            env.push(("CONTAINERS_STORAGE_CONF", rig("SANDPEN_TEST_USER_STORAGE_CONF")));
+        }
+        if self.engine == Engine::DockerRootless {
+            env.push(("DOCKER_HOST", rig("SANDPEN_TEST_ROOTLESS_DOCKER_HOST")));
+        }
+        env
+    }
+
+    /// `sandpen run` with the engine and the test image; add options, then `--` and the command.
+    pub fn run(&self) -> Command {
+        let mut command = self.sandpen();
+        command.args(["run", "--engine", self.engine.flag(), "--image", IMAGE]);
+        command
+    }
+
+    /// `sandpen explain --format json`, parsed.
+    pub fn explain(&self, arguments: &[&str]) -> serde_json::Value {
+        let mut command = self.sandpen();
+        command.args(["explain", "--format", "json", "--engine", self.engine.flag(), "--image", IMAGE]).args(arguments);
+        let output = command.output().expect("explain");
+        assert!(output.status.success(), "{}", Ran::from(output).stderr);
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    }
+
+    /// Runs a shell script inside and returns what it said.
+    pub fn bash(&self, script: &str) -> Ran {
+        self.run().args(["--", "bash", "-c", script]).ran()
+    }
+}
+
+/// What a command did.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Ran { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+}
+
+impl Ran {
+    /// Asserts success and returns stdout without the last newline.
+    #[track_caller]
+    pub fn ok(&self) -> &str {
+        assert_eq!(self.code, Some(0), "stdout: {}\nstderr: {}", self.stdout, self.stderr);
+        self.stdout.trim_end()
+    }
+}
+
+/// Runs a command to its end.
+pub trait RunToEnd {
+    fn ran(&mut self) -> Ran;
+}
+
+impl RunToEnd for Command {
+    fn ran(&mut self) -> Ran {
+        self.output().expect("the program starts").into()
+    }
+}
+
+/// The program under test: the released build that `scripts/test` installs, else the one cargo just built.
+pub fn binary() -> PathBuf {
+    std::env::var_os("SANDPEN_TEST_BIN").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_sandpen")), PathBuf::from)
+}
+
+fn rig(name: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run the tests with scripts/test"))
+}
+
+/// Starts a command as the rig's ordinary user; the environment is the caller's to set.
+pub fn as_test_user() -> Command {
+    let user = rig("SANDPEN_TEST_USER");
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", &user, "--regid", &user, "--init-groups", "--"]);
+    command
+}
+
+fn test_user() -> (u32, u32) {
+    let user = rig("SANDPEN_TEST_USER");
+    let passwd = fs::read_to_string("/etc/passwd").expect("passwd");
+    let line = passwd.lines().find(|line| line.split(':').next() == Some(&user)).expect("the test user exists");
+    let fields: Vec<&str> = line.split(':').collect();
+    (fields[2].parse().expect("uid"), fields[3].parse().expect("gid"))
+}
+
+/// `sandpen` without any engine, in a directory, with a clean environment.
+pub fn plain(directory: &Path) -> Command {
+    let mut command = Command::new(binary());
+    command
+        .env_clear()
+        .env("HOME", "/nonexistent")
+        .env("PATH", "/usr/bin:/bin")
+        .current_dir(directory)
+        .stdin(Stdio::null());
+    command
+}
+
+#[allow(dead_code)]
+pub fn os(text: &str) -> &OsStr {
+    OsStr::new(text)
+}
