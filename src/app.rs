@@ -121,15 +121,16 @@ impl Prepared {
             return Ok(());
         }
         let (plan, launch) = self.plan(SessionId::placeholder())?;
+        let Launch::Container(launch) = launch else { return Ok(()) };
         let (Some(engine), Some(image), None) = (&plan.engine.program, &plan.image, &plan.engine.problem) else {
             return Ok(());
         };
-        let inspect = || image::inspect(engine, &launch.path, &image.reference);
+        let inspect = || image::inspect(engine, &launch.client.path, &image.reference);
         self.facts.image = inspect();
         if self.facts.image.is_none() && may_pull && !image.reference.is_local() {
             ui.notice(&format!("pulling {}, to learn who its user is", image.reference));
             session::run_engine(
-                &launch,
+                &launch.client,
                 &[plan.engine.kind.name().into(), "pull".into(), image.reference.as_str().into()],
             )?;
             self.facts.image = inspect();
@@ -155,7 +156,7 @@ fn run(arguments: Run, ui: Ui) -> Result<u8> {
     for warning in &plan.warnings {
         ui.warn(warning);
     }
-    for downgrade in &launch.downgrades {
+    for downgrade in launch.downgrades() {
         ui.warn(&format!("{}: {} ({})", downgrade.asked, downgrade.got, downgrade.reason));
     }
     session::run(&prepared.host, &plan, &launch, ui).map(Outcome::exit_code)

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::config::Config;
 use crate::config::preset::Preset;
 use crate::config::value::{ImageRef, Value};
-use crate::engine::Launch;
+use crate::engine::Client;
 use crate::error::{Error, Result};
 use crate::facts::Facts;
 use crate::host::Host;
@@ -99,7 +99,7 @@ pub fn run(host: &Host, config: &Config, facts: &Facts, recipe: &Recipe, tag: &I
         context.into(),
     ]
     .into();
-    let outcome = session::run_engine(&Launch::of_client(engine.program, facts.path.for_host()), &argv);
+    let outcome = session::run_engine(&Client { program: engine.program, path: facts.path.for_host() }, &argv);
     let _ = fs::remove_dir_all(temporary.as_path());
     match outcome? {
         Outcome::Exited(0) => Ok(()),

@@ -47,9 +47,10 @@ pub fn json(host: &Host, plan: &Plan, launch: &Launch) -> Result<String> {
             "reason": plan.ssh.reason,
         },
         "command": texts(&plan.command),
-        "argv": texts(&launch.argv),
+        "argv": texts(launch.argv()),
+        "steps": launch.steps(),
         "warnings": warnings(plan),
-        "downgrades": launch.downgrades,
+        "downgrades": launch.downgrades(),
     });
     let text = serde_json::to_string_pretty(&report)
         .map_err(|error| Error::failed("the plan cannot be written as JSON").cause(error))?;
@@ -70,6 +71,7 @@ fn mount_json(mount: &Mount) -> Value {
     let source = match &mount.source {
         Source::Host(path) => path.to_string(),
         Source::Tmpfs => "tmpfs".into(),
+        Source::Link(to) => format!("link to {}", to.display()),
     };
     json!({
         "source": source,
@@ -112,7 +114,10 @@ pub fn text(plan: &Plan, launch: &Launch) -> String {
         &plan.user.reason,
     );
     page.row("terminal", if plan.terminal { "yes" } else { "no" }, "stdin and stdout must both be terminals");
-    let init = if plan.helper.is_some() { "sandpen's own helper" } else { "the engine's --init" };
+    let init = match (plan.engine.kind.is_container(), &plan.helper) {
+        (true, None) => "the engine's --init",
+        _ => "sandpen's own",
+    };
     page.row("init", init, "reaps processes, forwards signals");
 
     page.section("Files");
@@ -121,6 +126,7 @@ pub fn text(plan: &Plan, launch: &Launch) -> String {
             Source::Host(path) if path.as_path() == mount.target.as_path() => String::new(),
             Source::Host(path) => format!(" ← {path}"),
             Source::Tmpfs => " ← memory".into(),
+            Source::Link(to) => format!(" → {}", to.display()),
         };
         let requirement = mount.why.requirement.map_or(String::new(), |number| format!(", {number}"));
         page.row(
@@ -167,15 +173,22 @@ pub fn text(plan: &Plan, launch: &Launch) -> String {
         page.row("keys", &keys.to_string(), "listed by the agent");
     }
 
-    if !launch.downgrades.is_empty() {
+    if !launch.downgrades().is_empty() {
         page.section("Not enforced");
-        for downgrade in &launch.downgrades {
+        for downgrade in launch.downgrades() {
             page.row(&downgrade.asked, &downgrade.got, &downgrade.reason);
+        }
+    }
+    if let Some(steps) = launch.steps() {
+        page.section("Set-up, in this order");
+        for (number, step) in steps.iter().enumerate() {
+            page.row(&format!("{}", number + 1), step, "");
         }
     }
     page.section("Command line");
     let mut text = page.finish();
-    let _ = writeln!(text, "  {}", shell_words(&launch.argv));
+    let argv = launch.argv();
+    let _ = writeln!(text, "  {}", if argv.is_empty() { "(a shell)".into() } else { shell_words(argv) });
     text
 }
 
@@ -220,7 +233,8 @@ impl Page {
         };
         let (names, values) = (width(0, 40), width(1, 60));
         for [name, value, reason] in std::mem::take(&mut self.rows) {
-            let _ = writeln!(self.text, "  {name:names$}  {value:values$}  {reason}");
+            let line = format!("  {name:names$}  {value:values$}  {reason}");
+            let _ = writeln!(self.text, "{}", line.trim_end());
         }
     }
 

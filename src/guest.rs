@@ -78,6 +78,14 @@ impl Start {
         Self::ALL.into_iter().find(|start| start.word() == text.trim())
     }
 
+    /// What an error of `exec` means.
+    pub fn of_exec_error(errno: i32) -> Self {
+        match errno {
+            libc::ENOENT | libc::ENOTDIR => Start::NotFound,
+            _ => Start::NotExecutable,
+        }
+    }
+
     fn exit_code(self) -> u8 {
         match self {
             Start::Started => 0,
@@ -120,13 +128,8 @@ fn run(duties: &Duties, command: Vec<OsString>) -> Result<u8, Start> {
     for forward in &duties.forward {
         relay(*forward);
     }
-    let path = append(std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into()), &duties.append_path);
-    let python_path = append(std::env::var_os("PYTHONPATH").unwrap_or_default(), &duties.append_python_path);
-    let command = if command.is_empty() { vec![shell(&path)] } else { command };
-    let command = match &duties.startup {
-        Some(file) => with_startup(file, &path, command),
-        None => command,
-    };
+    let Ready { command, path, python_path } =
+        Ready::new(duties, command, std::env::var_os("PATH"), std::env::var_os("PYTHONPATH"));
     let (name, arguments) = command.split_first().ok_or(Start::NotFound)?;
     let program = find(name, &path)?;
     // Registered before the child exists, so that no signal and no death is missed.
@@ -136,8 +139,8 @@ fn run(duties: &Duties, command: Vec<OsString>) -> Result<u8, Start> {
     let spawn = |program: &Path, name: &OsStr, arguments: &[OsString]| {
         let mut child = Command::new(program);
         child.arg0(name).args(arguments).env("PATH", &path).process_group(0);
-        if !python_path.is_empty() {
-            child.env("PYTHONPATH", &python_path);
+        if let Some(python_path) = &python_path {
+            child.env("PYTHONPATH", python_path);
         }
         child.spawn()
     };
@@ -160,6 +163,30 @@ fn run(duties: &Duties, command: Vec<OsString>) -> Result<u8, Start> {
     // Ctrl-C and Ctrl-\ then reach the command's own group, as they would outside.
     let _ = rustix::termios::tcsetpgrp(rustix::stdio::stdin(), child);
     Ok(supervise(child, &mut signals))
+}
+
+/// The command as it is executed, after the duties that change it.
+pub struct Ready {
+    /// The command: a shell if none was named, wrapped if a file is read first.
+    pub command: Vec<OsString>,
+    /// PATH, with the workspace's directories at its end.
+    pub path: OsString,
+    /// PYTHONPATH likewise; `None` when it is neither set nor added to.
+    pub python_path: Option<OsString>,
+}
+
+impl Ready {
+    /// Applies the duties. Looks for shells, so it must be called inside.
+    pub fn new(duties: &Duties, command: Vec<OsString>, path: Option<OsString>, python_path: Option<OsString>) -> Self {
+        let path = append(path.unwrap_or_else(|| DEFAULT_PATH.into()), &duties.append_path);
+        let python_path = append(python_path.unwrap_or_default(), &duties.append_python_path);
+        let command = if command.is_empty() { vec![shell(&path)] } else { command };
+        let command = match &duties.startup {
+            Some(file) => with_startup(file, &path, command),
+            None => command,
+        };
+        Ready { command, path, python_path: Some(python_path).filter(|value| !value.is_empty()) }
+    }
 }
 
 /// Forwards signals to the command and reaps whatever dies, until the command itself has.

@@ -35,12 +35,12 @@ mod vars;
 
 pub use app::main;
 pub use cli::Options;
-pub use config::{Config, Origin, Sourced};
+pub use config::{Config, Origin, Sourced, value};
 pub use engine::{Downgrade, Launch};
 pub use error::{Error, Kind, Result};
 pub use explain::{json as explain_json, text as explain_text};
-pub use facts::Facts;
-pub use host::{Environment, Host, Platform, Terminal};
+pub use facts::{AgentFacts, DockerFacts, Facts, ImageFacts, PodmanFacts, Reach};
+pub use host::{Environment, Host, Platform, ProcessStamp, Terminal};
 pub use path::{GuestPath, HostPath};
 pub use plan::{Plan, SessionId};
 pub use ui::{Ui, Verbosity};

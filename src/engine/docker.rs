@@ -2,9 +2,8 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
 
-use super::{Launch, oci};
+use super::{Client, ContainerLaunch, oci};
 use crate::error::Result;
 use crate::host::ProcessStamp;
 use crate::plan::Plan;
@@ -14,10 +13,10 @@ use crate::plan::Plan;
 const DETACH_KEYS: &[u8] = b"--detach-keys=\xff";
 
 /// Builds `docker run …`.
-pub fn compile(plan: &Plan, owner: ProcessStamp, path: PathBuf) -> Result<Launch> {
+pub fn compile(plan: &Plan, owner: ProcessStamp, client: Client) -> Result<ContainerLaunch> {
     let mut flags = Vec::new();
     if plan.terminal {
         flags.push(OsStr::from_bytes(DETACH_KEYS).to_owned());
     }
-    oci::compile(plan, owner, path, oci::Dialect { global: Vec::new(), flags })
+    oci::compile(plan, owner, client, oci::Dialect { global: Vec::new(), flags })
 }

@@ -1,6 +1,8 @@
 //! Engines: each makes a [`Launch`] of a plan. Pure: what `explain` shows is what `run` runs.
 
 mod docker;
+#[cfg(target_os = "linux")]
+pub mod native;
 mod oci;
 mod podman;
 mod volume;
@@ -27,18 +29,35 @@ pub struct Downgrade {
     pub reason: String,
 }
 
-/// What one engine makes of a plan: the command line, its environment, the files it reads.
+/// What one engine makes of a plan.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Launch {
+    /// An engine's client with its command line.
+    Container(ContainerLaunch),
+    /// Set-up operations for the kernel.
+    #[cfg(target_os = "linux")]
+    Native(native::NativeLaunch),
+}
+
+/// The engine's program, and the PATH on which it finds helpers of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Launch {
-    /// The engine's program, outside of all mounted directories.
+pub struct Client {
+    /// The program, outside of all mounted directories; `None` when there is none.
     pub program: Option<HostPath>,
+    /// PATH without mounted directories.
+    pub path: PathBuf,
+}
+
+/// The command line of an engine's client, its environment, the files it reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContainerLaunch {
+    /// The engine's client.
+    pub client: Client,
     /// The command line; the first word is the engine's name.
     pub argv: Vec<OsString>,
-    /// Variables whose values the engine's client inherits, because they must not be in argv.
+    /// Variables whose values the client inherits, because they must not be in argv.
     pub inherited: Vec<(String, Secret)>,
-    /// PATH for the engine's client, without mounted directories: it looks up helpers of its own there.
-    pub path: PathBuf,
-    /// Private files the engine reads: path and content.
+    /// Private files the client reads: path and content.
     pub files: Vec<(HostPath, Secret)>,
     /// The command that removes the container if the client could not.
     pub remove: Vec<OsString>,
@@ -47,36 +66,50 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// Just the engine's client, for commands that are not a sandbox.
-    pub fn of_client(program: Option<HostPath>, path: PathBuf) -> Self {
-        Launch {
-            program,
-            argv: Vec::new(),
-            inherited: Vec::new(),
-            path,
-            files: Vec::new(),
-            remove: Vec::new(),
-            downgrades: Vec::new(),
-        }
-    }
-
     /// Translates a plan for its engine.
     pub fn compile(plan: &Plan, host: &Host, facts: &Facts) -> Result<Self> {
-        let path = facts.path.for_host();
+        let client = Client { program: plan.engine.program.clone(), path: facts.path.for_host() };
         let launch = match plan.engine.kind {
-            EngineKind::Docker => docker::compile(plan, host.process, path)?,
-            EngineKind::Podman => podman::compile(plan, host.process, path)?,
-            EngineKind::SandboxExec | EngineKind::Native => {
-                return Err(Error::launch(format!("the engine `{}` is not built yet", plan.engine.kind.name())));
-            }
+            EngineKind::Docker => Launch::Container(docker::compile(plan, host.process, client)?),
+            EngineKind::Podman => Launch::Container(podman::compile(plan, host.process, client)?),
+            #[cfg(target_os = "linux")]
+            EngineKind::Native => Launch::Native(native::compile(plan)?),
+            kind => return Err(Error::usage(format!("the engine `{}` cannot run on this platform", kind.name()))),
         };
-        match launch.downgrades.first() {
+        match launch.downgrades().first() {
             Some(downgrade) if plan.strict => {
                 Err(Error::launch(format!("{} cannot be enforced here", downgrade.asked))
                     .cause(&downgrade.reason)
                     .hint(format!("without --strict it would run with: {}", downgrade.got)))
             }
             _ => Ok(launch),
+        }
+    }
+
+    /// What was asked for and cannot be enforced.
+    pub fn downgrades(&self) -> &[Downgrade] {
+        match self {
+            Launch::Container(launch) => &launch.downgrades,
+            #[cfg(target_os = "linux")]
+            Launch::Native(launch) => &launch.downgrades,
+        }
+    }
+
+    /// The command line that is executed: the engine's, or the guest's own.
+    pub fn argv(&self) -> &[OsString] {
+        match self {
+            Launch::Container(launch) => &launch.argv,
+            #[cfg(target_os = "linux")]
+            Launch::Native(launch) => &launch.argv,
+        }
+    }
+
+    /// The set-up operations of an engine without a command line.
+    pub fn steps(&self) -> Option<Vec<String>> {
+        match self {
+            Launch::Container(_) => None,
+            #[cfg(target_os = "linux")]
+            Launch::Native(launch) => Some(launch.steps()),
         }
     }
 }

@@ -1,9 +1,8 @@
 //! The command line that Docker and Podman share: `run`, its flags in a fixed order, the image, the command.
 
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
 
-use super::{Downgrade, Launch, labels, volume};
+use super::{Client, ContainerLaunch, Downgrade, labels, volume};
 use crate::config::value::NetworkMode;
 use crate::error::{Error, Result};
 use crate::host::ProcessStamp;
@@ -20,7 +19,7 @@ pub struct Dialect {
 
 /// Builds the launch. The order is: base, identity, hardening, limits, network, user, mounts, environment, the user's own
 /// flags, image, command.
-pub fn compile(plan: &Plan, owner: ProcessStamp, path: PathBuf, dialect: Dialect) -> Result<Launch> {
+pub fn compile(plan: &Plan, owner: ProcessStamp, client: Client, dialect: Dialect) -> Result<ContainerLaunch> {
     let kind = plan.engine.kind;
     let image = plan.image.as_ref().ok_or_else(|| Error::launch("a container needs an image"))?;
     let mut builder = Builder { argv: vec![kind.name().into()], ..Builder::default() };
@@ -47,11 +46,10 @@ pub fn compile(plan: &Plan, owner: ProcessStamp, path: PathBuf, dialect: Dialect
     let mut remove: Vec<OsString> = vec![kind.name().into()];
     remove.extend(dialect.global);
     remove.extend(["rm".into(), "--force".into(), plan.id.name().into()]);
-    Ok(Launch {
-        program: plan.engine.program.clone(),
+    Ok(ContainerLaunch {
+        client,
         argv: builder.argv,
         inherited: builder.inherited,
-        path,
         files: builder.files,
         remove,
         downgrades: builder.downgrades,
@@ -134,8 +132,7 @@ fn network(plan: &Plan, builder: &mut Builder) {
     if plan.network.mode == NetworkMode::Off {
         builder.pair("--network", "none");
     }
-    let forwards = plan.helper.iter().flat_map(|helper| &helper.duties.forward);
-    for forward in forwards {
+    for forward in &plan.duties.forward {
         builder.pair("--publish", format!("127.0.0.1:{}:{}", forward.port, forward.listen));
     }
 }
@@ -197,10 +194,10 @@ fn entry(plan: &Plan, builder: &mut Builder) -> Result<()> {
     }
     match &plan.helper {
         Some(helper) => {
-            builder.pair("--entrypoint", helper.program.as_os_str());
+            builder.pair("--entrypoint", helper.as_os_str());
             builder.flag(image);
             builder.flag("guest");
-            let duties = serde_json::to_string(&helper.duties)
+            let duties = serde_json::to_string(&plan.duties)
                 .map_err(|error| Error::launch("the helper's duties cannot be written").cause(error))?;
             builder.flag(duties);
             builder.argv.extend(plan.command.iter().cloned());

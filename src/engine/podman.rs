@@ -1,15 +1,14 @@
 //! What is Podman's own on the command line.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 
-use super::{Launch, oci};
+use super::{Client, ContainerLaunch, oci};
 use crate::error::Result;
 use crate::host::ProcessStamp;
 use crate::plan::{Plan, Secret};
 
 /// Builds `podman run …`.
-pub fn compile(plan: &Plan, owner: ProcessStamp, path: PathBuf) -> Result<Launch> {
+pub fn compile(plan: &Plan, owner: ProcessStamp, client: Client) -> Result<ContainerLaunch> {
     let mut flags: Vec<OsString> = Vec::new();
     let mut files = Vec::new();
     if plan.terminal {
@@ -21,7 +20,7 @@ pub fn compile(plan: &Plan, owner: ProcessStamp, path: PathBuf) -> Result<Launch
         flags.extend(["--authfile".into(), file.as_os_str().into()]);
         files.push((file, Secret::new("{}")));
     }
-    let mut launch = oci::compile(plan, owner, path, oci::Dialect { global: Vec::new(), flags })?;
+    let mut launch = oci::compile(plan, owner, client, oci::Dialect { global: Vec::new(), flags })?;
     launch.files.extend(files);
     Ok(launch)
 }

@@ -20,6 +20,9 @@ pub fn arguments(mount: &Mount, engine: EngineKind) -> Result<[OsString; 2]> {
             return Ok(["--tmpfs".into(), format!("{target}:rw,exec,mode=1777").into()]);
         }
         Source::Host(path) => text(path.to_str(), path, engine)?,
+        Source::Link(_) => {
+            return Err(Error::usage(format!("`{target}` is a link, which {} cannot make", engine.name())));
+        }
     };
     let mut options: Vec<&str> = Vec::new();
     if mount.access == Access::Ro {

@@ -7,6 +7,8 @@ pub mod image;
 mod podman;
 mod program;
 mod roots;
+mod system;
+mod tool;
 
 use std::ffi::OsStr;
 
@@ -19,12 +21,14 @@ pub use image::ImageFacts;
 pub use podman::PodmanFacts;
 pub use program::SearchPath;
 pub use roots::Roots;
+pub use system::{SystemEntry, SystemFacts};
+pub use tool::ToolFacts;
 
 use crate::config::Config;
 use crate::config::preset::Preset;
 use crate::config::value::{AgentMode, EngineSetting};
-use crate::error::Result;
-use crate::host::Host;
+use crate::error::{Error, Result};
+use crate::host::{Host, Platform};
 use crate::path::HostPath;
 use crate::{plan, vars};
 
@@ -71,6 +75,15 @@ pub struct Facts {
     pub docker: Option<DockerFacts>,
     /// Podman, when it was looked at.
     pub podman: Option<PodmanFacts>,
+    /// Why the native engine cannot run here; `None` also when nobody looked.
+    #[serde(skip)]
+    pub native_problem: Option<Error>,
+    /// The limits an ordinary user's native sandbox cannot have.
+    pub native_cannot_limit: Vec<&'static str>,
+    /// What native shows of the host's system, when native is meant.
+    pub system: Option<SystemFacts>,
+    /// What the command needs beyond the system, when native is meant.
+    pub tool: ToolFacts,
     /// The SSH agent.
     pub agent: AgentFacts,
     /// The image's own configuration, when the guest is the image's user.
@@ -93,13 +106,27 @@ impl Facts {
         let path = SearchPath::divide(host.env.raw(vars::PATH), &mounted);
         let python_path = SearchPath::divide(host.env.raw(vars::PYTHONPATH), &mounted);
         let (preset, preset_refused) = choose_preset(host, config, &path, command.first().map(AsRef::as_ref))?;
-        let files = Files::look(plan::paths_of_interest(host, config, preset.as_ref()));
         let setting = config.engine.value;
-        let docker = matches!(setting, EngineSetting::Docker | EngineSetting::Auto)
-            .then(|| DockerFacts::look(host, path.find("docker")));
+        let names_image = config.image.is_some()
+            || config.build.is_some()
+            || preset.as_ref().is_some_and(|preset| preset.image.is_some());
+        let means_native = setting == EngineSetting::Native
+            || setting == EngineSetting::Auto && !names_image && host.platform == Platform::Linux;
+        let native_problem = means_native.then(native_problem).flatten();
+        let is_native = means_native && (native_problem.is_none() || setting == EngineSetting::Native);
+        let means_docker = setting == EngineSetting::Docker || setting == EngineSetting::Auto && !is_native;
+        let docker = means_docker.then(|| DockerFacts::look(host, path.find("docker")));
         let docker_answers = docker.as_ref().is_some_and(|docker| docker.reach == Reach::Answers);
-        let podman = (setting == EngineSetting::Podman || setting == EngineSetting::Auto && !docker_answers)
-            .then(|| PodmanFacts::look(host, path.find("podman")));
+        let means_podman =
+            setting == EngineSetting::Podman || setting == EngineSetting::Auto && !is_native && !docker_answers;
+        let podman = means_podman.then(|| PodmanFacts::look(host, path.find("podman")));
+        let system = is_native.then(SystemFacts::look);
+        let tool = match command.first().and_then(|name| name.as_ref().to_str()) {
+            Some(name) if is_native && !name.contains('/') => ToolFacts::trace(name, &host.home, &path),
+            _ => ToolFacts::default(),
+        };
+        let interesting = plan::paths_of_interest(host, config, preset.as_ref());
+        let files = Files::look(interesting.into_iter().chain(tool.shown.iter().cloned()));
         let agent = match config.ssh_agent.value {
             AgentMode::Off => AgentFacts::NotAsked,
             _ => AgentFacts::look(host),
@@ -116,6 +143,10 @@ impl Facts {
             files,
             docker,
             podman,
+            native_problem,
+            native_cannot_limit: if is_native { native_cannot_limit() } else { Vec::new() },
+            system,
+            tool,
             agent,
             image: None,
         })
@@ -151,8 +182,8 @@ fn choose_preset(
 fn helper(host: &Host) -> Option<HostPath> {
     let executable = host.executable.as_ref()?;
     match host.platform {
-        crate::host::Platform::Linux => Some(executable.clone()),
-        crate::host::Platform::Macos => {
+        Platform::Linux => Some(executable.clone()),
+        Platform::Macos => {
             let beside =
                 HostPath::new(executable.as_path().parent()?).ok()?.join(format!("sandpen-linux-{}", host.arch));
             beside.as_path().is_file().then_some(beside)
@@ -177,4 +208,24 @@ fn delegated_controllers(uid: u32) -> Vec<String> {
     let slice = format!("/sys/fs/cgroup/user.slice/user-{uid}.slice/user@{uid}.service/cgroup.controllers");
     let text = std::fs::read_to_string(slice).unwrap_or_default();
     text.split_whitespace().map(str::to_owned).collect()
+}
+
+#[cfg(target_os = "linux")]
+fn native_problem() -> Option<Error> {
+    crate::engine::native::problem()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn native_problem() -> Option<Error> {
+    Some(Error::launch("the native engine is Linux's own").hint("use `--engine sandbox-exec`, `docker` or `podman`"))
+}
+
+#[cfg(target_os = "linux")]
+fn native_cannot_limit() -> Vec<&'static str> {
+    crate::engine::native::cannot_limit()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn native_cannot_limit() -> Vec<&'static str> {
+    Vec::new()
 }

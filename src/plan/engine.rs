@@ -80,12 +80,19 @@ impl EnginePlan {
         let program = podman
             .and_then(|podman| podman.program.clone())
             .or_else(|| docker.and_then(|docker| docker.program.clone()));
-        let local_rootless = podman.filter(|podman| podman.rootless && !podman.remote);
-        let cannot_limit = ["cpu", "memory", "pids"].into_iter().filter(|controller| {
-            local_rootless.is_some_and(|podman| !podman.controllers.iter().any(|known| known == controller))
-        });
+        let delegated = match (podman, docker) {
+            (Some(podman), _) if podman.rootless && !podman.remote => Some(&podman.controllers),
+            (_, Some(docker)) if docker.rootless => Some(&docker.controllers),
+            _ => None,
+        };
+        let is_missing =
+            |controller: &&str| delegated.is_some_and(|known| !known.iter().any(|known| known == controller));
+        let cannot_limit = match kind {
+            EngineKind::Native => facts.native_cannot_limit.clone(),
+            _ => ["cpu", "memory", "pids"].into_iter().filter(is_missing).collect(),
+        };
         let abilities = Abilities {
-            cannot_limit: cannot_limit.collect(),
+            cannot_limit,
             needs_empty_auth: podman.is_some_and(|podman| !podman.has_auth),
             selinux: facts.selinux,
             remote: podman.is_some_and(|podman| podman.remote) || docker.is_some_and(|docker| docker.remote),
@@ -122,7 +129,7 @@ pub fn choose(host: &Host, config: &Config, facts: &Facts) -> Result<(EnginePlan
     let kind = match config.engine.value {
         EngineSetting::Docker => Some(EngineKind::Docker),
         EngineSetting::Podman => Some(EngineKind::Podman),
-        EngineSetting::Native => return Err(not_yet(&config.engine, "the native engine")),
+        EngineSetting::Native => Some(EngineKind::Native),
         EngineSetting::SandboxExec if host.platform != Platform::Macos => {
             return Err(Error::usage(format!("{}: `sandbox-exec` exists on macOS only", config.engine.origin))
                 .hint("use `docker`, `podman` or `auto`"));
@@ -134,6 +141,17 @@ pub fn choose(host: &Host, config: &Config, facts: &Facts) -> Result<(EnginePlan
         Some(kind) => named_engine(kind, config, facts),
         None => automatic(config, facts, named.as_ref()),
     };
+    if !engine.kind.is_container() {
+        if let Some(image) = named.filter(|image| matches!(image.from, Origin::Flag(_))) {
+            return Err(Error::usage(format!(
+                "{}: the engine `{}` has no images: it shows the host's own tools",
+                image.from,
+                engine.kind.name()
+            ))
+            .hint("drop the image, or use `--engine docker` or `--engine podman`"));
+        }
+        return Ok((engine, None));
+    }
     let image = named.map_or_else(default_image, Ok)?;
     Ok((engine, Some(image)))
 }
@@ -151,15 +169,21 @@ fn not_yet(engine: &Sourced<EngineSetting>, what: &str) -> Error {
 fn named_engine(kind: EngineKind, config: &Config, facts: &Facts) -> EnginePlan {
     let problem = match kind {
         EngineKind::Podman => podman_problem(facts),
-        _ => docker_problem(facts),
+        EngineKind::Docker => docker_problem(facts),
+        EngineKind::Native | EngineKind::SandboxExec => facts.native_problem.clone(),
     };
     EnginePlan::new(kind, "named; no other is tried".to_owned(), config, facts, problem)
 }
 
 fn automatic(config: &Config, facts: &Facts, image: Option<&ImagePlan>) -> EnginePlan {
-    let meant = match image {
-        Some(image) => format!("the image `{}` asks for a container", image.reference),
-        None => "no engine for the host's own tools is built yet".to_owned(),
+    if facts.system.is_some() {
+        let reason = "no image is named, so the host's own tools are meant".to_owned();
+        return EnginePlan::new(EngineKind::Native, reason, config, facts, None);
+    }
+    let meant = match (image, &facts.native_problem) {
+        (Some(image), _) => format!("the image `{}` asks for a container", image.reference),
+        (None, Some(problem)) => format!("no image is named, but native cannot run here ({})", problem.message()),
+        (None, None) => "no engine for the host's own tools is built yet".to_owned(),
     };
     let (kind, reason, problem) = match (docker_problem(facts), podman_problem(facts)) {
         (None, _) => (EngineKind::Docker, format!("{meant}; Docker answers"), None),

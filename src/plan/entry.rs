@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::path::PathBuf;
 
 use crate::config::Origin;
 use crate::config::value::Access;
@@ -44,6 +45,8 @@ pub enum Source {
     Host(HostPath),
     /// An empty memory file system.
     Tmpfs,
+    /// A symbolic link, made anew; for the native engine, whose root is put together from parts.
+    Link(PathBuf),
 }
 
 /// One mount.
@@ -72,6 +75,11 @@ impl Mount {
     /// A file (or socket) of the host.
     pub fn file(source: HostPath, target: GuestPath, access: Access, why: Why) -> Self {
         Mount { is_directory: false, ..Self::directory(source, target, access, why) }
+    }
+
+    /// A symbolic link.
+    pub fn link(to: PathBuf, target: GuestPath, why: Why) -> Self {
+        Mount { source: Source::Link(to), target, access: Access::Ro, is_directory: false, relabel: false, why }
     }
 
     /// A private memory file system.

@@ -10,6 +10,7 @@ mod mounts;
 mod session;
 mod skeleton;
 pub mod ssh;
+mod system;
 mod user;
 
 use std::ffi::OsString;
@@ -56,15 +57,6 @@ pub struct NetworkPlan {
     pub reason: String,
 }
 
-/// What the guest helper does, and where it is mounted from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HelperPlan {
-    /// The helper's path inside.
-    pub program: GuestPath,
-    /// Its duties.
-    pub duties: Duties,
-}
-
 /// A checked plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -93,8 +85,10 @@ pub struct Plan {
     pub network: NetworkPlan,
     /// SSH agent.
     pub ssh: SshPlan,
-    /// The guest helper, where it can be used.
-    pub helper: Option<HelperPlan>,
+    /// What the first process inside does besides starting the command.
+    pub duties: Duties,
+    /// Where the guest helper is inside a container, if there is one.
+    pub helper: Option<GuestPath>,
     /// The command; empty for an interactive shell.
     pub command: Vec<OsString>,
     /// Whether the guest gets a terminal.
@@ -164,8 +158,15 @@ impl Plan {
         draft.home();
         draft.temp();
         draft.accounts();
+        if engine.kind == EngineKind::Native {
+            draft.system(&id.name());
+            draft.tool();
+            draft.host_tools_environment();
+        }
         let ports = ports(config);
-        let helper = draft.helper(&ports, &command)?;
+        let duties = draft.duties(&ports);
+        let helper = if engine.kind.is_container() { draft.helper(&duties, &command)? } else { None };
+        draft.owner_lock();
         warn_of_home(host, facts, &mut draft.warnings);
         let Draft { mounts, env, mut prepare, warnings, .. } = draft;
         let mounts = mounts.into_sorted();
@@ -187,6 +188,7 @@ impl Plan {
                 },
             },
             ssh,
+            duties,
             helper,
             command,
             terminal: host.terminal.stdin && host.terminal.stdout,
@@ -202,16 +204,15 @@ impl Plan {
 }
 
 impl Draft<'_> {
-    /// The guest helper: this same program, mounted read-only, as the first process inside.
-    fn helper(&mut self, ports: &[Port], command: &[OsString]) -> Result<Option<HelperPlan>> {
+    /// What the first process inside does besides starting the command.
+    fn duties(&self, ports: &[Port]) -> Duties {
         let below = |parts: &[HostPath]| -> Vec<String> {
             let inside = parts.iter().filter(|part| self.facts.roots.all().any(|root| part.is_within(root)));
             inside.filter_map(|part| part.to_str().map(str::to_owned)).collect()
         };
-        let startup = mounts::STARTUP_FILES.iter().map(|file| self.host.cwd.join(file));
-        let startup =
-            startup.into_iter().find(|file| self.facts.files.get(file).is_some_and(|fact| fact.kind == FileKind::File));
-        let duties = Duties {
+        let mut startup = mounts::STARTUP_FILES.iter().map(|file| self.host.cwd.join(file));
+        let startup = startup.find(|file| self.facts.files.get(file).is_some_and(|fact| fact.kind == FileKind::File));
+        Duties {
             append_path: below(&self.facts.path.inside),
             append_python_path: below(&self.facts.python_path.inside),
             forward: ports
@@ -221,7 +222,11 @@ impl Draft<'_> {
                 .collect(),
             startup: startup.and_then(|file| file.to_str().map(str::to_owned)),
             owner: self.host.platform == Platform::Linux,
-        };
+        }
+    }
+
+    /// The guest helper: this same program, mounted read-only, as the first process inside a container.
+    fn helper(&mut self, duties: &Duties, command: &[OsString]) -> Result<Option<GuestPath>> {
         let Some(program) = &self.facts.helper else {
             if !duties.forward.is_empty() {
                 return Err(helper_missing(self.host, "published ports"));
@@ -243,12 +248,15 @@ impl Draft<'_> {
         let helper = Why::default("init, PATH additions, ports: this program, read-only");
         self.mounts.add(Mount::file(program.clone(), pen.join("sandpen"), Access::Ro, helper));
         if duties.owner {
-            let lock = self.session_dir.join("owner");
-            self.prepare.push(Prepare::File { path: lock.clone(), content: String::new() });
             let owner = Why::default("the guest ends when sandpen does, even when killed");
-            self.mounts.add(Mount::file(lock, pen.join("owner"), Access::Ro, owner));
+            self.mounts.add(Mount::file(self.session_dir.join("owner"), pen.join("owner"), Access::Ro, owner));
         }
-        Ok(Some(HelperPlan { program: pen.join("sandpen"), duties }))
+        Ok(Some(pen.join("sandpen")))
+    }
+
+    /// Held by the launcher as long as it lives: what is not locked is left over.
+    fn owner_lock(&mut self) {
+        self.prepare.push(Prepare::File { path: self.session_dir.join("owner"), content: String::new() });
     }
 }
 

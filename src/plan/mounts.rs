@@ -200,15 +200,20 @@ impl Draft<'_> {
             TmpMode::Private => {
                 let why = Why::new("temporary files of the sandbox's own", origin);
                 if self.user.is_ours() {
-                    let own = self.session_dir.join("tmp");
-                    self.prepare.push(Prepare::Directory { path: own.clone(), mode: 0o1777 });
-                    self.mounts.add(Mount::directory(own, place.to_guest(), Access::Rw, why));
+                    self.own_temp("tmp", place.to_guest(), why);
                 } else {
                     // Files of another uid in a session directory could not be removed afterwards.
                     self.mounts.add(Mount::tmpfs(place.to_guest(), why));
                 }
             }
         }
+    }
+
+    /// A temp directory in the session's own.
+    pub fn own_temp(&mut self, name: &str, target: GuestPath, why: Why) {
+        let own = self.session_dir.join(name);
+        self.prepare.push(Prepare::Directory { path: own.clone(), mode: 0o1777 });
+        self.mounts.add(Mount::directory(own, target, Access::Rw, why));
     }
 
     /// A file or directory below HOME, at the host's home and, where it differs, at the guest's (R3.4).

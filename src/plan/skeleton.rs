@@ -9,7 +9,7 @@ use crate::path::HostPath;
 /// The mount points to make: for every mount, where its target falls into the session directory mounted closest above it.
 pub fn mount_points(mounts: &[Mount], session_dir: &HostPath) -> Vec<Prepare> {
     let mut points = Vec::new();
-    for mount in mounts {
+    for mount in mounts.iter().filter(|mount| !matches!(mount.source, Source::Link(_))) {
         let Some((source, below)) = parent_source(mount, mounts) else { continue };
         if !source.is_within(session_dir) {
             continue;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::Outcome;
-use crate::engine::Launch;
+use crate::engine::ContainerLaunch;
 use crate::error::{Error, Result};
 use crate::facts::image;
 use crate::guest::Start;
@@ -21,7 +21,7 @@ const ENGINE_FAILED: [Outcome; 3] = [Outcome::Exited(125), Outcome::Exited(126),
 pub fn judge(
     host: &Host,
     plan: &Plan,
-    launch: &Launch,
+    launch: &ContainerLaunch,
     outcome: Outcome,
     start: Option<Start>,
     ui: Ui,
@@ -44,11 +44,11 @@ pub fn client_missing(plan: &Plan, error: &std::io::Error) -> Error {
     Error::launch(format!("the engine's program `{}` cannot be started", plan.engine.kind.name())).cause(error)
 }
 
-fn launch_failed(host: &Host, plan: &Plan, launch: &Launch) -> Error {
+fn launch_failed(host: &Host, plan: &Plan, launch: &ContainerLaunch) -> Error {
     let (Some(engine), Some(image)) = (&plan.engine.program, &plan.image) else {
         return Error::launch("the sandbox could not be started");
     };
-    match image::inspect(engine, Path::new(&launch.path), &image.reference) {
+    match image::inspect(engine, Path::new(&launch.client.path), &image.reference) {
         None => image_missing(plan, image),
         Some(facts) if facts.arch.as_deref().is_some_and(|arch| arch != host.arch) => {
             wrong_architecture(host, plan, facts.arch)
@@ -84,7 +84,7 @@ fn wrong_architecture(host: &Host, plan: &Plan, arch: Option<String>) -> Error {
 }
 
 /// 126 and 127 are the guest's own codes; what they mean here is said once.
-fn explain_command(plan: &Plan, start: Start, ui: Ui) {
+pub fn explain_command(plan: &Plan, start: Start, ui: Ui) {
     let command = plan.command.first().map_or("sh".into(), |name| name.display().to_string());
     let image = plan.image.as_ref().map_or(String::new(), |image| format!(" in the image `{}`", image.reference));
     if start == Start::NotExecutable {
@@ -92,6 +92,10 @@ fn explain_command(plan: &Plan, start: Start, ui: Ui) {
         return;
     }
     ui.notice(&format!("`{command}` was not found{image}"));
+    if plan.image.is_none() {
+        ui.notice("the native engine shows the host's own programs: install it, check the spelling, or name an image that has it with `--image`");
+        return;
+    }
     match crate::config::preset::Preset::dockerfile(&command) {
         Some(_) => ui.notice(&format!(
             "build an image that has it: `sandpen build --agent {command}`, then run with `--image {}`",

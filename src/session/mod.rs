@@ -1,22 +1,22 @@
-//! The one place with effects at run time: it makes the session's files, starts the engine, waits, forwards signals, and cleans
+//! The one place with effects at run time: it makes the session's files, starts the sandbox, waits, forwards signals, and cleans
 //! up through guards, exactly once, on this thread.
 
+mod container;
 mod directory;
 mod failure;
 pub(crate) mod files;
 pub(crate) mod lock;
+#[cfg(target_os = "linux")]
+mod native;
 mod outcome;
 mod signals;
 mod terminal;
 
-use std::ffi::OsString;
-use std::process::{Command, Stdio};
-
+pub use container::run_engine;
 pub use outcome::Outcome;
 
 use crate::engine::Launch;
 use crate::error::{Error, Result};
-use crate::guest::{STATUS, Start};
 use crate::host::Host;
 use crate::plan::Plan;
 use crate::ui::Ui;
@@ -26,59 +26,9 @@ pub fn run(host: &Host, plan: &Plan, launch: &Launch, ui: Ui) -> Result<Outcome>
     // Caught first: from here on no signal skips the guards below.
     let caught = signals::Caught::start().map_err(|error| Error::launch("signals cannot be caught").cause(error))?;
     let directory = directory::SessionDirectory::create(plan)?;
-    for (path, content) in &launch.files {
-        directory.write_private(path, content)?;
-    }
-    let _terminal = terminal::TerminalGuard::remember();
-    let mut container = ContainerGuard { launch, armed: true };
-    let mut command = client(launch, &launch.argv)?;
-    for (name, value) in &launch.inherited {
-        command.env(name, value.reveal());
-    }
-    ui.verbose(&format!("starting: {}", crate::explain::shell_words(&launch.argv)));
-    let mut child = command.spawn().map_err(|error| failure::client_missing(plan, &error))?;
-    let forwarder = caught.forward_to(child.id());
-    let status =
-        child.wait().map_err(|error| Error::launch("the engine's client cannot be waited for").cause(error))?;
-    drop(forwarder);
-    let outcome = Outcome::of(status);
-    // A client that exited has removed its container (`--rm`); one that was killed has not.
-    container.armed = matches!(outcome, Outcome::Signaled(_));
-    drop(container);
-    let start = plan.helper.as_ref().and_then(|_| {
-        let report = std::fs::read_to_string(plan.session_dir.join("pen").join(STATUS).as_path()).ok()?;
-        Start::parse(&report)
-    });
-    failure::judge(host, plan, launch, outcome, start, ui)
-}
-
-/// Runs an engine command to its end with the terminal's streams, for `build` and `pull`.
-pub fn run_engine(launch: &Launch, argv: &[OsString]) -> Result<Outcome> {
-    let status = client(launch, argv)?.status();
-    status.map(Outcome::of).map_err(|error| Error::launch("the engine cannot be started").cause(error))
-}
-
-/// The engine's client: its own program, and a PATH without mounted directories.
-fn client(launch: &Launch, argv: &[OsString]) -> Result<Command> {
-    let program = launch.program.as_ref().ok_or_else(|| Error::launch("the engine's program is not on PATH"))?;
-    let mut command = Command::new(program.as_path());
-    command.args(argv.iter().skip(1)).env("PATH", &launch.path);
-    Ok(command)
-}
-
-/// Removes the container when its client could not.
-struct ContainerGuard<'a> {
-    launch: &'a Launch,
-    armed: bool,
-}
-
-impl Drop for ContainerGuard<'_> {
-    fn drop(&mut self) {
-        if !self.armed {
-            return;
-        }
-        if let Ok(mut command) = client(self.launch, &self.launch.remove) {
-            let _ = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
-        }
+    match launch {
+        Launch::Container(launch) => container::run(host, plan, launch, &directory, caught, ui),
+        #[cfg(target_os = "linux")]
+        Launch::Native(launch) => native::run(plan, launch, caught, ui),
     }
 }

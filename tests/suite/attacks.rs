@@ -1,1 +1,5 @@
-//! The rows of the attack list that containers are concerned with.
+//! The rows of the attack list that containers are concerned with, each on every engine where it applies.
+
+mod guest;
+mod repository;
+mod walls;

@@ -3,12 +3,15 @@
 //! `for_every_engine!(name)` turns `fn name(pen: &Pen)` into one test per engine. Which engines there are is told by
 //! SANDPEN_TEST_ENGINES (`scripts/test` sets it); an engine that is not there is skipped, and `scripts/test` names it.
 
+mod process;
+
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+pub use process::{Running, comes_true, command_lines, eventually, is_running, signal};
 use tempfile::TempDir;
 
 /// The image with git, ssh, bash and perl.
@@ -77,6 +80,8 @@ pub struct Pen {
     /// The user that runs sandpen.
     pub uid: u32,
     pub gid: u32,
+    /// Groups beyond the user's own.
+    groups: Option<u32>,
     directory: TempDir,
 }
 
@@ -90,7 +95,21 @@ impl Pen {
         test(&Pen::new(engine));
     }
 
+    /// Rootful Docker, used by an ordinary user who may use its socket.
+    pub fn on_docker_as_ordinary_user(test: impl FnOnce(&Pen)) {
+        if !Engine::Docker.is_there() {
+            eprintln!("SKIPPED: docker is not in SANDPEN_TEST_ENGINES");
+            return;
+        }
+        let group = fs::metadata("/var/run/docker.sock").expect("Docker's socket").gid();
+        test(&Pen::of(Engine::Docker, test_user(), Some(group)));
+    }
+
     pub fn new(engine: Engine) -> Self {
+        Self::of(engine, if engine.is_rootless() { test_user() } else { (0, 0) }, None)
+    }
+
+    fn of(engine: Engine, (uid, gid): (u32, u32), groups: Option<u32>) -> Self {
         // Not below /tmp: the sandbox has a temp directory of its own there, and tests should not depend on that.
         let directory =
             tempfile::Builder::new().prefix("sandpen-test-").tempdir_in("/var/tmp").expect("temp directory");
@@ -98,11 +117,10 @@ impl Pen {
         let root = directory.path().canonicalize().expect("real path");
         let (home, project) = (root.join("home"), root.join("home/project"));
         fs::create_dir_all(&project).expect("project");
-        let (uid, gid) = if engine.is_rootless() { test_user() } else { (0, 0) };
         for path in [&root, &home, &project] {
             std::os::unix::fs::chown(path, Some(uid), Some(gid)).expect("chown");
         }
-        Pen { engine, home, project, uid, gid, directory }
+        Pen { engine, home, project, uid, gid, groups, directory }
     }
 
     pub fn root(&self) -> PathBuf {
@@ -126,10 +144,25 @@ impl Pen {
 
     /// The program, as the right user, in the project, with a clean environment.
     pub fn sandpen(&self) -> Command {
-        let mut command = if self.engine.is_rootless() { as_test_user() } else { Command::new(binary()) };
-        if self.engine.is_rootless() {
-            command.arg(binary());
-        }
+        self.host_command(binary())
+    }
+
+    /// A program of the host, as the same user in the same surroundings.
+    pub fn host_command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = match (self.uid, self.groups) {
+            (0, _) => Command::new(program),
+            (_, None) => {
+                let mut command = as_test_user();
+                command.arg(program);
+                command
+            }
+            (uid, Some(group)) => {
+                let mut command = Command::new("setpriv");
+                let ids = [uid, self.gid, group].map(|id| id.to_string());
+                command.args(["--reuid", &ids[0], "--regid", &ids[1], "--groups", &ids[2], "--"]).arg(program);
+                command
+            }
+        };
         command.env_clear().current_dir(&self.project).stdin(Stdio::null());
         for (name, value) in self.environment() {
             command.env(name, value);
@@ -146,8 +179,10 @@ impl Pen {
         for name in ["CONTAINERS_CONF"] {
             env.extend(std::env::var(name).ok().map(|value| (name, value)));
         }
-        if self.engine.is_rootless() {
+        if self.uid != 0 {
             env.push(("USER", rig("SANDPEN_TEST_USER")));
+        }
+        if self.engine.is_rootless() {
             env.push(("XDG_RUNTIME_DIR", rig("SANDPEN_TEST_USER_RUNTIME")));
             env.push(("CONTAINERS_STORAGE_CONF", rig("SANDPEN_TEST_USER_STORAGE_CONF")));
         }
@@ -173,9 +208,49 @@ impl Pen {
         serde_json::from_slice(&output.stdout).expect("JSON")
     }
 
+    /// The engine's own client.
+    pub fn client(&self) -> Command {
+        self.host_command(self.engine.flag())
+    }
+
+    /// The containers over this project, by name, in whatever state.
+    pub fn containers(&self) -> Vec<String> {
+        let filter = format!("label=dev.sandpen.workdir={}", self.project.display());
+        let ran = self.client().args(["ps", "--all", "--filter", &filter, "--format", "{{.Names}}"]).ran();
+        ran.ok().lines().map(str::to_owned).collect()
+    }
+
+    /// The session directories that exist.
+    pub fn sessions(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.home.join(".local/state/sandpen/sessions")).into_iter().flatten();
+        entries.map(|entry| entry.expect("entry").path()).collect()
+    }
+
+    /// A directory outside of the home, the user's own.
+    pub fn outside(&self, name: &str) -> PathBuf {
+        let path = self.root().join(name);
+        fs::create_dir_all(&path).expect("directory");
+        std::os::unix::fs::chown(&path, Some(self.uid), Some(self.gid)).expect("chown");
+        path
+    }
+
     /// Runs a shell script inside and returns what it said.
     pub fn bash(&self, script: &str) -> Ran {
         self.run().args(["--", "bash", "-c", script]).ran()
+    }
+}
+
+impl Drop for Pen {
+    /// A test that failed half-way may have left its sandbox running.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let filter = format!("label=dev.sandpen.workdir={}", self.project.display());
+            let found = self.client().args(["ps", "--all", "--quiet", "--filter", &filter]).output();
+            let found = found.map(|output| Ran::from(output).stdout).unwrap_or_default();
+            for container in found.lines() {
+                let _ = self.client().args(["rm", "--force", container]).output();
+            }
+        }
     }
 }
 

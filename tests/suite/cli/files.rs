@@ -105,7 +105,7 @@ fn an_unknown_key_is_answered_with_the_nearest() {
     for (text, place, wrong, near) in [
         ("netwrok = \"on\"", "1:1", "netwrok", Some("network")),
         ("\n[resources]\ncpu = 1", "3:1", "cpu", Some("cpus")),
-        ("mounts = [{ from = \"/etc\", too = \"/x\" }]", "1:29", "too", Some("to")),
+        ("mounts = [{ from = \"/etc\", too = \"/x\" }]", "1:28", "too", Some("to")),
         ("sshagent = \"on\"", "1:1", "sshagent", Some("sshAgent")),
         ("xyzzy = 1", "1:1", "xyzzy", None),
     ] {
@@ -124,7 +124,10 @@ fn a_file_that_is_not_toml_or_json_names_the_place() {
     for (text, place) in [("engine = ", ":1:10: "), ("network = \"on\"\n[[[", ":2:"), ("a = 1\na = 2", ":")] {
         world.config(text);
         let stderr = world.refused(&mut world.sandpen(["run"]));
-        assert!(stderr.starts_with(&format!("sandpen: error: [ROOT]/home/.config/sandpen/config.toml{place}")), "{stderr}");
+        assert!(
+            stderr.starts_with(&format!("sandpen: error: [ROOT]/home/.config/sandpen/config.toml{place}")),
+            "{stderr}"
+        );
     }
     world.config("");
     world.write(".config/sandpen/profiles/p.json", "{\"network\": ");
@@ -136,10 +139,13 @@ fn a_file_that_is_not_toml_or_json_names_the_place() {
 fn a_file_that_cannot_be_read_is_named() {
     let world = World::new();
     std::fs::create_dir_all(world.home.join(".config/sandpen/config.toml")).expect("a directory in its place");
-    assert_eq!(world.refused(&mut world.sandpen(["run"])), "\
+    assert_eq!(
+        world.refused(&mut world.sandpen(["run"])),
+        "\
 sandpen: error: the configuration file `[ROOT]/home/.config/sandpen/config.toml` cannot be read
 sandpen:   Is a directory (os error 21)
-");
+"
+    );
     let world = World::new();
     std::fs::create_dir_all(world.home.join(".config/sandpen")).expect("directory");
     std::fs::write(world.home.join(".config/sandpen/config.toml"), b"image = \"\xff\"").expect("write");
@@ -162,7 +168,10 @@ fn an_own_preset_with_a_mistake_is_named() {
 fn project_files_that_are_no_text_files_are_refused() {
     let world = World::new();
     world.write("project/.sandpen/config.toml", &" ".repeat((1 << 20) + 1));
-    assert_eq!(world.refused(&mut world.sandpen(["run"])), "\
+    assert_eq!(
+        world.refused(&mut world.sandpen(["run"])),
+        "\
 sandpen: error: `[ROOT]/home/project/.sandpen/config.toml` is not a text file of at most 1 MiB
-");
+"
+    );
 }

@@ -5,12 +5,15 @@ use super::world::World;
 #[test]
 fn an_unknown_profile_names_who_asked_for_it() {
     let world = World::new();
-    let known = "hint: known profiles: dev, offline, safe, tight; own ones are files in [ROOT]/home/.config/sandpen/profiles\n";
+    let known =
+        "hint: known profiles: dev, offline, safe, tight; own ones are files in [ROOT]/home/.config/sandpen/profiles\n";
     let near = format!("there is no profile `offlin`\nhint: did you mean `offline`?\n{known}");
-    let stderr = world.refused(&mut world.sandpen(["run", "--profile", "offlin"]));
-    assert_eq!(stderr, format!("sandpen: error: flag --profile: {near}"));
-    let stderr = world.refused(world.sandpen(["run"]).env("SANDPEN_PROFILE", "offlin"));
-    assert_eq!(stderr, format!("sandpen: error: env SANDPEN_PROFILE: {near}"));
+    let by_flag = world.refused(&mut world.sandpen(["run", "--profile", "offlin"]));
+    let by_variable = world.refused(world.sandpen(["run"]).env("SANDPEN_PROFILE", "offlin"));
+    for (stderr, origin) in [(by_flag, "flag --profile"), (by_variable, "env SANDPEN_PROFILE")] {
+        assert!(stderr.ends_with(&near), "{stderr}");
+        assert!(stderr.contains(origin), "no origin: {stderr}");
+    }
     let stderr = world.refused(&mut world.sandpen(["profile", "show", "xyzzy"]));
     assert_eq!(stderr, format!("sandpen: error: there is no profile `xyzzy`\n{known}"));
 }
@@ -29,11 +32,13 @@ fn a_profile_is_a_name_and_never_a_path() {
 fn an_unknown_preset_names_who_asked_for_it() {
     let world = World::new();
     let rest = "there is no preset for an agent `cluade`\nhint: did you mean `claude`?\nhint: known presets: llxprt, gemini, claude, codex, aider, none\n";
-    let stderr = world.refused(&mut world.sandpen(["run", "--agent", "cluade"]));
-    assert_eq!(stderr, format!("sandpen: error: flag --agent: {rest}"));
+    let by_flag = world.refused(&mut world.sandpen(["run", "--agent", "cluade"]));
     world.config("agent = \"cluade\"");
-    let stderr = world.refused(&mut world.sandpen(["run"]));
-    assert_eq!(stderr, format!("sandpen: error: config [ROOT]/home/.config/sandpen/config.toml: {rest}"));
+    let by_file = world.refused(&mut world.sandpen(["run"]));
+    for (stderr, origin) in [(by_flag, "flag --agent"), (by_file, "[ROOT]/home/.config/sandpen/config.toml")] {
+        assert!(stderr.ends_with(rest), "{stderr}");
+        assert!(stderr.contains(origin), "no origin: {stderr}");
+    }
 }
 
 #[test]
@@ -50,7 +55,9 @@ fn an_own_profile_and_preset_are_among_the_known() {
 #[test]
 fn a_misspelt_choice_is_answered_with_the_nearest() {
     let world = World::new();
-    for (flag, wrong, near) in [("--engine", "dockr", "docker"), ("--engine", "pdoman", "podman"), ("--network", "of", "off")] {
+    for (flag, wrong, near) in
+        [("--engine", "dockr", "docker"), ("--engine", "pdoman", "podman"), ("--network", "of", "off")]
+    {
         let stderr = world.refused(&mut world.sandpen(["run", flag, wrong]));
         assert!(stderr.contains(&format!("a similar value exists: '{near}'")), "{stderr}");
     }
@@ -65,7 +72,9 @@ fn a_misspelt_choice_is_answered_with_the_nearest() {
 #[test]
 fn a_misspelt_flag_is_answered_with_the_nearest() {
     let world = World::new();
-    for (wrong, near) in [("--netwrok", "--network"), ("--mounts", "--mount"), ("--pid", "--pids"), ("--allowhost", "--allow-host")] {
+    for (wrong, near) in
+        [("--netwrok", "--network"), ("--mounts", "--mount"), ("--pid", "--pids"), ("--allowhost", "--allow-host")]
+    {
         for command in [&["run"][..], &["explain"], &[]] {
             let stderr = world.refused(&mut world.sandpen(command.iter().chain(&[wrong, "x"])));
             assert!(stderr.contains(wrong) && stderr.contains(&format!("'{near}'")), "{stderr}");
@@ -89,7 +98,10 @@ fn a_command_without_run_is_told_how_to_run_it() {
     for command in [&["ls"][..], &["git", "status"]] {
         let stderr = world.refused(&mut world.sandpen(command));
         let line = command.join(" ");
-        assert!(stderr.contains(&format!("sandpen -- {line}")) || stderr.contains(&format!("sandpen run -- {line}")), "{stderr}");
+        assert!(
+            stderr.contains(&format!("sandpen -- {line}")) || stderr.contains(&format!("sandpen run -- {line}")),
+            "{stderr}"
+        );
     }
 }
 

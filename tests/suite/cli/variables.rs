@@ -5,13 +5,48 @@ use super::world::World;
 /// Variables, wrong value, what it is not, the form expected.
 type Wrong = (&'static [&'static str], &'static str, &'static str, &'static str);
 const WRONG: &[Wrong] = &[
-    (&["SANDPEN_ENGINE", "LLXPRT_SANDBOX"], "lxc", "is not an engine", "one of `auto`, `docker`, `podman`, `sandbox-exec`, `native`"),
-    (&["SANDPEN_IMAGE", "LLXPRT_SANDBOX_IMAGE"], "A B", "is not an image reference", "`name`, `name:tag`, `registry:5000/name` or `name@sha256:…`, in lower case"),
-    (&["SANDPEN_CPUS", "LLXPRT_SANDBOX_CPUS", "SANDBOX_CPUS"], "0", "is not a number of CPUs", "a positive number such as `2` or `0.5`"),
-    (&["SANDPEN_MEMORY", "LLXPRT_SANDBOX_MEMORY", "SANDBOX_MEMORY"], "lots", "is not an amount of memory", "a size of at least 6m, such as `512m` or `4g`"),
-    (&["SANDPEN_PIDS", "LLXPRT_SANDBOX_PIDS", "SANDBOX_PIDS"], "-1", "is not a number of processes", "a whole number from 1 to 4194304"),
-    (&["SANDPEN_NETWORK", "LLXPRT_SANDBOX_NETWORK", "SANDBOX_NETWORK"], "maybe", "is not a network policy", "one of `on`, `off`, `proxied`"),
-    (&["SANDPEN_SSH_AGENT", "LLXPRT_SANDBOX_SSH_AGENT", "SANDBOX_SSH_AGENT"], "yes", "is not an agent setting", "one of `auto`, `on`, `off`"),
+    (
+        &["SANDPEN_ENGINE", "LLXPRT_SANDBOX"],
+        "lxc",
+        "is not an engine",
+        "one of `auto`, `docker`, `podman`, `sandbox-exec`, `native`",
+    ),
+    (
+        &["SANDPEN_IMAGE", "LLXPRT_SANDBOX_IMAGE"],
+        "A B",
+        "is not an image reference",
+        "`name`, `name:tag`, `registry:5000/name` or `name@sha256:…`, in lower case",
+    ),
+    (
+        &["SANDPEN_CPUS", "LLXPRT_SANDBOX_CPUS", "SANDBOX_CPUS"],
+        "0",
+        "is not a number of CPUs",
+        "a positive number such as `2` or `0.5`",
+    ),
+    (
+        &["SANDPEN_MEMORY", "LLXPRT_SANDBOX_MEMORY", "SANDBOX_MEMORY"],
+        "lots",
+        "is not an amount of memory",
+        "a size of at least 6m, such as `512m` or `4g`",
+    ),
+    (
+        &["SANDPEN_PIDS", "LLXPRT_SANDBOX_PIDS", "SANDBOX_PIDS"],
+        "-1",
+        "is not a number of processes",
+        "a whole number from 1 to 4194304",
+    ),
+    (
+        &["SANDPEN_NETWORK", "LLXPRT_SANDBOX_NETWORK", "SANDBOX_NETWORK"],
+        "maybe",
+        "is not a network policy",
+        "one of `on`, `off`, `proxied`",
+    ),
+    (
+        &["SANDPEN_SSH_AGENT", "LLXPRT_SANDBOX_SSH_AGENT", "SANDBOX_SSH_AGENT"],
+        "yes",
+        "is not an agent setting",
+        "one of `auto`, `on`, `off`",
+    ),
     (&["SANDBOX_SET_UID_GID", "BUILD_SANDBOX"], "maybe", "is not a truth value", "`1`, `true`, `0` or `false`"),
     (&["SANDBOX_FLAGS"], "--label 'x", "has an unbalanced quote", "words as a shell reads them"),
     (&["SANDBOX_PORTS"], "http", "is not a port", "a number from 1 to 65535"),
@@ -37,29 +72,49 @@ fn a_wrong_value_names_itself_its_variable_and_the_form() {
 fn the_wrong_item_of_a_list_is_named() {
     let world = World::new();
     for (name, list, message) in [
-        ("SANDBOX_PORTS", "80, 99999", "\
+        (
+            "SANDBOX_PORTS",
+            "80, 99999",
+            "\
 sandpen: error: env SANDBOX_PORTS: `99999` is not a port
 hint: expected a number from 1 to 65535
-"),
-        ("SANDPEN_MOUNTS", "/etc,/usr:usr", "\
+",
+        ),
+        (
+            "SANDPEN_MOUNTS",
+            "/etc,/usr:usr",
+            "\
 sandpen: error: env SANDPEN_MOUNTS: `/usr:usr` is not a mount
 sandpen:   `usr` is not an absolute path
 hint: expected `FROM[:TO[:ro|rw]]`
-"),
-        ("LLXPRT_SANDBOX_MOUNTS", "/etc:/x:rx", "\
+",
+        ),
+        (
+            "LLXPRT_SANDBOX_MOUNTS",
+            "/etc:/x:rx",
+            "\
 sandpen: error: env LLXPRT_SANDBOX_MOUNTS: `/etc:/x:rx` is not a mount
 sandpen:   `rx` is neither `ro` nor `rw`
 hint: expected `FROM[:TO[:ro|rw]]`
-"),
-        ("SANDBOX_MOUNTS", "/etc,/nowhere", "\
+",
+        ),
+        (
+            "SANDBOX_MOUNTS",
+            "/etc,/nowhere",
+            "\
 sandpen: error: env SANDBOX_MOUNTS: `/nowhere` does not exist on the host
 hint: expected an existing FROM in FROM[:TO[:ro|rw]]
-"),
-        ("SANDBOX_ENV", "A=1,=2", "\
+",
+        ),
+        (
+            "SANDBOX_ENV",
+            "A=1,=2",
+            "\
 sandpen: error: env SANDBOX_ENV: `=2` is not a variable
 sandpen:   `` is not a variable's name
 hint: expected `NAME=VALUE`, or `NAME` to pass the host's value
-"),
+",
+        ),
     ] {
         assert_eq!(world.refused(world.sandpen(["run", "--", "true"]).env(name, list)), message);
     }
@@ -82,12 +137,14 @@ fn a_secret_is_not_shown_when_its_entry_is_wrong() {
 fn a_value_that_is_not_text_names_its_variable() {
     use std::os::unix::ffi::OsStrExt;
     let world = World::new();
-    let names = WRONG.iter().flat_map(|(names, ..)| *names).chain(&["SANDPEN_PROFILE", "SANDBOX_ENV", "SANDBOX_MOUNTS"]);
+    let names =
+        WRONG.iter().flat_map(|(names, ..)| *names).chain(&["SANDPEN_PROFILE", "SANDBOX_ENV", "SANDBOX_MOUNTS"]);
     for name in names {
         let mut command = world.sandpen(["run", "--", "true"]);
         command.env_remove("SANDPEN_SSH_AGENT").env(name, std::ffi::OsStr::from_bytes(b"a\xffb"));
-        let expected =
-            format!("sandpen: error: env {name}: the value is not UTF-8\nhint: set {name} to plain text, or unset it\n");
+        let expected = format!(
+            "sandpen: error: env {name}: the value is not UTF-8\nhint: set {name} to plain text, or unset it\n"
+        );
         assert_eq!(world.refused(&mut command), expected);
     }
 }
@@ -97,12 +154,21 @@ fn an_empty_variable_means_not_set() {
     let world = World::new();
     let plain = world.explain(&["--", "true"], &[]);
     let names = WRONG.iter().flat_map(|(names, ..)| *names).filter(|name| !name.ends_with("SSH_AGENT"));
-    let lists = ["SANDPEN_PROFILE", "SANDBOX_ENV", "SANDPEN_MOUNTS", "SANDBOX_MOUNTS", "SEATBELT_PROFILE", "LLXPRT_SANDBOX_PROXY_COMMAND"];
+    let lists = [
+        "SANDPEN_PROFILE",
+        "SANDBOX_ENV",
+        "SANDPEN_MOUNTS",
+        "SANDBOX_MOUNTS",
+        "SEATBELT_PROFILE",
+        "LLXPRT_SANDBOX_PROXY_COMMAND",
+    ];
     for name in names.chain(&lists) {
         assert_eq!(world.explain(&["--", "true"], &[(name, "")]), plain, "{name}");
     }
     // An empty list has no items.
-    for (name, list) in [("SANDBOX_PORTS", ","), ("SANDBOX_ENV", " , "), ("SANDBOX_MOUNTS", ",,"), ("SANDBOX_FLAGS", " ")] {
+    for (name, list) in
+        [("SANDBOX_PORTS", ","), ("SANDBOX_ENV", " , "), ("SANDBOX_MOUNTS", ",,"), ("SANDBOX_FLAGS", " ")]
+    {
         assert_eq!(world.explain(&["--", "true"], &[(name, list)]), plain, "{name}");
     }
 }

@@ -1,0 +1,70 @@
+//! What this machine lets the native engine do: whether it can run at all, and which limits it can enforce. Makes nothing.
+
+use rustix::fs::{Access, access};
+
+use super::diagnose;
+use super::error::SetupError;
+use crate::error::Error;
+
+/// Why no sandbox can be made here; `None` when one can.
+pub fn problem() -> Option<Error> {
+    let cause = diagnose::obstacle()?;
+    // What forbids it on paper may not apply to this program (root, an AppArmor profile, a permissive container).
+    if can_make_namespace() {
+        return None;
+    }
+    Some(launch_error(&SetupError::new(cause)))
+}
+
+/// The error a user sees.
+pub fn launch_error(error: &SetupError) -> Error {
+    let shown = Error::launch(format!("the native sandbox cannot be set up: {error}"));
+    let shown = match &error.source {
+        Some(source) => shown.cause(source),
+        None => shown,
+    };
+    match error.remedy() {
+        Some(remedy) => shown.hint(remedy),
+        None => shown,
+    }
+}
+
+/// Tries it in a child of its own.
+fn can_make_namespace() -> bool {
+    // SAFETY: the child of a process that has one thread makes one system call and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: as above; `_exit` runs none of the parent's handlers.
+        unsafe {
+            let flags = if libc::geteuid() == 0 { libc::CLONE_NEWNS } else { libc::CLONE_NEWUSER };
+            libc::_exit(libc::unshare(flags));
+        }
+    }
+    let status = rustix::process::Pid::from_raw(child)
+        .and_then(|child| rustix::process::waitpid(Some(child), rustix::process::WaitOptions::empty()).ok().flatten());
+    status.and_then(|(_, status)| status.exit_status()) == Some(0)
+}
+
+/// The controllers that no control group can be made for. Processes of an ordinary user are counted without one.
+pub fn cannot_limit() -> Vec<&'static str> {
+    let is_root = rustix::process::geteuid().is_root();
+    ["cpu", "memory", "pids"].into_iter().filter(|name| !(can_group(name) || *name == "pids" && !is_root)).collect()
+}
+
+fn can_group(controller: &str) -> bool {
+    let classic = format!("/sys/fs/cgroup/{controller}");
+    if access(classic.as_str(), Access::WRITE_OK).is_ok() {
+        return true;
+    }
+    // Version 2: a group beside our own, where the controller is handed down.
+    let membership = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let own = membership.lines().find_map(|line| line.strip_prefix("0::"));
+    let Some(own) = own else { return false };
+    std::path::Path::new(own).ancestors().skip(1).any(|parent| {
+        let parent = std::path::Path::new("/sys/fs/cgroup").join(parent.strip_prefix("/").unwrap_or(parent));
+        let handed_down = std::fs::read_to_string(parent.join("cgroup.subtree_control")).unwrap_or_default();
+        handed_down.split_whitespace().any(|name| name == controller)
+            && access(&parent, Access::WRITE_OK).is_ok()
+            && access(parent.join("cgroup.procs").as_path(), Access::WRITE_OK).is_ok()
+    })
+}

@@ -1,0 +1,151 @@
+//! Makes the steps of a plan. Pure: what `explain` lists is what `spawn` executes.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use super::step::{Bind, Group, Limits, Sandbox, Step};
+use crate::config::value::{Access, NetworkMode};
+use crate::engine::Downgrade;
+use crate::error::{Error, Result};
+use crate::guest::Duties;
+use crate::plan::{Plan, Secret, Source, VariableValue};
+
+/// A native launch: the steps, and the command with exactly its environment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NativeLaunch {
+    /// What is set up.
+    pub sandbox: Sandbox,
+    /// The guest's command.
+    pub argv: Vec<OsString>,
+    /// All of its variables.
+    pub env: Vec<(String, Secret)>,
+    /// What is done before the command starts.
+    pub duties: Duties,
+    /// What cannot be enforced.
+    pub downgrades: Vec<Downgrade>,
+}
+
+/// Makes a launch of a plan.
+pub fn compile(plan: &Plan) -> Result<NativeLaunch> {
+    if let Some(flag) = plan.engine_flags.first() {
+        return Err(Error::usage(format!("the native engine has no command line for `{flag}`"))
+            .hint("--engine-flag and SANDBOX_FLAGS are for Docker and Podman"));
+    }
+    let (Some(uid), Some(gid)) = (plan.user.uid, plan.user.gid) else {
+        return Err(
+            Error::usage("the native engine has no image whose user the guest could be").hint("drop --user image")
+        );
+    };
+    let mut steps = vec![Step::Proc, Step::Dev, Step::Dir { path: "/run".into(), mode: 0o755 }];
+    steps.extend(plan.mounts.iter().map(|mount| {
+        let target = PathBuf::from(mount.target.as_path());
+        match &mount.source {
+            Source::Host(source) => Step::Bind(Bind {
+                source: source.as_path().to_owned(),
+                target,
+                writable: mount.access == Access::Rw,
+                device: false,
+                optional: false,
+            }),
+            Source::Tmpfs => Step::Tmpfs { path: target, mode: 0o1777, size: None },
+            Source::Link(to) => Step::Symlink { path: target, to: to.clone() },
+        }
+    }));
+    let (limits, downgrades) = limits(plan);
+    let env = plan.env.iter().map(|variable| {
+        let value = match &variable.value {
+            VariableValue::Plain(value) => Secret::new(value),
+            VariableValue::Secret(secret) => secret.clone(),
+        };
+        (variable.name.clone(), value)
+    });
+    Ok(NativeLaunch {
+        sandbox: Sandbox {
+            steps,
+            hostname: plan.id.name(),
+            uid,
+            gid,
+            cwd: plan.workdir.as_path().to_owned(),
+            share_network: plan.network.mode == NetworkMode::On,
+            nested_userns: false,
+            group: Group::Own,
+            limits,
+        },
+        argv: plan.command.clone(),
+        env: env.collect(),
+        duties: plan.duties.clone(),
+        downgrades,
+    })
+}
+
+/// Limits that can be enforced, and what was asked for beyond them.
+fn limits(plan: &Plan) -> (Limits, Vec<Downgrade>) {
+    let cannot = |controller: &str| plan.engine.abilities.cannot_limit.contains(&controller);
+    let reason = "no control group can be made here (needs root, or cgroup v2 delegated to the user by systemd)";
+    let mut downgrades = Vec::new();
+    let mut miss = |asked: String| downgrades.push(Downgrade { asked, got: "no limit".into(), reason: reason.into() });
+    let mut limits = Limits::default();
+    if let Some(cpus) = &plan.limits.cpus {
+        match cannot("cpu") {
+            true => miss(format!("cpus {} ({})", cpus.value, cpus.origin)),
+            false => limits.cpus = Some(f64::from(cpus.value.millis()) / 1000.0),
+        }
+    }
+    if let Some(memory) = &plan.limits.memory {
+        match cannot("memory") {
+            true => miss(format!("memory {} ({})", memory.value, memory.origin)),
+            false => limits.memory = Some(memory.value.bytes()),
+        }
+    }
+    let pids = &plan.limits.pids;
+    match cannot("pids") {
+        // The default is best effort; what was asked for is a promise.
+        true if pids.is_asked_for() => miss(format!("pids {} ({})", pids.value, pids.origin)),
+        true => {}
+        false => limits.pids = Some(u64::from(pids.value.0)),
+    }
+    (limits, downgrades)
+}
+
+/// The steps as `explain` shows them.
+pub fn describe(step: &Step) -> String {
+    match step {
+        Step::Dir { path, mode } => format!("directory {} ({mode:o})", path.display()),
+        Step::Bind(bind) => {
+            let access = if bind.writable { "rw" } else { "ro" };
+            format!("bind {access} {} at {}", bind.source.display(), bind.target.display())
+        }
+        Step::Tmpfs { path, .. } => format!("tmpfs {}", path.display()),
+        Step::Symlink { path, to } => format!("link {} to {}", path.display(), to.display()),
+        Step::File { path, .. } => format!("file {}", path.display()),
+        Step::Proc => "proc /proc".into(),
+        Step::Dev => "dev /dev".into(),
+    }
+}
+
+impl NativeLaunch {
+    /// All set-up operations in order, the walls included.
+    pub fn steps(&self) -> Vec<String> {
+        let sandbox = &self.sandbox;
+        let network = if sandbox.share_network { "the host's network" } else { "an empty network namespace" };
+        let first = [
+            format!("namespaces: user, mount, pid, ipc, uts, cgroup; {network}"),
+            format!("uid {} gid {}, host name {}", sandbox.uid, sandbox.gid, sandbox.hostname),
+        ];
+        let limit = |name: &str, value: Option<String>| value.map(|value| format!("limit {name} {value}"));
+        let limits = [
+            limit("cpus", sandbox.limits.cpus.map(|cpus| cpus.to_string())),
+            limit("memory", sandbox.limits.memory.map(|bytes| bytes.to_string())),
+            limit("pids", sandbox.limits.pids.map(|pids| pids.to_string())),
+        ];
+        let last = [
+            "pivot into the new root; the host's is detached".to_owned(),
+            format!("working directory {}", sandbox.cwd.display()),
+            "no capabilities, no new privileges".to_owned(),
+            "Landlock: no signals and no abstract sockets beyond the sandbox".to_owned(),
+            "seccomp: the system calls containers deny, TIOCSTI, new namespaces".to_owned(),
+        ];
+        let steps = sandbox.steps.iter().map(describe);
+        first.into_iter().chain(limits.into_iter().flatten()).chain(steps).chain(last).collect()
+    }
+}

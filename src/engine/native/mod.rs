@@ -1,0 +1,42 @@
+//! The native engine: a sandbox out of nothing but the kernel.
+//!
+//! ```text
+//! Sandbox (steps as data) ──► Blueprint ──► fork ──► root ──► walls ──► Init (pid 1) ──► guest
+//!   step.rs                   checked, C      │        mounts   caps, Landlock, seccomp     │
+//!                             strings         └── link.rs: why not, or what happens ◄───────┘
+//! ```
+//!
+//! `compile.rs` makes the steps of a plan; everything else executes them. Needs Linux 5.12 (`mount_setattr`).
+
+mod ability;
+mod blueprint;
+mod cgroup;
+mod compile;
+mod confine;
+mod device;
+mod diagnose;
+mod enter;
+mod error;
+mod guest;
+mod identity;
+mod init;
+mod link;
+mod mountpoint;
+mod namespaces;
+mod privileges;
+mod procfs;
+mod root;
+mod seccomp;
+mod spawn;
+mod step;
+mod sys;
+mod terminal;
+mod walls;
+
+pub use ability::{cannot_limit, launch_error, problem};
+pub use compile::{NativeLaunch, compile};
+pub use guest::Command;
+pub use init::Init;
+pub use spawn::{Event, spawn};
+pub use step::Group;
+pub use terminal::Terminal;

@@ -1,0 +1,155 @@
+//! Which system calls the guest may not make: everything that containers deny, and what would
+//! reach the host's terminal.
+//!
+//! A deny-list, because the guest is any program at all; the namespaces and the empty capability
+//! sets are the first wall, and this one keeps the guest away from parts of the kernel where
+//! mistakes are found most often. `ptrace` stays: it ends at the pid namespace, debuggers need it,
+//! and pid 1 is hidden from it.
+
+mod program;
+
+pub(crate) use program::{Program, install};
+use program::{Test, Verdict};
+
+/// What decides about the filter besides its fixed list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Policy {
+    /// The guest may make user namespaces and mount inside them.
+    pub nested: bool,
+    /// The guest shares its process group with processes outside and nothing else keeps its
+    /// signals from them.
+    pub guard_group: bool,
+}
+
+/// New namespaces; `CLONE_NEWTIME` (0x80) is a signal number to `clone`, and so for `unshare` only.
+const NAMESPACES: u32 = (libc::CLONE_NEWNS
+    | libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET) as u32;
+const NEW_TIME: u32 = 0x80;
+
+/// `TIOCSTI` types into the terminal, `TIOCLINUX` pastes into it, `TIOCCONS` takes the console's
+/// output, `TIOCSETD` loads line disciplines.
+const TERMINAL_REQUESTS: [u32; 4] = [0x5412, 0x541c, 0x541d, 0x5423];
+
+/// What `personality` may be asked for: Docker's list (query, Linux, 32-bit and 2.6 names), and no
+/// address randomisation for debuggers.
+const PERSONALITIES: [u32; 6] = [0, 8, 0x2_0000, 0x2_0008, 0x4_0000, 0xffff_ffff];
+
+const FAMILIES: [u32; 4] = [libc::AF_UNIX as u32, libc::AF_INET as u32, libc::AF_INET6 as u32, libc::AF_NETLINK as u32];
+/// Interfaces and routes (getifaddrs), and the list of sockets (ss).
+const NETLINK_PROTOCOLS: [u32; 2] = [0, 4];
+
+const OPEN_TREE_ATTR: i64 = 467;
+const PIDFD_SIGNAL_PROCESS_GROUP: u32 = 4;
+
+const DENIED: &[i64] = &[
+    // The machine: modules, kexec, clock, swap, log, accounting.
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_kexec_load,
+    libc::SYS_kexec_file_load,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_syslog,
+    libc::SYS_acct,
+    libc::SYS_quotactl,
+    libc::SYS_quotactl_fd,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_clock_adjtime,
+    libc::SYS_adjtimex,
+    libc::SYS_vhangup,
+    libc::SYS_nfsservctl,
+    libc::SYS_lookup_dcookie,
+    // Large, much-attacked parts of the kernel.
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_fanotify_init,
+    libc::SYS_fanotify_mark,
+    libc::SYS_memfd_secret,
+    // Keyrings know no namespaces.
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_keyctl,
+    // Files by handle, past every mount.
+    libc::SYS_name_to_handle_at,
+    libc::SYS_open_by_handle_at,
+    // Other processes' memory and descriptors.
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise,
+    libc::SYS_kcmp,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_move_pages,
+    libc::SYS_migrate_pages,
+];
+
+#[cfg(target_arch = "x86_64")]
+const DENIED_HERE: &[i64] =
+    &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_uselib, libc::SYS_ustat, libc::SYS_sysfs, libc::SYS__sysctl];
+#[cfg(not(target_arch = "x86_64"))]
+const DENIED_HERE: &[i64] = &[];
+
+/// Mounts and namespaces: denied unless nesting is asked for.
+const NESTING: &[i64] = &[
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_setns,
+    libc::SYS_open_tree,
+    libc::SYS_move_mount,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    OPEN_TREE_ATTR,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+];
+
+/// The program for a policy; made before the fork.
+pub(crate) fn filter(policy: Policy) -> Program {
+    let deny = |number: &i64| (*number as u32, Verdict::Deny(libc::EPERM));
+    let mut rules: Vec<(u32, Verdict)> = DENIED.iter().chain(DENIED_HERE).map(deny).collect();
+    let mut test = |number: i64, tests: Vec<Test>| {
+        rules.push((number as u32, Verdict::DenyIf(tests)));
+    };
+    test(libc::SYS_ioctl, vec![Test::OneOf { argument: 1, values: &TERMINAL_REQUESTS }]);
+    test(libc::SYS_personality, vec![Test::NoneOf { argument: 0, values: &PERSONALITIES }]);
+    test(
+        libc::SYS_socket,
+        vec![
+            Test::NoneOf { argument: 0, values: &FAMILIES },
+            Test::NoneOfWhen { first: 0, is: libc::AF_NETLINK as u32, argument: 2, values: &NETLINK_PROTOCOLS },
+        ],
+    );
+    test(libc::SYS_socketpair, vec![Test::NoneOf { argument: 0, values: &[libc::AF_UNIX as u32] }]);
+    if policy.guard_group {
+        test(libc::SYS_kill, vec![Test::OneOf { argument: 0, values: &[0] }]);
+        test(libc::SYS_pidfd_send_signal, vec![Test::AnyBit { argument: 3, bits: PIDFD_SIGNAL_PROCESS_GROUP }]);
+    }
+    if !policy.nested {
+        let bits = |bits| vec![Test::AnyBit { argument: 0, bits }];
+        test(libc::SYS_clone, bits(NAMESPACES));
+        test(libc::SYS_unshare, bits(NAMESPACES | NEW_TIME));
+        // Its flags are in memory, where no filter can see them; libc falls back to `clone`.
+        rules.push((libc::SYS_clone3 as u32, Verdict::Deny(libc::ENOSYS)));
+        rules.extend(NESTING.iter().map(deny));
+    }
+    program::assemble(rules)
+}
+
+#[cfg(test)]
+mod tests;

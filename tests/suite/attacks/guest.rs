@@ -1,0 +1,109 @@
+//! What a guest may try against its launcher: 25, and the one directory that both of them use.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::for_every_engine;
+use crate::support::{Pen, Running, comes_true, eventually, is_running, signal};
+
+for_every_engine!(
+    attack_25_a_killed_launcher_takes_the_guest_along,
+    attack_25_the_guest_cannot_hold_off_its_end,
+    the_guests_report_cannot_hang_the_launcher,
+    the_guests_report_cannot_lead_the_launcher_elsewhere,
+    the_helper_and_the_accounts_cannot_be_changed,
+);
+
+/// A command line that no other process has.
+fn mark(pen: &Pen) -> String {
+    let digits: String = pen.root().display().to_string().bytes().map(|byte| (byte % 10).to_string()).collect();
+    format!("sleep 7{digits}")
+}
+
+fn kill_launcher(pen: &Pen, script: &str, mark: &str) {
+    let mut running = Running::start(pen.run().stdin(Stdio::piped()).args(["--", "bash", "-c", script]));
+    assert_eq!(running.line(), "ready");
+    eventually("the guest runs", || is_running(mark));
+    signal(running.pid(), Signal::KILL);
+    let ended = comes_true(Duration::from_secs(8), || !is_running(mark));
+    assert!(ended, "the guest runs on without its launcher");
+    eventually("the container is gone", || pen.containers().is_empty());
+}
+
+fn attack_25_a_killed_launcher_takes_the_guest_along(pen: &Pen) {
+    let mark = mark(pen);
+    kill_launcher(pen, &format!("echo ready; exec {mark}"), &mark);
+}
+
+/// It tries to take the launcher's lock, to stop its first process, and to hide.
+fn attack_25_the_guest_cannot_hold_off_its_end(pen: &Pen) {
+    let mark = mark(pen);
+    let script = format!(
+        r#"trap '' TERM HUP INT
+        perl -e 'open F, "<", "/.sandpen/owner"; flock F, 2; sleep 600' &
+        perl -e 'open F, "+<", "/.sandpen/owner" or exit; sleep 600' &
+        rm -f /.sandpen/owner 2>&-; mv /.sandpen/owner /.sandpen/x 2>&-
+        kill -STOP 1; kill -KILL 1
+        setsid {mark} & setsid nohup {mark} > /dev/null &
+        echo ready; exec {mark}"#
+    );
+    kill_launcher(pen, &script, &mark);
+}
+
+/// The helper reports through a directory that the guest can write to.
+fn the_guests_report_cannot_hang_the_launcher(pen: &Pen) {
+    for trick in [
+        "rm -f status; mkfifo status",
+        "rm -f status; ln -s /dev/zero status",
+        "rm -f status; mkdir status",
+        "rm -f status; perl -e 'open F, q(>), q(status); truncate F, 1 << 40'",
+        "rm -f status; mkfifo real; ln -s real status",
+    ] {
+        let script = format!("cd /.sandpen && {{ {trick}; }}; exit 7");
+        let mut running = Running::start(pen.run().args(["--", "bash", "-c", &script]));
+        let ended = comes_true(Duration::from_secs(15), || running.children().is_empty() && !is_alive(running.pid()));
+        assert!(ended, "sandpen hangs after the guest did: {trick}");
+        let ran = running.ran();
+        assert_eq!(ran.code, Some(7), "{trick}: {}", ran.stderr);
+        assert_eq!(pen.sessions(), Vec::<std::path::PathBuf>::new(), "{trick}");
+    }
+}
+
+/// Running, and not merely waiting for its parent.
+fn is_alive(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
+}
+
+fn the_guests_report_cannot_lead_the_launcher_elsewhere(pen: &Pen) {
+    let secret = pen.write("secret", "hunter2 not-found");
+    for trick in [
+        format!("ln -sf {} status", secret.display()),
+        "rm -f status; printf not-found > status".into(),
+        "rm -f status; printf '\\033[31mnot-found' > status".into(),
+        "rm -f status; printf wrong-architecture > status".into(),
+        "rm -f status".into(),
+    ] {
+        let ran = pen.bash(&format!("cd /.sandpen && {{ {trick}; }}; exit 125"));
+        // A forged report may cost the guest its own code, never more; nothing of the host is shown.
+        assert!(!ran.stderr.contains("hunter2") && !ran.stderr.contains('\u{1b}'), "{trick}: {}", ran.stderr);
+        assert_eq!(ran.code, Some(125), "the guest ran and exited: {trick}: {}", ran.stderr);
+        assert!(secret.exists());
+    }
+}
+
+fn the_helper_and_the_accounts_cannot_be_changed(pen: &Pen) {
+    let before = std::fs::read(crate::support::binary()).expect("the program");
+    let script = r#"
+        for file in /.sandpen/sandpen /.sandpen/owner /etc/passwd /etc/group; do
+            (echo x >> $file) 2>&- && echo "$file can be changed"
+            rm -f $file 2>&- && echo "$file can be removed"
+            mv $file /tmp/moved 2>&- && echo "$file can be moved"
+        done
+        cat /proc/1/environ /proc/1/mem 2>&- | head -c 1
+        true"#;
+    assert_eq!(pen.bash(script).ok(), "");
+    assert!(std::fs::read(crate::support::binary()).expect("the program") == before);
+}

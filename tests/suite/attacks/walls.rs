@@ -1,0 +1,139 @@
+//! What a guest may try against its walls: 13, 14, 17, 18, 20.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use crate::for_every_engine;
+use crate::support::{Pen, RunToEnd, Running};
+
+for_every_engine!(
+    attack_12_13_no_sockets_of_the_host,
+    attack_14_no_inherited_files,
+    attack_17_no_new_namespaces_and_mounts,
+    attack_17_no_kernel_interfaces_that_grow_power,
+    attack_18_setuid_programs_gain_nothing,
+    attack_18_there_are_no_capabilities,
+    attack_20_a_fork_bomb_is_bounded,
+);
+
+fn attack_12_13_no_sockets_of_the_host(pen: &Pen) {
+    let mut command = pen.run();
+    command.envs([("DISPLAY", ":0"), ("WAYLAND_DISPLAY", "wayland-0"), ("GNOME_KEYRING_CONTROL", "/run/keyring")]);
+    command.env("DBUS_SESSION_BUS_ADDRESS", "unix:path=/run/dbus/system_bus_socket");
+    let script = r#"
+        find / -path /proc -prune -o -type s -print
+        ls -d /run/docker.sock /var/run/docker.sock /run/podman /run/containerd /run/user /run/dbus /tmp/.X11-unix \
+            /run/host-services "${XDG_RUNTIME_DIR-/none}" 2>&-
+        grep -v ^Num /proc/net/unix
+        env | grep -E 'DISPLAY|DBUS|KEYRING|XDG_RUNTIME|DOCKER_HOST|CONTAINER_HOST'
+        true"#;
+    assert_eq!(command.args(["--", "bash", "-c", script]).ran().ok(), "");
+}
+
+fn attack_14_no_inherited_files(pen: &Pen) {
+    let secret = pen.write("secret", "hunter2");
+    let mut command = pen.run();
+    command.stdin(Stdio::piped()).args([
+        "--",
+        "bash",
+        "-c",
+        "echo ready; cat > /dev/null; cd /proc/self/fd; echo *; cat <&9",
+    ]);
+    // The same command with two files open that nobody asked for, one of them a directory.
+    let mut shell = Command::new("sh");
+    shell.args(["-c", r#"secret=$1; shift; exec 9<"$secret" 8</ "$@""#, "sh"]).arg(&secret);
+    shell.arg(command.get_program()).args(command.get_args());
+    shell.env_clear().envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let mut running = Running::start(shell.current_dir(&pen.project).stdin(Stdio::piped()));
+    assert_eq!(running.line(), "ready");
+    // Not in the engine's client either, which could hand them on.
+    for child in running.children() {
+        let open = fs::read_dir(format!("/proc/{child}/fd")).expect("fd").flatten();
+        let open: Vec<_> = open.filter_map(|entry| fs::read_link(entry.path()).ok()).collect();
+        assert!(!open.is_empty() && !open.contains(&secret) && !open.contains(&"/".into()), "{open:?}");
+    }
+    running.close_stdin();
+    let ran = running.ran();
+    assert_eq!(ran.stdout, "0 1 2", "and not the secret");
+    assert_ne!(ran.code, Some(0), "descriptor 9 is not there");
+}
+
+fn attack_17_no_new_namespaces_and_mounts(pen: &Pen) {
+    let script = r#"
+        unshare --user true 2>&- && echo 'a user namespace'
+        unshare --user --map-root-user true 2>&- && echo 'root in a user namespace'
+        unshare --user --map-root-user --mount mount -t tmpfs none /tmp 2>&- && echo 'a mount in a user namespace'
+        for kind in mount net pid uts ipc cgroup; do unshare --$kind true 2>&- && echo "a $kind namespace"; done
+        mount -t tmpfs none /tmp 2>&- && echo 'a mount'
+        mount --bind / /tmp 2>&- && echo 'a bind mount'
+        mount -o remount,rw /etc/passwd 2>&- && echo 'a remount'
+        umount /etc/passwd 2>&- && echo 'an unmount'
+        chroot / true 2>&- && echo 'chroot'
+        mknod /tmp/disk b 8 0 2>&- && echo 'a device'
+        true"#;
+    assert_eq!(pen.bash(script).ok(), "");
+}
+
+/// Called by number, because no program in the image does it.
+fn attack_17_no_kernel_interfaces_that_grow_power(pen: &Pen) {
+    let numbers: [(&str, u32, u32); 6] = [
+        ("add_key", 248, 217),
+        ("keyctl", 250, 219),
+        ("bpf", 321, 280),
+        ("userfaultfd", 323, 282),
+        ("io_uring_setup", 425, 425),
+        ("perf_event_open", 298, 241),
+    ];
+    let mut script = String::from("my $p = pack('x256'); my $s = 'user'; my $d = 'x';\n");
+    for (name, x86, arm) in numbers {
+        let number = if cfg!(target_arch = "x86_64") { x86 } else { arm };
+        let arguments = match name {
+            "add_key" => "$s, $d, $d, 1, -2",
+            // KEYCTL_GET_KEYRING_ID of the session's keyring.
+            "keyctl" => "0, -3, 1",
+            "bpf" => "0, $p, 64",
+            "userfaultfd" => "1",
+            "io_uring_setup" => "1, $p",
+            _ => "$p, 0, -1, -1, 0",
+        };
+        // EPERM and ENOSYS are refusals; anything else was let through to the kernel.
+        script +=
+            &format!("syscall({number}, {arguments}) == -1 && ($! == 1 || $! == 38) or print \"{name}: $!\\n\";\n");
+    }
+    assert_eq!(pen.run().args(["--", "perl", "-e", &script]).ran().ok(), "");
+}
+
+fn attack_18_setuid_programs_gain_nothing(pen: &Pen) {
+    let mut command = pen.sandpen();
+    command.args(["run", "--engine", pen.engine.flag(), "--image", "localhost/sandpen-node", "--user", "image"]);
+    let ran =
+        command.args(["--", "bash", "-c", "stat -c %A:%u /usr/local/bin/setuid-id; setuid-id -u; setuid-id -ru"]).ran();
+    assert_eq!(ran.ok(), "-rwsr-xr-x:0\n1000\n1000");
+}
+
+fn attack_18_there_are_no_capabilities(pen: &Pen) {
+    let none = "0000000000000000";
+    let ran = pen.bash("grep -E '^(Cap|NoNewPrivs|Seccomp:)' /proc/self/status | tr -s '\\t' ' '");
+    let expected = format!(
+        "CapInh: {none}\nCapPrm: {none}\nCapEff: {none}\nCapBnd: {none}\nCapAmb: {none}\nNoNewPrivs: 1\nSeccomp: 2"
+    );
+    assert_eq!(ran.ok(), expected);
+    // Nor through a program that has some: the file can be made inside, the capability cannot be set.
+    let ran =
+        pen.bash("chown 12345 /tmp 2>&- && echo 'chown works'; cat /etc/shadow /proc/kcore 2>&- | head -c 1; true");
+    assert_eq!(ran.ok(), "");
+}
+
+fn attack_20_a_fork_bomb_is_bounded(pen: &Pen) {
+    let explained = pen.explain(&["--pids", "40", "--", "true"]);
+    let is_limited = explained["downgrades"].as_array().expect("downgrades").is_empty();
+    // At most three hundred processes even if the limit fails; all end with the sandbox.
+    let script = "for (1..300) { my $p = fork; if (!defined $p) { $refused = 1; last } if (!$p) { sleep 60; exit } }
+        print $refused ? 'bounded' : 'unbounded'";
+    let ran = pen.run().args(["--pids", "40", "--", "perl", "-e", script]).ran();
+    if is_limited {
+        assert_eq!(ran.ok(), "bounded");
+    } else {
+        assert!(pen.engine.is_rootless() && ran.stderr.contains("sandpen: warning: "), "explained: {}", ran.stderr);
+    }
+}

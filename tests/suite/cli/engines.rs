@@ -1,0 +1,308 @@
+//! Engines that cannot run: four different messages with a remedy each, exit code 44; `explain` warns and exits 0.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::process::Command;
+
+use super::world::World;
+use crate::support::binary;
+
+const NO_DAEMON: &str = "\
+sandpen: error: Docker does not answer at `unix:///nonexistent/docker.sock` (env DOCKER_HOST): its daemon is not running there
+sandpen:   No such file or directory (os error 2)
+hint: start it (`sudo systemctl start docker`, or Docker Desktop), or use another engine: --engine podman
+";
+const NO_DOCKER: &str = "\
+sandpen: error: Docker is not installed: there is no `docker` on PATH
+hint: install Docker, or use another engine: --engine podman
+";
+const NO_PODMAN: &str = "\
+sandpen: error: Podman is not installed: there is no `podman` on PATH
+hint: install Podman, or use another engine: --engine docker
+";
+const NONE: &str = "\
+sandpen: error: no container engine answers
+sandpen:   Docker is not installed: there is no `docker` on PATH
+sandpen:   Podman is not installed: there is no `podman` on PATH
+";
+const DENIED: &str = "\
+sandpen: error: Docker refuses this user at `unix://[ROOT]/private.sock`
+sandpen:   Permission denied (os error 13)
+hint: join the group `docker` and log in again (`sudo usermod -aG docker $USER`), or use rootless Docker or Podman
+";
+
+/// `run` is stopped with the message, `explain` shows the plan and warns of the same.
+#[track_caller]
+fn down(world: &World, command: impl Fn(&str) -> Command, message: &str) {
+    let stderr = world.stopped(44, command("run").args(["--", "true"]));
+    if message == NONE {
+        assert!(stderr.starts_with(message) && stderr.contains("\nhint: "), "{stderr}");
+    } else {
+        assert_eq!(stderr, message);
+    }
+    let ran = world.ran(command("explain").args(["--", "true"]));
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let first = message.lines().next().and_then(|line| line.strip_prefix("sandpen: error: ")).expect("a message");
+    assert!(ran.stderr.starts_with(&format!("sandpen: warning: {first}")), "{}", ran.stderr);
+    assert!(ran.stdout.contains("Command line\n"), "{}", ran.stdout);
+    let ran = world.ran(command("explain").args(["--format", "json", "--", "true"]));
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    let json: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    assert!(json["warnings"][0].as_str().is_some_and(|warning| warning.starts_with(first)), "{json:#}");
+    assert_eq!(world.calls(), Vec::<Vec<String>>::new(), "explain started something");
+}
+
+#[test]
+fn r1_a_client_without_a_daemon() {
+    let world = World::new();
+    let command = |subcommand: &str| {
+        let mut command = world.sandpen([subcommand, "--engine", "docker"]);
+        command.env("DOCKER_HOST", "unix:///nonexistent/docker.sock");
+        command
+    };
+    down(&world, command, NO_DAEMON);
+}
+
+#[test]
+fn r1_a_daemon_that_is_gone_leaves_its_socket() {
+    let world = World::new();
+    let socket = world.root.join("dead.sock");
+    drop(UnixListener::bind(&socket).unwrap());
+    let command = |subcommand: &str| {
+        let mut command = world.sandpen([subcommand, "--engine", "docker"]);
+        command.env("DOCKER_HOST", format!("unix://{}", socket.display()));
+        command
+    };
+    down(
+        &world,
+        command,
+        "\
+sandpen: error: Docker does not answer at `unix://[ROOT]/dead.sock` (env DOCKER_HOST): its daemon is not running there
+sandpen:   Connection refused (os error 111)
+hint: start it (`sudo systemctl start docker`, or Docker Desktop), or use another engine: --engine podman
+",
+    );
+}
+
+/// A daemon that this user may not talk to. A root that tests as root becomes `nobody` for this.
+#[test]
+fn r1_a_daemon_that_refuses_permission() {
+    let world = World::new();
+    let socket = world.root.join("private.sock");
+    let _daemon = UnixListener::bind(&socket).unwrap();
+    fs::set_permissions(&socket, fs::Permissions::from_mode(0o000)).unwrap();
+    // cargo's directory may be closed to other users.
+    let program = world.root.join("sandpen");
+    fs::copy(binary(), &program).unwrap();
+    let is_root = std::os::unix::fs::MetadataExt::uid(&fs::metadata("/proc/self").unwrap()) == 0;
+    if is_root {
+        for path in [&world.home, &world.project] {
+            std::os::unix::fs::chown(path, Some(65534), Some(65534)).unwrap();
+        }
+    }
+    let command = |subcommand: &str| {
+        let like = world.sandpen([subcommand, "--engine", "docker"]);
+        let mut command = Command::new(if is_root { "/usr/bin/setpriv".into() } else { program.clone() });
+        if is_root {
+            command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--"]).arg(&program);
+        }
+        command.args(like.get_args()).current_dir(&world.project).env_clear();
+        command.envs(like.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.env("DOCKER_HOST", format!("unix://{}", socket.display()));
+        command
+    };
+    down(&world, command, DENIED);
+}
+
+#[test]
+fn r1_no_docker_program() {
+    let world = World::new();
+    world.uninstall("docker");
+    down(&world, |subcommand| world.sandpen([subcommand, "--engine", "docker"]), NO_DOCKER);
+}
+
+#[test]
+fn r1_no_podman_program() {
+    let world = World::new();
+    down(&world, |subcommand| world.sandpen([subcommand, "--engine", "podman"]), NO_PODMAN);
+}
+
+#[test]
+fn r1_podmans_remote_service_does_not_answer() {
+    let world = World::new();
+    world.install("podman");
+    let command = |subcommand: &str| {
+        let mut command = world.sandpen([subcommand, "--engine", "podman"]);
+        command.env("CONTAINER_HOST", "unix:///nonexistent/podman.sock");
+        command
+    };
+    down(
+        &world,
+        command,
+        "\
+sandpen: error: Podman's remote service does not answer at CONTAINER_HOST
+sandpen:   No such file or directory (os error 2)
+hint: start it (`podman machine start`, or `podman system service`), or unset CONTAINER_HOST
+",
+    );
+}
+
+#[test]
+fn r1_no_engine_at_all() {
+    let world = World::new();
+    world.uninstall("docker");
+    down(&world, |subcommand| world.sandpen([subcommand]), NONE);
+    // `auto` asked for by name, or an image named: the same.
+    down(&world, |subcommand| world.sandpen([subcommand, "--engine", "auto", "--image", "debian"]), NONE);
+}
+
+#[test]
+fn r1_the_messages_differ_and_each_has_its_remedy() {
+    let messages = [NONE, NO_DAEMON, NO_DOCKER, NO_PODMAN, DENIED];
+    for (index, message) in messages.iter().enumerate() {
+        assert!(message.contains("\nhint: ") || *message == NONE, "{message}");
+        assert!(messages[..index].iter().all(|other| other.lines().next() != message.lines().next()));
+    }
+}
+
+/// A remedy that names what was just found missing is none.
+#[test]
+fn r1_the_remedy_does_not_name_an_engine_that_is_not_there_either() {
+    let world = World::new();
+    world.uninstall("docker");
+    let stderr = world.stopped(44, &mut world.sandpen(["run"]));
+    for useless in ["or use another engine: --engine podman", "or use another engine: --engine docker"] {
+        assert!(!stderr.contains(useless), "{stderr}");
+    }
+}
+
+#[test]
+fn auto_takes_docker_then_podman() {
+    let world = World::new();
+    world.install("podman");
+    let json = world.explain(&[], &[]);
+    assert_eq!(json["engine"]["name"], "docker");
+    assert!(json["engine"]["reason"].as_str().is_some_and(|reason| reason.contains("Docker answers")), "{json:#}");
+    let json = world.explain(&[], &[("DOCKER_HOST", "unix:///nonexistent/docker.sock")]);
+    assert_eq!(json["engine"]["name"], "podman");
+    let reason = json["engine"]["reason"].as_str().unwrap();
+    assert!(reason.contains("Podman answers, Docker does not"), "{reason}");
+    let ran = world.ran(world.sandpen(["run", "--", "true"]).env("DOCKER_HOST", "unix:///nonexistent/docker.sock"));
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    assert_eq!(world.calls().iter().map(|call| call[0].as_str()).collect::<Vec<_>>(), ["podman"]);
+}
+
+/// `interface.md`: an engine that `auto` chose and that fails to launch is 44, and no second one is tried.
+#[test]
+fn auto_tries_no_second_engine() {
+    let world = World::new();
+    world.install("podman");
+    let ran = world.ran(world.sandpen(["run", "--", "true"]).env("EXIT_CODE", "125"));
+    assert_eq!(ran.code, Some(44), "{}", ran.stderr);
+    assert!(world.calls().iter().all(|call| call[0] == "docker"), "{:?}", world.calls());
+}
+
+#[test]
+fn r1_a_missing_image_is_44_with_its_name_and_where_to_ask() {
+    let world = World::new();
+    let ran = world.ran(world.sandpen(["run", "--image", "example.org/x:1", "--", "true"]).env("EXIT_CODE", "125"));
+    assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (Some(44), "", "\
+sandpen: error: the sandbox image `example.org/x:1` is missing and could not be pulled
+hint: check the image's name (flag --image), your network connection and your login at its registry (`docker pull example.org/x:1`)
+hint: if it should be there, ask at https://github.com/vybestack/llxprt-code/discussions
+"));
+    let ran = world.ran(world.sandpen(["run", "--image", "localhost/x", "--", "true"]).env("EXIT_CODE", "125"));
+    assert_eq!(
+        (ran.code, ran.stderr.as_str()),
+        (
+            Some(44),
+            "\
+sandpen: error: the sandbox image `localhost/x` is missing and could not be pulled
+hint: it is an image of this machine and is never pulled: build it first, with `sandpen build`
+hint: if it should be there, ask at https://github.com/vybestack/llxprt-code/discussions
+"
+        )
+    );
+}
+
+#[test]
+fn r1_another_architecture_is_44_and_a_message_of_its_own() {
+    let world = World::new();
+    world.program(
+        "docker",
+        "#!/bin/sh\ncase $1 in image) echo '[{\"Architecture\":\"s390x\"}]'; exit 0;; esac\nexit 125\n",
+    );
+    let ran = world.ran(&mut world.sandpen(["run", "--image", "x", "--", "true"]));
+    assert_eq!(ran.code, Some(44));
+    let arch = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
+    assert_eq!(
+        ran.stderr,
+        format!(
+            "\
+sandpen: error: the image `x` is for the architecture s390x, and this machine is {arch}
+hint: pull the right one: `docker pull --platform linux/{arch} x`
+hint: or install an emulator on the host: `apt-get install qemu-user-static binfmt-support`
+"
+        )
+    );
+}
+
+#[test]
+fn any_other_failure_of_the_engine_is_44() {
+    let world = World::new();
+    let arch = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
+    world.program(
+        "docker",
+        &format!("#!/bin/sh\ncase $1 in image) echo '[{{\"Architecture\":\"{arch}\"}}]'; exit 0;; esac\necho 'docker: no space left' >&2\nexit 125\n"),
+    );
+    let ran = world.ran(&mut world.sandpen(["run", "--", "true"]));
+    assert_eq!(
+        (ran.code, ran.stderr.as_str()),
+        (
+            Some(44),
+            "\
+docker: no space left
+sandpen: error: docker could not start the sandbox; its own words are above
+hint: `sandpen explain` shows the exact command line; `-v` shows it at the launch
+"
+        )
+    );
+}
+
+#[test]
+fn the_session_leaves_nothing_behind() {
+    let world = World::new();
+    for code in ["0", "7", "125"] {
+        world.ran(world.sandpen(["run", "--", "true"]).env("EXIT_CODE", code));
+        let sessions = world.home.join(".local/state/sandpen/sessions");
+        assert_eq!(fs::read_dir(sessions).map(Iterator::count).unwrap_or(0), 0, "after exit code {code}");
+    }
+}
+
+/// Exit codes of the guest are its own.
+#[test]
+fn the_guests_exit_code_is_sandpens() {
+    let world = World::new();
+    for code in [0, 1, 2, 44, 124, 255] {
+        let ran = world.ran(world.sandpen(["run", "--", "true"]).env("EXIT_CODE", code.to_string()));
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(code), ""));
+    }
+}
+
+#[test]
+fn strict_makes_a_downgrade_an_error() {
+    let world = World::new();
+    world.install("podman");
+    let arguments = ["--engine", "podman", "--memory", "64m"];
+    let json = world.explain(&arguments, &[]);
+    if json["downgrades"].as_array().is_some_and(Vec::is_empty) {
+        // As root every limit can be enforced; there is nothing to be strict about.
+        let ran = world.ran(&mut world.sandpen(["run", "--strict"].iter().chain(&arguments).chain(&["--", "true"])));
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+        return;
+    }
+    let stderr =
+        world.stopped(44, &mut world.sandpen(["run", "--strict"].iter().chain(&arguments).chain(&["--", "true"])));
+    assert!(stderr.starts_with("sandpen: error: memory 64m (flag --memory) cannot be enforced here\n"), "{stderr}");
+}

@@ -1,0 +1,158 @@
+//! Random command lines and environments against `explain`: a documented exit code, no crash, nothing raw on stderr.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, FileFailurePersistence};
+
+use super::bytes::acts;
+use super::world::World;
+use crate::support::RunToEnd;
+
+const FLAGS: &[&str] = &[
+    "--engine",
+    "--image",
+    "--profile",
+    "--mount",
+    "--env",
+    "--publish",
+    "--cpus",
+    "--memory",
+    "--pids",
+    "--network",
+    "--allow-host",
+    "--proxy-command",
+    "--ssh-agent",
+    "--user",
+    "--tmp",
+    "--engine-flag",
+    "--include-dir",
+    "--seatbelt-profile",
+    "--agent",
+    "--guard",
+    "--assume-host",
+    "--format",
+];
+const SWITCHES: &[&str] = &["--allow-home", "--strict", "-q", "-v", "--", "-", "--no-such-flag", "--help=x"];
+const VARIABLES: &[&str] = &[
+    "SANDPEN_ENGINE",
+    "LLXPRT_SANDBOX",
+    "SANDPEN_IMAGE",
+    "SANDPEN_PROFILE",
+    "SANDPEN_MOUNTS",
+    "SANDBOX_ENV",
+    "SANDBOX_PORTS",
+    "SANDBOX_CPUS",
+    "SANDBOX_MEMORY",
+    "SANDBOX_PIDS",
+    "SANDBOX_NETWORK",
+    "SANDPEN_SSH_AGENT",
+    "SANDBOX_SET_UID_GID",
+    "SANDBOX_FLAGS",
+    "BUILD_SANDBOX",
+    "HOME",
+    "TMPDIR",
+    "XDG_CONFIG_HOME",
+    "XDG_STATE_HOME",
+    "USER",
+    "TERM",
+    "VIRTUAL_ENV",
+    "SSH_AUTH_SOCK",
+    "PYTHONPATH",
+    "PATH",
+    "DOCKER_HOST",
+    "DOCKER_CONTEXT",
+    "CONTAINER_HOST",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+];
+/// Values of every kind that is right somewhere, so that random ones go deep.
+const LIKELY: &[&str] = &[
+    "docker",
+    "podman",
+    "auto",
+    "on",
+    "off",
+    "image",
+    "host",
+    "debian:12",
+    "dev",
+    "safe",
+    "/etc:/x",
+    "/etc:/x:rw",
+    "A=b",
+    "PATH",
+    "3000",
+    "0.5",
+    "64m",
+    "256",
+    "llxprt",
+    "macos",
+    "json",
+    "1",
+    "true",
+    "~",
+    "/",
+    ".",
+    "unix:///x",
+    "",
+    "-",
+    "a:b,c",
+    "/tmp",
+];
+
+fn value() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        4 => prop::sample::select(LIKELY).prop_map(|text| text.as_bytes().to_vec()),
+        2 => any::<String>().prop_map(String::into_bytes),
+        1 => prop::collection::vec(any::<u8>(), 0..24),
+        1 => prop::sample::select(vec!["\u{1b}[31m", "\u{9b}2J", "a\nb", "\u{202e}x", "\u{7}", "\r"]).prop_map(|text| text.as_bytes().to_vec()),
+    ]
+    // The system itself carries no NUL.
+    .prop_map(|bytes| bytes.into_iter().filter(|byte| *byte != 0).collect())
+}
+
+fn words() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let option = (prop::sample::select(FLAGS), value()).prop_map(|(flag, value)| vec![flag.as_bytes().to_vec(), value]);
+    let switch = prop::sample::select(SWITCHES).prop_map(|flag| vec![flag.as_bytes().to_vec()]);
+    let loose = value().prop_map(|value| vec![value]);
+    prop::collection::vec(prop_oneof![6 => option, 1 => switch, 1 => loose], 0..5).prop_map(|words| words.concat())
+}
+
+fn os(bytes: &[u8]) -> OsString {
+    OsStr::from_bytes(bytes).to_owned()
+}
+
+/// PROPTEST_CASES=5000 looks further.
+#[test]
+fn explain_survives_300_random_calls() {
+    let world = World::new();
+    let config = Config {
+        cases: Config::default().cases.max(300),
+        failure_persistence: Some(Box::new(FileFailurePersistence::Off)),
+        max_shrink_time: 20_000,
+        ..Config::default()
+    };
+    let variables = prop::collection::vec((prop::sample::select(VARIABLES), value()), 0..4);
+    let before = world.tree();
+    proptest!(config, |(words in words(), variables in variables)| {
+        let mut command = world.sandpen(["explain"]);
+        command.args(words.iter().map(|word| os(word)));
+        command.envs(variables.iter().map(|(name, value)| (*name, os(value))));
+        let ran = command.ran();
+        prop_assert!(matches!(ran.code, Some(0 | 2 | 44)), "{command:?}: {ran:?}");
+        prop_assert!(!acts(&ran.stderr), "{command:?}: {:?}", ran.stderr);
+        prop_assert!(!ran.stderr.contains("panicked"), "{command:?}: {}", ran.stderr);
+        prop_assert!(ran.code == Some(0) || !ran.stderr.is_empty(), "{command:?}: not a word");
+    });
+    prop_assert_unchanged(&world, &before);
+}
+
+fn prop_assert_unchanged(world: &World, before: &std::collections::BTreeMap<std::path::PathBuf, Vec<u8>>) {
+    assert_eq!(&world.tree(), before, "explain wrote something");
+    assert!(
+        world.calls().iter().all(|call| call[1] == "image"),
+        "explain may ask for an image, no more: {:?}",
+        world.calls()
+    );
+}

@@ -1,0 +1,92 @@
+//! What is not built yet is refused with exactly that, never ignored.
+
+use super::world::World;
+
+#[test]
+fn engines_that_are_not_built_yet() {
+    let world = World::new();
+    let native = |origin: &str| {
+        format!(
+            "sandpen: error: {origin}: the native engine is not built yet\nhint: use `--engine docker` or `--engine podman`\n"
+        )
+    };
+    for command in ["run", "explain"] {
+        assert_eq!(world.refused(&mut world.sandpen([command, "--engine", "native"])), native("flag --engine"));
+        assert_eq!(
+            world.refused(world.sandpen([command]).env("LLXPRT_SANDBOX", "native")),
+            native("env LLXPRT_SANDBOX")
+        );
+        assert_eq!(
+            world.refused(&mut world.sandpen([command, "--engine", "sandbox-exec"])),
+            "\
+sandpen: error: flag --engine: `sandbox-exec` exists on macOS only
+hint: use `docker`, `podman` or `auto`
+"
+        );
+        assert_eq!(
+            world.refused(&mut world.sandpen([command, "--assume-host", "macos", "--engine", "sandbox-exec"])),
+            "\
+sandpen: error: flag --engine: the Seatbelt engine is not built yet
+hint: use `--engine docker` or `--engine podman`
+"
+        );
+    }
+}
+
+#[test]
+fn options_that_are_not_built_yet() {
+    let world = World::new();
+    let proxy = |origin: &str| {
+        format!(
+            "sandpen: error: {origin}: the filtering proxy is not built yet\nhint: use `--network off`, or `--network on`\n"
+        )
+    };
+    for (arguments, variables, message) in [
+        (&["--network", "proxied"][..], &[][..], proxy("flag --network")),
+        (&["--allow-host", "example.org"], &[], proxy("flag --allow-host")),
+        (&["--proxy-command", "x"], &[], proxy("flag --proxy-command")),
+        (&[], &[("SANDBOX_NETWORK", "proxied")], proxy("env SANDBOX_NETWORK")),
+        (&[], &[("LLXPRT_SANDBOX_PROXY_COMMAND", "x")], proxy("env LLXPRT_SANDBOX_PROXY_COMMAND")),
+        (
+            &["--guard", "strict"],
+            &[],
+            "sandpen: error: flag --guard: the guard over Git's files is not built yet\n".into(),
+        ),
+        (
+            &["--seatbelt-profile", "x"],
+            &[],
+            "sandpen: error: flag --seatbelt-profile: the Seatbelt engine is not built yet\n".into(),
+        ),
+    ] {
+        for command in ["run", "explain"] {
+            let mut command = world.sandpen([command].iter().chain(arguments));
+            assert_eq!(world.refused(command.envs(variables.iter().copied())), message);
+        }
+    }
+}
+
+/// A variable that others set for llxprt must not stop a container that has no use for it.
+#[test]
+fn a_seatbelt_profile_in_the_environment_does_not_stop_a_container() {
+    let world = World::new();
+    let ran = world
+        .ran(world.sandpen(["run", "--engine", "docker", "--", "true"]).env("SEATBELT_PROFILE", "permissive-open"));
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+}
+
+#[test]
+fn commands_that_are_not_built_yet() {
+    let world = World::new();
+    for (command, more) in [
+        ("doctor", &["--format", "json"][..]),
+        ("selftest", &["--engine", "docker"]),
+        ("ps", &["--format", "json"]),
+        ("exec", &["abc", "--", "true"]),
+        ("stop", &["--all"]),
+        ("prune", &[]),
+    ] {
+        let message = format!("sandpen: error: `sandpen {command}` is not built yet\n");
+        assert_eq!(world.refused(&mut world.sandpen([command])), message);
+        assert_eq!(world.refused(&mut world.sandpen([command].iter().chain(more))), message);
+    }
+}

@@ -1,0 +1,135 @@
+//! Which variables the guest has, and that their values arrive as they were.
+
+use std::collections::BTreeMap;
+
+use crate::for_every_engine;
+use crate::support::{Pen, RunToEnd};
+
+for_every_engine!(
+    terminal_and_node_options_are_passed,
+    the_sandbox_has_a_name,
+    values_arrive_unchanged,
+    variables_come_from_every_layer,
+    what_was_not_asked_for_is_not_there,
+);
+
+/// The guest's environment, read without a shell between.
+fn environment(pen: &Pen, prepare: impl FnOnce(&mut std::process::Command)) -> BTreeMap<String, String> {
+    let mut command = pen.run();
+    prepare(&mut command);
+    let ran = command.args(["--", "env", "-0"]).ran();
+    ran.ok();
+    let pairs = ran.stdout.split('\0').filter(|pair| !pair.is_empty());
+    pairs.map(|pair| pair.split_once('=').expect("NAME=VALUE")).map(|(n, v)| (n.to_owned(), v.to_owned())).collect()
+}
+
+fn terminal_and_node_options_are_passed(pen: &Pen) {
+    let expected =
+        [("TERM", "xterm-kitty"), ("COLORTERM", "truecolor"), ("NODE_OPTIONS", "--max-old-space-size=99 -r \"a b\"")];
+    let inside = environment(pen, |command| {
+        command.envs(expected);
+    });
+    for (name, value) in expected {
+        assert_eq!(inside.get(name).map(String::as_str), Some(value), "{name}");
+    }
+}
+
+fn the_sandbox_has_a_name(pen: &Pen) {
+    let ran = pen.bash("echo $SANDBOX; hostname");
+    let (sandbox, hostname) = ran.ok().split_once('\n').expect("two lines");
+    assert_eq!(sandbox, hostname);
+    let id = sandbox.strip_prefix("sandpen-").expect("sandpen-ID");
+    assert!(id.len() >= 8 && id.chars().all(|c| c.is_ascii_hexdigit()), "{id}");
+    assert_ne!(pen.bash("echo $SANDBOX").ok(), sandbox, "names are random");
+}
+
+const ODD: &[&str] = &[
+    "a b",
+    "  two  ",
+    "it's \"quoted\"",
+    "line 1\nline 2\n",
+    "ünïcödé 日本語 \u{1f600}",
+    "",
+    "--rm",
+    "-",
+    "a=b=c",
+    "$HOME `id` $(id) \\n %s",
+    "a,b:c;d#e",
+    "tab\there\r",
+    "#comment",
+];
+
+fn values_arrive_unchanged(pen: &Pen) {
+    let inside = environment(pen, |command| {
+        for (number, value) in ODD.iter().enumerate() {
+            command.arg("--env").arg(format!("PLAIN_{number}={value}"));
+            // By name alone, and by a name that looks secret: two other ways to the guest.
+            command.arg("--env").arg(format!("NAMED_{number}")).env(format!("NAMED_{number}"), value);
+            command.arg("--env").arg(format!("N{number}_TOKEN={value}"));
+        }
+    });
+    for (number, value) in ODD.iter().enumerate() {
+        for name in [format!("PLAIN_{number}"), format!("NAMED_{number}"), format!("N{number}_TOKEN")] {
+            assert_eq!(inside.get(&name).map(String::as_str), Some(*value), "{name}");
+        }
+    }
+}
+
+fn variables_come_from_every_layer(pen: &Pen) {
+    pen.write(".config/sandpen/config.toml", "[env]\nFROM_CONFIG = \"c\"\nBOTH = \"config\"\nNUMBER = 5\n");
+    let inside = environment(pen, |command| {
+        command.env("SANDBOX_ENV", "FROM_VARIABLE=v, WITH_EQUALS=a=b,BOTH=variable").args(["--env", "FROM_FLAG=f"]);
+        command.args(["--env", "HOME=/tmp", "--env", "NOT_SET_OUTSIDE"]);
+    });
+    let expected = [
+        ("FROM_CONFIG", Some("c")),
+        ("NUMBER", Some("5")),
+        ("FROM_VARIABLE", Some("v")),
+        ("WITH_EQUALS", Some("a=b")),
+        ("FROM_FLAG", Some("f")),
+        ("BOTH", Some("variable")),
+        ("HOME", Some("/tmp")),
+        ("NOT_SET_OUTSIDE", None),
+    ];
+    for (name, value) in expected {
+        assert_eq!(inside.get(name).map(String::as_str), value, "{name}");
+    }
+}
+
+/// The whole list is compared: an engine that adds something of the host's would be seen.
+fn what_was_not_asked_for_is_not_there(pen: &Pen) {
+    let host = [
+        ("GITHUB_TOKEN", "hunter2"),
+        ("AWS_SECRET_ACCESS_KEY", "hunter2"),
+        ("ANTHROPIC_API_KEY", "hunter2"),
+        ("DISPLAY", ":0"),
+        ("WAYLAND_DISPLAY", "wayland-0"),
+        ("DBUS_SESSION_BUS_ADDRESS", "unix:path=/run/user/1/bus"),
+        ("SSH_AUTH_SOCK", "/nowhere"),
+        ("LD_PRELOAD_OF_MINE", "x"),
+        ("BASH_ENV", "/nowhere"),
+        // Podman hands these on by itself unless told not to.
+        ("HTTP_PROXY", "http://user:hunter2@proxy.invalid:1"),
+        ("HTTPS_PROXY", "http://user:hunter2@proxy.invalid:1"),
+        ("NO_PROXY", "localhost"),
+        ("FTP_PROXY", "http://user:hunter2@proxy.invalid:1"),
+        ("http_proxy", "http://user:hunter2@proxy.invalid:1"),
+    ];
+    let inside = environment(pen, |command| {
+        command.envs(host);
+    });
+    let expected = [
+        "GIT_DISCOVERY_ACROSS_FILESYSTEM",
+        "HOME",
+        "HOSTNAME",
+        "LOGNAME",
+        "PATH",
+        "SANDBOX",
+        "TERM",
+        "USER",
+        "container",
+    ];
+    let unexpected: Vec<_> = inside.keys().filter(|name| !expected.contains(&name.as_str())).collect();
+    assert!(unexpected.is_empty(), "from the host, unasked: {unexpected:?}");
+    assert!(!inside.values().any(|value| value.contains("hunter2")), "{inside:?}");
+}

@@ -1,0 +1,124 @@
+//! A sandbox's life: its name and labels, signals, and that nothing is left whatever the end.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use rustix::process::Signal;
+
+use crate::for_every_engine;
+use crate::support::{Pen, RunToEnd, Running, eventually, is_running, signal};
+
+for_every_engine!(
+    a_running_sandbox_can_be_found_by_its_labels,
+    two_sandboxes_over_one_project_do_not_meet,
+    signals_reach_the_guest,
+    sigterm_leaves_nothing,
+    a_killed_client_leaves_nothing,
+    locked_directories_do_not_keep_the_session,
+);
+
+/// A guest that says `ready`, and ends when its stdin does.
+fn start(pen: &Pen, script: &str) -> Running {
+    let mut running = Running::start(pen.run().stdin(Stdio::piped()).args(["--", "bash", "-c", script]));
+    assert_eq!(running.line(), "ready");
+    running
+}
+
+const UNTIL_EOF: &str = "echo ready; cat > /dev/null";
+
+#[track_caller]
+fn assert_nothing_left(pen: &Pen) {
+    eventually("the container is gone", || pen.containers().is_empty());
+    assert_eq!(pen.sessions(), Vec::<PathBuf>::new(), "session directories");
+}
+
+fn a_running_sandbox_can_be_found_by_its_labels(pen: &Pen) {
+    let mut running = start(pen, "echo ready; echo $SANDBOX; cat > /dev/null");
+    let name = running.line();
+    let ran = pen.client().args(["inspect", "--format", "{{json .Config.Labels}}", &name]).ran();
+    let labels: serde_json::Value = serde_json::from_str(ran.ok()).expect("JSON");
+    assert_eq!(format!("sandpen-{}", labels["dev.sandpen.session"].as_str().expect("label")), name);
+    assert_eq!(labels["dev.sandpen.workdir"], pen.project.display().to_string());
+    assert_eq!(labels["dev.sandpen.owner-pid"], running.pid().to_string());
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", running.pid())).expect("stat");
+    let start = stat.rsplit_once(')').expect("stat").1.split_whitespace().nth(19).expect("start time");
+    assert_eq!(labels["dev.sandpen.owner-start"], start);
+    assert_eq!(pen.containers(), [name.as_str()]);
+    assert_eq!(pen.sessions().len(), 1);
+    assert_eq!(running.children().len(), 1, "one engine process");
+    running.close_stdin();
+    running.ran().ok();
+    assert_nothing_left(pen);
+}
+
+fn two_sandboxes_over_one_project_do_not_meet(pen: &Pen) {
+    let script =
+        "echo ready; echo $SANDBOX > $SANDBOX; cat > /dev/null; ls; ls -A /tmp; ls -A ~; touch /tmp/mine ~/mine";
+    let (mut one, mut two) = (start(pen, script), start(pen, script));
+    eventually("both wrote", || std::fs::read_dir(&pen.project).expect("project").count() == 2);
+    let names = pen.containers();
+    assert_eq!(names.len(), 2, "{names:?}");
+    for running in [&mut one, &mut two] {
+        running.close_stdin();
+        let ran = running.ran();
+        let mut expected = names.clone();
+        expected.sort();
+        // The project is shared; home and temp directory are each one's own.
+        assert_eq!(ran.ok(), format!("{}\nproject", expected.join("\n")));
+    }
+    assert_nothing_left(pen);
+}
+
+fn signals_reach_the_guest(pen: &Pen) {
+    let script = "for s in TERM HUP USR1 INT; do trap \"echo got $s\" $s; done; echo ready;
+        for i in 1 2 3 4; do wait $! 2>&-; sleep 30 & wait $!; kill $! 2>&-; done; exit 5";
+    let mut running = start(pen, script);
+    for (which, name) in [(Signal::TERM, "TERM"), (Signal::HUP, "HUP"), (Signal::USR1, "USR1"), (Signal::INT, "INT")] {
+        running.signal(which);
+        assert_eq!(running.line(), format!("got {name}"));
+    }
+    let ran = running.ran();
+    assert_eq!(ran.code, Some(5), "the guest decided: {}", ran.stderr);
+    assert_nothing_left(pen);
+}
+
+fn sigterm_leaves_nothing(pen: &Pen) {
+    let mark = format!("{}.5", 400_000 + std::process::id());
+    for (which, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
+        let script = format!("echo ready; sleep {mark}");
+        let mut running = start(pen, &script);
+        running.signal(which);
+        assert_eq!(running.ran().code, Some(code), "{which:?}");
+        assert_nothing_left(pen);
+    }
+}
+
+fn a_killed_client_leaves_nothing(pen: &Pen) {
+    let mark = format!(
+        "sleep 3{}",
+        pen.project.display().to_string().bytes().map(|b| (b % 10).to_string()).collect::<String>()
+    );
+    let mut running = start(pen, &format!("echo ready; {mark}"));
+    eventually("the guest runs", || is_running(&mark));
+    let [client] = running.children()[..] else { panic!("one client expected") };
+    signal(client, Signal::KILL);
+    assert_eq!(running.ran().code, Some(137));
+    assert_nothing_left(pen);
+    eventually("the guest is gone", || !is_running(&mark));
+}
+
+/// What the guest leaves in its home and temp directory is removed, whatever its permissions.
+fn locked_directories_do_not_keep_the_session(pen: &Pen) {
+    let script =
+        "mkdir -p ~/a/b /tmp/a/b; touch ~/a/b/c /tmp/a/b/c; chmod 000 ~/a/b ~/a /tmp/a/b /tmp/a; ln -s / ~/link";
+    pen.bash(script).ok();
+    assert_nothing_left(pen);
+    // The image's own user is somebody else to the host.
+    let mut command = pen.sandpen();
+    command.args(["run", "--engine", pen.engine.flag(), "--image", "localhost/sandpen-node", "--user", "image"]);
+    command
+        .args(["--", "bash", "-c", "for d in /.sandpen /tmp ~; do mkdir -p $d/a/b && touch $d/a/b/c; done; true"])
+        .ran()
+        .ok();
+    assert_nothing_left(pen);
+}

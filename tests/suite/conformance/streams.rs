@@ -1,0 +1,86 @@
+//! stdin, stdout and stderr: every byte, apart from each other, and a terminal only where there is one.
+
+use std::io::{Read, Write};
+use std::process::Stdio;
+use std::thread;
+
+use crate::for_every_engine;
+use crate::support::{Pen, RunToEnd, eventually};
+
+for_every_engine!(
+    stdin_arrives_byte_by_byte,
+    stdout_and_stderr_stay_apart,
+    there_is_no_terminal_where_there_is_none,
+    without_a_command_there_is_a_shell,
+    a_reader_that_goes_away_ends_the_sandbox,
+);
+
+/// Ten megabytes that hold every byte in every order, without a random source.
+fn noise() -> Vec<u8> {
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let step = |_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    };
+    (0..10 * 1024 * 1024 / 8).flat_map(step).collect()
+}
+
+fn stdin_arrives_byte_by_byte(pen: &Pen) {
+    let sent = noise();
+    let mut command = pen.run();
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).args(["--", "cat"]);
+    let mut child = command.spawn().expect("start");
+    let mut stdin = child.stdin.take().expect("stdin");
+    let writer = thread::spawn({
+        let sent = sent.clone();
+        move || stdin.write_all(&sent)
+    });
+    let mut received = Vec::new();
+    child.stdout.take().expect("stdout").read_to_end(&mut received).expect("read");
+    writer.join().expect("thread").expect("write");
+    assert!(child.wait().expect("wait").success());
+    assert!(received == sent, "{} bytes came back of {}", received.len(), sent.len());
+}
+
+fn stdout_and_stderr_stay_apart(pen: &Pen) {
+    let ran = pen.bash("echo out; echo err >&2; printf 'no newline'");
+    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("out\nno newline", "err\n"));
+}
+
+fn there_is_no_terminal_where_there_is_none(pen: &Pen) {
+    let script = "for fd in 0 1 2; do test -t $fd && echo \"$fd is a terminal\"; done; readlink /proc/self/fd/0; true";
+    let ran = pen.run().stdin(Stdio::piped()).args(["--", "bash", "-c", script]).ran();
+    assert!(!ran.ok().contains("terminal") && !ran.stdout.contains("/dev/pts"), "{}", ran.stdout);
+}
+
+fn without_a_command_there_is_a_shell(pen: &Pen) {
+    let mut command = pen.run();
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("start");
+    child.stdin.take().expect("stdin").write_all(b"echo hi from $BASH; exit 3\n").expect("write");
+    let output = child.wait_with_output().expect("wait");
+    assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "hi from /usr/bin/bash\n");
+}
+
+/// `yes | head`: the client dies of the closed pipe, and the container must not run on.
+fn a_reader_that_goes_away_ends_the_sandbox(pen: &Pen) {
+    let mut command = pen.run();
+    command.stdout(Stdio::piped()).stderr(Stdio::null()).args(["--", "yes"]);
+    let mut child = command.spawn().expect("start");
+    let mut some = [0; 4];
+    child.stdout.as_mut().expect("stdout").read_exact(&mut some).expect("read");
+    assert_eq!(&some, b"y\ny\n");
+    drop(child.stdout.take());
+    let ended =
+        crate::support::comes_true(std::time::Duration::from_secs(20), || child.try_wait().expect("wait").is_some());
+    if !ended {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    assert!(ended, "sandpen runs on");
+    eventually("the container is gone", || pen.containers().is_empty());
+    assert_eq!(pen.sessions(), Vec::<std::path::PathBuf>::new());
+}

@@ -1,0 +1,183 @@
+//! Whole plans and command lines, compared with files: the same world on every engine. UPDATE_GOLDEN=1 rewrites them.
+//!
+//! Everything that depends on the machine is set by hand: user, home, engines, agent. The world's place is `[ROOT]`.
+
+mod rows;
+mod world;
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sandpen::value::{NetworkMode, UserMode};
+use sandpen::{Config, Facts, Launch, Options, Plan, SessionId, explain_json, explain_text};
+
+use world::{Engine, World};
+
+/// What is asked for.
+struct Scenario {
+    name: &'static str,
+    /// Puts files into the world and variables into the environment, and returns the options.
+    set_up: fn(&mut World) -> Options,
+    command: &'static [&'static str],
+}
+
+const SCENARIOS: [Scenario; 5] = [
+    Scenario { name: "minimal", set_up: |_| Options::default(), command: &["git", "status"] },
+    Scenario { name: "everything", set_up: everything, command: &["llxprt", "--prompt", "two words"] },
+    Scenario {
+        name: "image-user",
+        set_up: |_| Options { user: Some(UserMode::Image), image: Some("example.org:5000/node:22".into()), ..Options::default() },
+        command: &["bash"],
+    },
+    Scenario {
+        name: "network-off",
+        set_up: |_| Options { network: Some(NetworkMode::Off), ..Options::default() },
+        command: &["make", "test"],
+    },
+    Scenario {
+        name: "subdirectory",
+        set_up: |world| {
+            fs::create_dir_all(world.project.join(".git")).expect("repository");
+            world.change_to("home/project/src/deep");
+            Options::default()
+        },
+        command: &[],
+    },
+];
+
+/// One of each: every row of the seeds' table takes part.
+fn everything(world: &mut World) -> Options {
+    for file in [".gitconfig", ".config/git/config", ".gitignore_global", ".ssh/known_hosts", ".git-credentials", "adc.json"] {
+        world.write(file, "");
+    }
+    for directory in [".config/llxprt-code", ".llxprt", ".config/gcloud", "project/.venv/bin", "project/node_modules/.bin", "project/lib", "library", "data", "dict", "misc"] {
+        fs::create_dir_all(world.home.join(directory)).expect("directory");
+    }
+    world.write("project/.llxprt/sandbox.bashrc", "");
+    world.write(
+        ".config/sandpen/profiles/work.toml",
+        "ports = [8080]\nmounts = [{ from = \"~/data\", to = \"/data\", mode = \"rw\" }]\n[resources]\npids = 300\n[env]\nFROM_PROFILE = \"yes\"\n",
+    );
+    let project = world.project.display().to_string();
+    for (name, value) in [
+        ("PATH", format!("{project}/node_modules/.bin:/usr/bin")),
+        ("PYTHONPATH", format!("{project}/lib:/usr/lib/python")),
+        ("VIRTUAL_ENV", format!("{project}/.venv")),
+        ("SANDBOX_MOUNTS", "~/dict:/dict".to_owned()),
+        ("GOOGLE_APPLICATION_CREDENTIALS", world.home.join("adc.json").display().to_string()),
+    ] {
+        world.env(name, &value);
+    }
+    for (name, value) in [
+        ("GEMINI_API_KEY", "hunter2"),
+        ("GEMINI_MODEL", "gemini-pro"),
+        ("GH_TOKEN", "hunter2"),
+        ("GOOGLE_CLOUD_PROJECT", "project"),
+        ("NODE_OPTIONS", "--max-old-space-size=4096"),
+        ("TERM", "xterm-256color"),
+        ("COLORTERM", "truecolor"),
+        ("HTTPS_PROXY", "http://me:hunter2@proxy:3128"),
+        ("NOT_ASKED_FOR", "hunter2"),
+        ("SANDBOX_ENV", "PLAIN=plain value,DB_PASSWORD=hunter2"),
+        ("SANDBOX_PORTS", "3000,61000"),
+        ("SANDBOX_FLAGS", "--shm-size 1g --label 'a b'"),
+        ("SANDBOX_MEMORY", "2g"),
+    ] {
+        world.env(name, value);
+    }
+    world.host.terminal = sandpen::Terminal { stdin: true, stdout: true };
+    Options {
+        profile: Some("work".into()),
+        env: vec!["GH_TOKEN".into(), "FLAG=from flag".into(), "HTTPS_PROXY".into()],
+        mounts: vec!["~/misc".into()],
+        include_dirs: vec!["~/library".into()],
+        cpus: Some("1.5".into()),
+        engine_flags: vec!["--annotation=x=y".into()],
+        ..Options::default()
+    }
+}
+
+/// The plan and its command line, as `explain` makes them.
+fn explained(scenario: &Scenario, engine: Engine) -> (String, String) {
+    let mut world = World::new(engine);
+    let mut options = (scenario.set_up)(&mut world);
+    options.engine = Some(engine.setting());
+    let config = Config::load(&world.host, &options).expect("config");
+    let command: Vec<OsString> = scenario.command.iter().map(OsString::from).collect();
+    let mut facts = Facts::sweep(&world.host, &config, &command).expect("facts");
+    world.pin(&mut facts, scenario.name == "everything");
+    let plan = Plan::new(&world.host, &config, &facts, SessionId::placeholder(), command).expect("plan");
+    let launch = Launch::compile(&plan, &world.host, &facts).expect("launch");
+    let json = explain_json(&world.host, &plan, &launch).expect("JSON");
+    (world.neutral(&json), world.neutral(&explain_text(&plan, &launch)))
+}
+
+fn file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suite/golden").join(name)
+}
+
+/// Compares with the file, or rewrites it.
+fn compare(name: &str, actual: &str, failures: &mut Vec<String>) {
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::write(file(name), actual).expect("golden file");
+        return;
+    }
+    let expected = fs::read_to_string(file(name)).unwrap_or_default();
+    if expected != actual {
+        let difference = expected.lines().zip(actual.lines()).enumerate().find(|(_, (expected, actual))| expected != actual);
+        let (line, (expected, actual)) = difference.unwrap_or((expected.lines().count(), ("(end)", "(end)")));
+        failures.push(format!("{name}:{}:\n  expected {expected}\n  but got  {actual}", line + 1));
+    }
+}
+
+/// One test per scenario.
+fn check(scenario: &Scenario) {
+    let mut failures = Vec::new();
+    for engine in Engine::ALL {
+        let (json, text) = explained(scenario, engine);
+        assert!(!json.contains("hunter2") && !text.contains("hunter2"), "a secret shows");
+        compare(&format!("{}.{}.json", scenario.name, engine.name()), &json, &mut failures);
+        if engine == Engine::Docker {
+            compare(&format!("{}.{}.txt", scenario.name, engine.name()), &text, &mut failures);
+        }
+    }
+    assert!(failures.is_empty(), "if this is meant, UPDATE_GOLDEN=1 and read the diff:\n{}", failures.join("\n"));
+}
+
+#[test]
+fn minimal() {
+    check(&SCENARIOS[0]);
+}
+
+#[test]
+fn everything_at_once() {
+    check(&SCENARIOS[1]);
+}
+
+#[test]
+fn image_user() {
+    check(&SCENARIOS[2]);
+}
+
+#[test]
+fn network_off() {
+    check(&SCENARIOS[3]);
+}
+
+#[test]
+fn subdirectory_of_a_repository() {
+    check(&SCENARIOS[4]);
+}
+
+#[test]
+fn no_golden_file_is_left_over() {
+    let mut known: Vec<String> = Vec::new();
+    for scenario in &SCENARIOS {
+        known.push(format!("{}.docker.txt", scenario.name));
+        known.extend(Engine::ALL.iter().map(|engine| format!("{}.{}.json", scenario.name, engine.name())));
+    }
+    let names = fs::read_dir(file("")).expect("golden files").flatten().map(|entry| entry.file_name().into_string().expect("a name"));
+    let strange: Vec<String> = names.filter(|name| !name.ends_with(".rs") && !known.contains(name)).collect();
+    assert_eq!(strange, Vec::<String>::new());
+}

@@ -1,0 +1,102 @@
+//! Every row of the seeds' table "Structure of the Docker/Podman Path" is in the explanation of everything, with a reason.
+
+use std::fs;
+
+use serde_json::Value;
+
+use super::file;
+use super::world::Engine;
+
+/// A row of the table, and what an entry about it must hold (any of these). The build is in `cli::commands`; it is no plan.
+const ROWS: &[(&str, &[&str])] = &[
+    ("Image presence check + error msg", &["ghcr.io/vybestack/llxprt-code/sandbox:0.11.0"]),
+    ("Base args: run, --rm, --init, --workdir", &["init"]),
+    ("SANDBOX_FLAGS parsing", &["SANDBOX_FLAGS", "--shm-size"]),
+    ("Resource limits: cpus", &["1.5"]),
+    ("Resource limits: memory", &["2g"]),
+    ("Resource limits: pids", &["300"]),
+    ("TTY detection", &["terminal\"", "tty"]),
+    ("Mount: working directory", &["\"target\":\"[ROOT]/home/project\""]),
+    ("Mount: user settings dir", &["\"target\":\"[ROOT]/home/.config/llxprt-code\""]),
+    ("Mount: user settings dir of older versions", &["\"target\":\"[ROOT]/home/.llxprt\""]),
+    ("Mount: os.tmpdir()", &["\"target\":\"/tmp\""]),
+    ("Mount: gcloud config dir", &["\"target\":\"[ROOT]/home/.config/gcloud\""]),
+    ("Mount: Git configuration (R3.1)", &["\"target\":\"[ROOT]/home/.gitconfig\""]),
+    ("Mount: Git configuration (R3.2)", &["\"target\":\"[ROOT]/home/.config/git/config\""]),
+    ("Mount: Git configuration (R3.3)", &["\"target\":\"[ROOT]/home/.gitignore_global\""]),
+    ("Mount: known hosts", &["\"target\":\"/etc/ssh/ssh_known_hosts\""]),
+    ("Mount: ADC credentials file", &["\"target\":\"[ROOT]/home/adc.json\""]),
+    ("Mount: SANDBOX_MOUNTS env var", &["\"from\":\"env SANDBOX_MOUNTS\""]),
+    ("SSH agent socket mount", &["\"strategy\":"]),
+    ("Port exposure", &["3000"]),
+    ("Environment variables: API keys", &["\"name\":\"GEMINI_API_KEY\""]),
+    ("Environment variables: model", &["\"name\":\"GEMINI_MODEL\""]),
+    ("Environment variables: TERM", &["\"name\":\"TERM\""]),
+    ("Environment variables: COLORTERM", &["\"name\":\"COLORTERM\""]),
+    ("Environment variables: Git (R2.1)", &["\"name\":\"GIT_DISCOVERY_ACROSS_FILESYSTEM\""]),
+    ("Passthrough env vars", &["\"name\":\"GOOGLE_CLOUD_PROJECT\""]),
+    ("VIRTUAL_ENV mount", &["\"target\":\"[ROOT]/home/project/.venv\""]),
+    ("SANDBOX_ENV custom env vars", &["\"from\":\"env SANDBOX_ENV\""]),
+    ("NODE_OPTIONS", &["\"name\":\"NODE_OPTIONS\""]),
+    ("SANDBOX name", &["\"name\":\"SANDBOX\""]),
+    ("UID/GID mapping + HOME env", &["\"how\":"]),
+    ("Entrypoint: PATH parts below the working directory", &["node_modules/.bin"]),
+    ("Entrypoint: PYTHONPATH parts below the working directory", &["project/lib"]),
+    ("Entrypoint: sandbox.bashrc", &["sandbox.bashrc"]),
+    ("Stdin TTY handoff", &["terminal\"", "tty"]),
+    ("Exit handling", &["the guest ends when sandpen does", "exit"]),
+];
+const PODMAN_ROWS: &[(&str, &[&str])] = &[("Podman authfile workaround", &["authfile", "auth.json"])];
+const MAPPED_HOME_ROWS: &[(&str, &[&str])] = &[("HOME env", &["\"name\":\"HOME\""])];
+/// The second home of R3.4, where the guest is the image's user.
+const DUAL_HOME_ROWS: &[(&str, &[&str])] = &[
+    ("Mount: user settings dir (dual-HOME pattern)", &["\"target\":\"/home/node/.config/llxprt-code\""]),
+    ("Mount: Git configuration (R3.4)", &["\"target\":\"/home/node/.gitconfig\""]),
+];
+
+/// Every object with a reason, as compact text. Lists of plain values have none.
+fn reasoned(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Object(members) => {
+            if members.get("reason").and_then(Value::as_str).is_some_and(|reason| !reason.is_empty()) {
+                found.push(value.to_string());
+            }
+            members.values().for_each(|member| reasoned(member, found));
+        }
+        Value::Array(items) => items.iter().for_each(|item| reasoned(item, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_row_of_the_seeds_table_has_an_entry_with_a_reason() {
+    let mut missing = Vec::new();
+    for engine in Engine::ALL {
+        let text = fs::read_to_string(file(&format!("everything.{}.json", engine.name()))).expect("golden file");
+        let json: Value = serde_json::from_str(&text).expect("JSON");
+        let mut entries = Vec::new();
+        reasoned(&json, &mut entries);
+        let more = match engine {
+            Engine::Podman | Engine::PodmanRootless => PODMAN_ROWS,
+            Engine::DockerMacos => DUAL_HOME_ROWS,
+            Engine::Docker | Engine::DockerRootless => MAPPED_HOME_ROWS,
+        };
+        for (row, parts) in ROWS.iter().chain(more) {
+            if !entries.iter().any(|entry| parts.iter().any(|part| entry.contains(part))) {
+                missing.push(format!("{}: {row}", engine.name()));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "no entry with a reason in everything.*.json for\n{}", missing.join("\n"));
+}
+
+/// R3.7: what must never be there.
+#[test]
+fn r3_7_git_credentials_and_unasked_variables_are_nowhere() {
+    for engine in Engine::ALL {
+        let text = fs::read_to_string(file(&format!("everything.{}.json", engine.name()))).expect("golden file");
+        for forbidden in ["git-credentials", "NOT_ASKED_FOR", "hunter2"] {
+            assert!(!text.contains(forbidden), "{} in {}", forbidden, engine.name());
+        }
+    }
+}

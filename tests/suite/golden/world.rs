@@ -1,0 +1,142 @@
+//! A host that does not depend on the machine: its files are real, below a temp directory; its engines are data.
+
+use std::fs;
+use std::path::PathBuf;
+
+use sandpen::value::EngineSetting;
+use sandpen::{AgentFacts, DockerFacts, Environment, Facts, Host, HostPath, ImageFacts, Platform, PodmanFacts, ProcessStamp, Reach, Terminal};
+use tempfile::TempDir;
+
+/// The engines a plan is made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Engine {
+    Docker,
+    DockerRootless,
+    DockerMacos,
+    Podman,
+    PodmanRootless,
+}
+
+impl Engine {
+    pub const ALL: [Engine; 5] =
+        [Engine::Docker, Engine::DockerRootless, Engine::DockerMacos, Engine::Podman, Engine::PodmanRootless];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Engine::Docker => "docker",
+            Engine::DockerRootless => "docker-rootless",
+            Engine::DockerMacos => "docker-macos",
+            Engine::Podman => "podman",
+            Engine::PodmanRootless => "podman-rootless",
+        }
+    }
+
+    pub fn setting(self) -> EngineSetting {
+        match self {
+            Engine::Docker | Engine::DockerRootless | Engine::DockerMacos => EngineSetting::Docker,
+            Engine::Podman | Engine::PodmanRootless => EngineSetting::Podman,
+        }
+    }
+}
+
+pub struct World {
+    pub host: Host,
+    pub home: PathBuf,
+    pub project: PathBuf,
+    engine: Engine,
+    variables: Vec<(String, String)>,
+    directory: TempDir,
+}
+
+impl World {
+    pub fn new(engine: Engine) -> Self {
+        // The order of mounts is the order of their targets, so the place must not move among them.
+        let directory = tempfile::Builder::new().prefix("sandpen-golden-").tempdir_in("/var/tmp").expect("temp directory");
+        let root = directory.path().canonicalize().expect("real path");
+        let (home, project) = (root.join("home"), root.join("home/project"));
+        fs::create_dir_all(&project).expect("project");
+        fs::create_dir(root.join("bin")).expect("bin");
+        // On macOS the helper is a file beside the program.
+        fs::write(root.join("bin/sandpen-linux-amd64"), "").expect("helper");
+        let path = |path: &PathBuf| HostPath::new(path).expect("absolute");
+        let (uid, gid) = match engine {
+            Engine::Podman => (0, 0),
+            Engine::DockerMacos => (501, 20),
+            Engine::Docker | Engine::DockerRootless | Engine::PodmanRootless => (1000, 1000),
+        };
+        let host = Host {
+            platform: if engine == Engine::DockerMacos { Platform::Macos } else { Platform::Linux },
+            arch: "amd64",
+            env: Environment::default(),
+            uid,
+            gid,
+            user: if uid == 0 { "root".into() } else { "me".into() },
+            home: path(&home),
+            cwd: path(&project),
+            terminal: Terminal::default(),
+            executable: Some(path(&root.join("bin/sandpen"))),
+            process: ProcessStamp::default(),
+        };
+        World { host, home, project, engine, variables: Vec::new(), directory }
+    }
+
+    /// Sets a variable of the host.
+    pub fn env(&mut self, name: &str, value: &str) {
+        self.variables.push((name.into(), value.into()));
+        self.host.env = self.variables.iter().cloned().collect();
+    }
+
+    /// Writes a file below the home.
+    pub fn write(&self, path: &str, content: &str) {
+        let path = self.home.join(path);
+        fs::create_dir_all(path.parent().expect("parent")).expect("directories");
+        fs::write(path, content).expect("write");
+    }
+
+    /// Makes a directory the current one.
+    pub fn change_to(&mut self, below: &str) {
+        let directory = self.directory.path().canonicalize().expect("real path").join(below);
+        fs::create_dir_all(&directory).expect("directory");
+        self.host.cwd = HostPath::new(directory).expect("absolute");
+    }
+
+    /// Replaces everything that was found on this machine.
+    pub fn pin(&self, facts: &mut Facts, with_agent: bool) {
+        facts.selinux = false;
+        facts.roots.owner = self.host.uid;
+        facts.docker = (self.engine.setting() == EngineSetting::Docker).then(|| DockerFacts {
+            program: HostPath::new("/usr/bin/docker").ok(),
+            endpoint: "unix:///var/run/docker.sock".into(),
+            chosen_by: "default".into(),
+            reach: Reach::Answers,
+            rootless: self.engine == Engine::DockerRootless,
+            remote: false,
+            controllers: ["cpu", "memory", "pids"].map(String::from).into(),
+        });
+        facts.podman = (self.engine.setting() == EngineSetting::Podman).then(|| PodmanFacts {
+            program: HostPath::new("/usr/bin/podman").ok(),
+            reach: Reach::Answers,
+            rootless: self.engine == Engine::PodmanRootless,
+            remote: false,
+            has_auth: false,
+            // Without systemd nothing is delegated: limits become downgrades.
+            controllers: Vec::new(),
+        });
+        facts.agent = if with_agent {
+            AgentFacts::Answers { socket: HostPath::new("/run/user/1000/agent").expect("absolute"), keys: 2 }
+        } else {
+            AgentFacts::Unset
+        };
+        // What the engine would say of the image, where the guest is its user.
+        facts.image = Some(ImageFacts { user: Some("node".into()), home: None, arch: Some("amd64".into()) });
+    }
+
+    /// The text without what differs between two worlds: their place, and the digests of paths in it.
+    pub fn neutral(&self, text: &str) -> String {
+        let root = self.directory.path().canonicalize().expect("real path").display().to_string();
+        let text = text.replace(&root, "[ROOT]");
+        let mut parts = text.split("/venv/project-");
+        let first = parts.next().unwrap_or_default().to_owned();
+        parts.fold(first, |text, part| format!("{text}/venv/project-[DIGEST]{}", part.trim_start_matches(|c: char| c.is_ascii_hexdigit())))
+    }
+}
