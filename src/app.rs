@@ -8,11 +8,11 @@ use clap::{CommandFactory, Parser};
 use crate::cli::{Build, Cli, Command, Explain, Format, Options, ProfileAction, Run};
 use crate::config::value::UserMode;
 use crate::config::{Config, Origin, Sourced, parse_value, profile, trust};
-use crate::engine::Launch;
+use crate::engine::{Client, Launch};
 use crate::error::{Error, Result};
-use crate::facts::{Facts, image};
+use crate::facts::{DesktopFacts, Facts, ImageFacts, image};
 use crate::host::{Host, Platform, ProcessStamp};
-use crate::plan::{Plan, SessionId};
+use crate::plan::{Plan, SessionId, engine};
 use crate::session::Outcome;
 use crate::ui::Ui;
 use crate::{build, explain, guest, session};
@@ -113,6 +113,40 @@ impl Prepared {
         Ok((plan, launch))
     }
 
+    /// An engine in a virtual machine is asked how the SSH agent gets there; only a launch may start R6's probe.
+    fn ask_machine(&mut self, ui: Ui, may_start: bool) -> Result<()> {
+        let (engine, _) = engine::choose(&self.host, &self.config, &self.facts)?;
+        if engine.problem.is_some() || !engine.kind.is_container() {
+            return Ok(());
+        }
+        let client = Client { program: engine.program, path: self.facts.path.for_host() };
+        self.facts.ask_machine(&self.host, engine.kind, &client);
+        if may_start && self.facts.desktop.as_ref().is_some_and(DesktopFacts::has_service) {
+            let (plan, launch) = self.plan(SessionId::random())?;
+            if let Launch::Container(launch) = &launch {
+                self.image_facts(&launch.client, &plan, true, ui)?;
+                let there = session::host_service_is_there(launch, &plan);
+                self.facts.desktop.iter_mut().for_each(|desktop| desktop.socket = Some(there));
+            }
+        }
+        Ok(())
+    }
+
+    /// What the image says of itself; pulled first if that is allowed and necessary, where the user can watch.
+    fn image_facts(&self, client: &Client, plan: &Plan, may_pull: bool, ui: Ui) -> Result<Option<ImageFacts>> {
+        let (Some(engine), Some(image), None) = (&client.program, &plan.image, &plan.engine.problem) else {
+            return Ok(None);
+        };
+        let inspect = || image::inspect(engine, &client.path, &image.reference);
+        let facts = inspect();
+        if facts.is_some() || !may_pull || image.reference.is_local() {
+            return Ok(facts);
+        }
+        ui.notice(&format!("pulling {}", image.reference));
+        session::run_engine(client, &[plan.engine.kind.name().into(), "pull".into(), image.reference.as_str().into()])?;
+        Ok(inspect())
+    }
+
     /// The image's own user has a home that only the image knows: one engine call, unless the preset knows it.
     fn ask_image(&mut self, ui: Ui, may_pull: bool) -> Result<()> {
         let by_default = self.config.user.value == UserMode::Auto && self.host.platform == Platform::Macos;
@@ -122,19 +156,7 @@ impl Prepared {
         }
         let (plan, launch) = self.plan(SessionId::placeholder())?;
         let Launch::Container(launch) = launch else { return Ok(()) };
-        let (Some(engine), Some(image), None) = (&plan.engine.program, &plan.image, &plan.engine.problem) else {
-            return Ok(());
-        };
-        let inspect = || image::inspect(engine, &launch.client.path, &image.reference);
-        self.facts.image = inspect();
-        if self.facts.image.is_none() && may_pull && !image.reference.is_local() {
-            ui.notice(&format!("pulling {}, to learn who its user is", image.reference));
-            session::run_engine(
-                &launch.client,
-                &[plan.engine.kind.name().into(), "pull".into(), image.reference.as_str().into()],
-            )?;
-            self.facts.image = inspect();
-        }
+        self.facts.image = self.image_facts(&launch.client, &plan, may_pull, ui)?;
         Ok(())
     }
 }
@@ -149,8 +171,9 @@ fn run(arguments: Run, ui: Ui) -> Result<u8> {
         build::run(&prepared.host, &prepared.config, &prepared.facts, &recipe, &image)?;
     }
     prepared.ask_image(ui, true)?;
+    prepared.ask_machine(ui, true)?;
     let (plan, launch) = prepared.plan(SessionId::random())?;
-    if let Some(problem) = plan.engine.problem.clone() {
+    if let Some(problem) = plan.engine.problem.clone().or(plan.ssh.problem.clone()) {
         return Err(problem);
     }
     for warning in &plan.warnings {
@@ -171,6 +194,7 @@ fn explain_plan(arguments: Explain, ui: Ui) -> Result<u8> {
         prepared.config.image.get_or_insert(Sourced::new(image, wanted.origin));
     }
     prepared.ask_image(ui, false)?;
+    prepared.ask_machine(ui, false)?;
     let (plan, launch) = prepared.plan(SessionId::placeholder())?;
     match arguments.format {
         Format::Json => print(ui, &explain::json(&prepared.host, &plan, &launch)?),

@@ -63,8 +63,8 @@ fn texts(words: &[OsString]) -> Vec<String> {
 
 /// The plan's warnings, and why the engine cannot run now.
 pub fn warnings(plan: &Plan) -> Vec<String> {
-    let problem = plan.engine.problem.as_ref().map(|problem| problem.to_string());
-    problem.into_iter().chain(plan.warnings.iter().cloned()).collect()
+    let problems = [&plan.engine.problem, &plan.ssh.problem].into_iter().flatten().map(|problem| problem.to_string());
+    problems.chain(plan.warnings.iter().cloned()).collect()
 }
 
 fn mount_json(mount: &Mount) -> Value {

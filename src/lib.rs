@@ -29,6 +29,7 @@ mod host;
 mod path;
 mod plan;
 pub mod session;
+mod ssh;
 mod suggest;
 mod ui;
 mod vars;

@@ -36,6 +36,8 @@ settings! {
 
 /// Read: the host's SSH agent. Set inside: where the forwarded agent is found (R4.3).
 pub const SSH_AUTH_SOCK: &str = "SSH_AUTH_SOCK";
+/// Read: how many seconds the SSH tunnel into a Podman machine may take (R7.4).
+pub const TUNNEL_TIMEOUT: &str = "SANDPEN_TUNNEL_TIMEOUT";
 /// Read: the active Python environment, replaced inside by one of the sandbox's own.
 pub const VIRTUAL_ENV: &str = "VIRTUAL_ENV";
 /// Read and passed inside, as the seeds do.

@@ -17,6 +17,7 @@ use crate::facts::Facts;
 use crate::host::{Host, ProcessStamp};
 use crate::path::HostPath;
 use crate::plan::{EngineKind, Plan, Secret};
+use crate::ssh::TunnelPlan;
 
 /// Something that was asked for and cannot be enforced here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -59,6 +60,8 @@ pub struct ContainerLaunch {
     pub inherited: Vec<(String, Secret)>,
     /// Private files the client reads: path and content.
     pub files: Vec<(HostPath, Secret)>,
+    /// The tunnel that must stand before the container starts.
+    pub tunnel: Option<TunnelPlan>,
     /// The command that removes the container if the client could not.
     pub remove: Vec<OsString>,
     /// What cannot be enforced.

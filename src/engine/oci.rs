@@ -6,6 +6,7 @@ use super::{Client, ContainerLaunch, Downgrade, labels, volume};
 use crate::config::value::NetworkMode;
 use crate::error::{Error, Result};
 use crate::host::ProcessStamp;
+use crate::plan::ssh::Strategy;
 use crate::plan::{Plan, Secret, UserHow, VariableValue};
 use crate::vars;
 
@@ -34,6 +35,7 @@ pub fn compile(plan: &Plan, owner: ProcessStamp, client: Client, dialect: Dialec
     limits(plan, &mut builder);
     network(plan, &mut builder);
     user(plan, &mut builder);
+    agent_group(plan, &mut builder);
     for mount in &plan.mounts {
         builder.argv.extend(volume::arguments(mount, kind)?);
     }
@@ -51,6 +53,7 @@ pub fn compile(plan: &Plan, owner: ProcessStamp, client: Client, dialect: Dialec
         argv: builder.argv,
         inherited: builder.inherited,
         files: builder.files,
+        tunnel: plan.ssh.tunnel.clone(),
         remove,
         downgrades: builder.downgrades,
     })
@@ -92,8 +95,8 @@ fn base(plan: &Plan, builder: &mut Builder) {
 fn hardening(plan: &Plan, builder: &mut Builder) {
     builder.pair("--cap-drop", "ALL");
     builder.pair("--security-opt", "no-new-privileges");
-    if plan.engine.abilities.selinux {
-        // Relabelling the user's own files is out of the question, and labels would keep the guest from them.
+    if plan.engine.abilities.selinux || plan.ssh.strategy == Strategy::Tunnel {
+        // Podman's machines enforce SELinux, whatever the host does. Relabelling the user's own files is out of the question, and labels would keep the guest from them.
         builder.pair("--security-opt", "label=disable");
     }
     // A talkative guest would fill the disk with a log nobody reads.
@@ -145,6 +148,13 @@ fn user(plan: &Plan, builder: &mut Builder) {
         UserHow::Host => {}
     }
     builder.pair("--user", format!("{uid}:{gid}"));
+}
+
+/// Docker Desktop's socket belongs to root's group (`root:root 0660`).
+fn agent_group(plan: &Plan, builder: &mut Builder) {
+    if plan.ssh.strategy == Strategy::HostService && plan.user.uid != Some(0) {
+        builder.pair("--group-add", "0");
+    }
 }
 
 /// Secrets go by name, and the client inherits their values. A variable that would steer the client itself must not change

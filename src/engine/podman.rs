@@ -11,6 +11,11 @@ use crate::plan::{Plan, Secret};
 pub fn compile(plan: &Plan, owner: ProcessStamp, client: Client) -> Result<ContainerLaunch> {
     let mut flags: Vec<OsString> = Vec::new();
     let mut files = Vec::new();
+    // The tunnel ends in one machine; the container must run in that one, whatever the environment says.
+    let global = match &plan.ssh.tunnel {
+        Some(tunnel) => vec!["--connection".into(), tunnel.connection.name.as_str().into()],
+        None => Vec::new(),
+    };
     if plan.terminal {
         flags.push("--detach-keys=".into());
     }
@@ -20,7 +25,7 @@ pub fn compile(plan: &Plan, owner: ProcessStamp, client: Client) -> Result<Conta
         flags.extend(["--authfile".into(), file.as_os_str().into()]);
         files.push((file, Secret::new("{}")));
     }
-    let mut launch = oci::compile(plan, owner, client, oci::Dialect { global: Vec::new(), flags })?;
+    let mut launch = oci::compile(plan, owner, client, oci::Dialect { global, flags })?;
     launch.files.extend(files);
     Ok(launch)
 }

@@ -73,6 +73,27 @@ impl DockerFacts {
     }
 }
 
+impl DockerFacts {
+    /// Docker Desktop for Linux keeps its containers in a virtual machine, too.
+    pub fn is_desktop(&self) -> bool {
+        self.endpoint.contains("/.docker/desktop/") || self.chosen_by == "docker context desktop-linux"
+    }
+
+    /// What kind of machine the endpoint betrays, for messages.
+    pub fn nickname(&self) -> Option<&'static str> {
+        [
+            ("colima", "Colima"),
+            ("lima", "Lima"),
+            (".rd/", "Rancher Desktop"),
+            ("rancher", "Rancher Desktop"),
+            ("podman", "Podman"),
+        ]
+        .into_iter()
+        .find(|(part, _)| self.endpoint.contains(part) || self.chosen_by.contains(part))
+        .map(|(_, name)| name)
+    }
+}
+
 /// The user whose process listens on the other end.
 #[cfg(target_os = "linux")]
 fn peer(stream: &UnixStream) -> Option<u32> {

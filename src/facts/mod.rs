@@ -4,6 +4,7 @@ mod agent;
 mod docker;
 mod files;
 pub mod image;
+pub mod machine;
 mod podman;
 mod program;
 mod roots;
@@ -18,6 +19,7 @@ pub use agent::AgentFacts;
 pub use docker::DockerFacts;
 pub use files::{FileFact, FileKind, Files};
 pub use image::ImageFacts;
+pub use machine::DesktopFacts;
 pub use podman::PodmanFacts;
 pub use program::SearchPath;
 pub use roots::Roots;
@@ -27,9 +29,12 @@ pub use tool::ToolFacts;
 use crate::config::Config;
 use crate::config::preset::Preset;
 use crate::config::value::{AgentMode, EngineSetting};
+use crate::engine::Client;
 use crate::error::{Error, Result};
 use crate::host::{Host, Platform};
 use crate::path::HostPath;
+use crate::plan::EngineKind;
+use crate::ssh::Connection;
 use crate::{plan, vars};
 
 /// Whether an engine can be asked for a sandbox.
@@ -86,6 +91,13 @@ pub struct Facts {
     pub tool: ToolFacts,
     /// The SSH agent.
     pub agent: AgentFacts,
+    /// What Docker says of its virtual machine, when the agent goes through one.
+    pub desktop: Option<DesktopFacts>,
+    /// Podman's connection to its virtual machine, or why there is none, when the agent goes through it.
+    #[serde(skip)]
+    pub connection: Option<std::result::Result<Connection, Error>>,
+    /// The `ssh` program.
+    pub ssh: Option<HostPath>,
     /// The image's own configuration, when the guest is the image's user.
     pub image: Option<ImageFacts>,
     /// Where session directories are made.
@@ -135,6 +147,9 @@ impl Facts {
             helper: helper(host),
             session_base: session_base(host),
             selinux: std::path::Path::new("/sys/fs/selinux/enforce").exists(),
+            ssh: path.find("ssh"),
+            desktop: None,
+            connection: None,
             roots,
             path,
             python_path,
@@ -150,6 +165,24 @@ impl Facts {
             agent,
             image: None,
         })
+    }
+}
+
+impl Facts {
+    /// Asks the chosen engine what the SSH agent's way into its virtual machine is. Nothing on Linux's own engines.
+    pub fn ask_machine(&mut self, host: &Host, engine: EngineKind, client: &Client) {
+        let forwards = matches!(self.agent, AgentFacts::Answers { .. });
+        let desktop_on_linux = self.docker.as_ref().is_some_and(DockerFacts::is_desktop);
+        match (engine, host.platform) {
+            (EngineKind::Docker, Platform::Macos) if forwards => self.desktop = Some(DesktopFacts::ask(client)),
+            (EngineKind::Docker, Platform::Linux) if forwards && desktop_on_linux => {
+                self.desktop = Some(DesktopFacts::ask(client))
+            }
+            (EngineKind::Podman, Platform::Macos) if forwards => {
+                self.connection = Some(machine::connection(host, client))
+            }
+            _ => {}
+        }
     }
 }
 

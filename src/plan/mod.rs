@@ -150,7 +150,8 @@ impl Plan {
         draft.virtual_env();
         draft.preset();
         draft.git_configuration();
-        let ssh = ssh::plan(host, config, facts, engine.kind, &user, &mut draft.warnings);
+        let situation = ssh::Situation { host, config, facts, engine: engine.kind, user: &user, id: &id };
+        let ssh = situation.plan(&mut draft.warnings);
         if let Some(mount) = &ssh.mount {
             draft.mounts.add(mount.clone());
             draft.env.plain(crate::vars::SSH_AUTH_SOCK, ssh::SOCKET, mount.why.clone().requirement("R4.3"));

@@ -1,16 +1,25 @@
-//! Whether and how the SSH agent is forwarded (R4, R5).
+//! Whether and how the SSH agent is forwarded (R4–R7).
+
+use std::time::Duration;
 
 use serde::Serialize;
 
 use super::engine::EngineKind;
 use super::entry::{Mount, Why};
+use super::session::SessionId;
 use super::user::{UserHow, UserPlan};
 use crate::config::Config;
-use crate::config::value::{Access, AgentMode, TmpMode};
-use crate::facts::{AgentFacts, Facts};
+use crate::config::value::{Access, TmpMode};
+use crate::error::Error;
+use crate::facts::machine::HOST_SERVICE;
+use crate::facts::{AgentFacts, DesktopFacts, DockerFacts, Facts};
 use crate::host::{Host, Platform};
 use crate::path::{GuestPath, HostPath};
+use crate::ssh::{Connection, TunnelPlan};
 use crate::vars;
+
+/// How long the tunnel may take to be ready (R7.4).
+const TUNNEL_SECONDS: u64 = 10;
 
 /// Where the agent is found inside (R4.3).
 pub const SOCKET: &str = "/ssh-agent";
@@ -33,6 +42,10 @@ pub enum SshState {
 pub enum Strategy {
     /// The agent's socket is mounted (R5).
     Mount,
+    /// The socket that Docker Desktop keeps in its machine is mounted (R6).
+    HostService,
+    /// An SSH reverse tunnel into Podman's machine (R7).
+    Tunnel,
     /// Not at all.
     None,
 }
@@ -52,77 +65,167 @@ pub struct SshPlan {
     pub reason: String,
     /// The mount that does it.
     pub mount: Option<Mount>,
+    /// The tunnel that does it.
+    pub tunnel: Option<TunnelPlan>,
+    /// Why the sandbox must not start (R7.6). `run` stops with it, `explain` warns.
+    pub problem: Option<Error>,
 }
 
 impl SshPlan {
     fn not(state: SshState, reason: impl Into<String>) -> Self {
-        SshPlan { state, strategy: Strategy::None, keys: None, pending: Vec::new(), reason: reason.into(), mount: None }
+        SshPlan {
+            state,
+            strategy: Strategy::None,
+            keys: None,
+            pending: Vec::new(),
+            reason: reason.into(),
+            mount: None,
+            tunnel: None,
+            problem: None,
+        }
+    }
+
+    /// The agent is reachable at `/ssh-agent` through a socket where the engine runs.
+    fn forwarded(strategy: Strategy, keys: u32, reason: String, mount: Mount) -> Self {
+        SshPlan { strategy, keys: Some(keys), mount: Some(mount), ..Self::not(SshState::Forwarded, reason) }
     }
 }
 
-/// Decides it; what the user must know becomes a warning.
-pub fn plan(
-    host: &Host,
-    config: &Config,
-    facts: &Facts,
-    engine: EngineKind,
-    user: &UserPlan,
-    warnings: &mut Vec<String>,
-) -> SshPlan {
-    let (socket, keys) = match &facts.agent {
-        AgentFacts::NotAsked => {
-            warn_of_host_tmp(host, config, warnings);
-            return SshPlan::not(SshState::Off, format!("switched off by {}", config.ssh_agent.origin));
-        }
-        AgentFacts::Unset => {
-            warnings.push(format!(
-                "no SSH agent: {} is not set, so SSH keys do not work inside. Start one (`eval $(ssh-agent)`, `ssh-add`), or silence this with --ssh-agent off",
-                vars::SSH_AUTH_SOCK
-            ));
-            return SshPlan::not(SshState::Skipped, format!("{} is not set", vars::SSH_AUTH_SOCK));
-        }
-        AgentFacts::Missing { path } => {
-            warnings.push(format!(
-                "no SSH agent: {} names `{path}`, which does not exist. Start one (`eval $(ssh-agent)`), or silence this with --ssh-agent off",
-                vars::SSH_AUTH_SOCK
-            ));
-            return SshPlan::not(SshState::Skipped, format!("`{path}` does not exist"));
-        }
-        AgentFacts::Silent { path, error } => {
-            warnings.push(format!(
-                "no SSH agent: nothing answers at `{path}` ({error}). Start one (`eval $(ssh-agent)`), or silence this with --ssh-agent off"
-            ));
-            return SshPlan::not(SshState::Skipped, format!("nothing answers at `{path}`"));
-        }
-        AgentFacts::Answers { socket, keys } => (socket.clone(), *keys),
-    };
-    if host.platform == Platform::Macos {
-        let reason = "forwarding into a virtual machine is not built yet";
-        if config.ssh_agent.value == AgentMode::On {
-            warnings.push(format!("SSH agent: {reason}"));
-        }
-        return SshPlan::not(SshState::Skipped, reason);
+/// What the decision is made from.
+pub struct Situation<'a> {
+    /// The host.
+    pub host: &'a Host,
+    /// The settings.
+    pub config: &'a Config,
+    /// The facts.
+    pub facts: &'a Facts,
+    /// The engine.
+    pub engine: EngineKind,
+    /// The guest's user.
+    pub user: &'a UserPlan,
+    /// The session.
+    pub id: &'a SessionId,
+}
+
+impl Situation<'_> {
+    /// Decides it; what the user must know becomes a warning.
+    pub fn plan(&self, warnings: &mut Vec<String>) -> SshPlan {
+        let variable = vars::SSH_AUTH_SOCK;
+        let remedy = "Start one (`eval $(ssh-agent)`, `ssh-add`), or silence this with --ssh-agent off";
+        let (warning, reason) = match &self.facts.agent {
+            AgentFacts::NotAsked => {
+                warn_of_host_tmp(self.host, self.config, warnings);
+                return SshPlan::not(SshState::Off, format!("switched off by {}", self.config.ssh_agent.origin));
+            }
+            AgentFacts::Answers { socket, keys } => return self.forward(socket, *keys, warnings),
+            AgentFacts::Unset => {
+                (format!("{variable} is not set, so SSH keys do not work inside"), format!("{variable} is not set"))
+            }
+            AgentFacts::Missing { path } => {
+                (format!("{variable} names `{path}`, which does not exist"), format!("`{path}` does not exist"))
+            }
+            AgentFacts::Silent { path, error } => {
+                (format!("nothing answers at `{path}` ({error})"), format!("nothing answers at `{path}`"))
+            }
+        };
+        warnings.push(format!("no SSH agent: {warning}. {remedy}"));
+        SshPlan::not(SshState::Skipped, reason)
     }
-    if keys == 0 {
-        warnings.push(
-            "the SSH agent holds no keys, so SSH will say \"Permission denied\" inside. Add one: `ssh-add`".into(),
-        );
+
+    fn forward(&self, socket: &HostPath, keys: u32, warnings: &mut Vec<String>) -> SshPlan {
+        if keys == 0 {
+            warnings.push(
+                "the SSH agent holds no keys, so SSH will say \"Permission denied\" inside. Add one: `ssh-add`".into(),
+            );
+        }
+        match (&self.facts.desktop, &self.facts.connection) {
+            (Some(desktop), _) => self.host_service(desktop, keys, warnings),
+            (None, Some(Ok(connection))) => self.tunnel(connection, socket, keys),
+            (None, Some(Err(problem))) => {
+                SshPlan { problem: Some(problem.clone()), ..SshPlan::not(SshState::Skipped, problem.message()) }
+            }
+            (None, None) if self.host.platform == Platform::Macos && self.engine.is_container() => {
+                SshPlan::not(SshState::Skipped, "the engine does not answer, so its machine is not known")
+            }
+            (None, None) => self.mount(socket, keys, warnings),
+        }
     }
-    warn_of_other_user(host, user, warnings);
-    let Ok(target) = GuestPath::new(SOCKET) else {
-        return SshPlan::not(SshState::Skipped, "the agent's path inside is invalid");
-    };
-    let requirement = if engine == EngineKind::Podman { "R5.2" } else { "R5.1" };
-    let why = Why::new("the host's SSH agent", config.ssh_agent.origin.clone()).requirement(requirement);
-    let mount = Mount { relabel: engine == EngineKind::Podman, ..Mount::file(socket.clone(), target, Access::Rw, why) };
-    SshPlan {
-        state: SshState::Forwarded,
-        strategy: Strategy::Mount,
-        keys: Some(keys),
-        pending: Vec::new(),
-        reason: format!("the agent at `{socket}` answers; its socket is mounted"),
-        mount: Some(mount),
+
+    /// R5, and the native engine: the socket itself.
+    fn mount(&self, socket: &HostPath, keys: u32, warnings: &mut Vec<String>) -> SshPlan {
+        warn_of_other_user(self.host, self.user, warnings);
+        let requirement = if self.engine == EngineKind::Podman { "R5.2" } else { "R5.1" };
+        let Some(mount) = self.at_agent(socket.clone(), requirement) else { return invalid() };
+        let mount = Mount { relabel: self.engine == EngineKind::Podman, ..mount };
+        SshPlan::forwarded(
+            Strategy::Mount,
+            keys,
+            format!("the agent at `{socket}` answers; its socket is mounted"),
+            mount,
+        )
     }
+
+    /// R6: both checks, or a warning and no agent.
+    fn host_service(&self, desktop: &DesktopFacts, keys: u32, warnings: &mut Vec<String>) -> SshPlan {
+        let found = match (desktop.system.as_str(), self.facts.docker.as_ref().and_then(DockerFacts::nickname)) {
+            (_, Some(nickname)) => nickname.to_owned(),
+            ("", None) => "an engine that does not say what it is".to_owned(),
+            (system, None) => format!("`{system}`"),
+        };
+        let mut skip = |why: String| {
+            warnings.push(format!("SSH agent forwarding is unavailable: {why}. SSH keys do not work inside; silence this with --ssh-agent off"));
+            SshPlan::not(SshState::Skipped, why)
+        };
+        if !desktop.has_service() {
+            return skip(format!(
+                "this Docker is {found}, and only Docker Desktop and OrbStack keep an agent's socket in their machine"
+            ));
+        }
+        if desktop.socket == Some(false) {
+            return skip(format!("`{HOST_SERVICE}` is not there for the guest in the machine of {found}"));
+        }
+        let Some(mount) = HostPath::new(HOST_SERVICE).ok().and_then(|socket| self.at_agent(socket, "R6.1")) else {
+            return invalid();
+        };
+        let pending = match desktop.socket {
+            Some(_) => Vec::new(),
+            None => vec![format!("whether `{HOST_SERVICE}` is there in the machine")],
+        };
+        let reason = format!("{found} forwards the host's agent into its machine");
+        SshPlan { pending, ..SshPlan::forwarded(Strategy::HostService, keys, reason, mount) }
+    }
+
+    /// R7: a tunnel of the sandbox's own.
+    fn tunnel(&self, connection: &Connection, socket: &HostPath, keys: u32) -> SshPlan {
+        let timeout =
+            self.host.env.text(vars::TUNNEL_TIMEOUT).and_then(|text| text.parse().ok()).filter(|seconds| *seconds > 0);
+        let timeout = Duration::from_secs(timeout.unwrap_or(TUNNEL_SECONDS));
+        let tunnel = match TunnelPlan::new(connection.clone(), socket, self.id, self.facts.ssh.clone(), timeout) {
+            Ok(tunnel) => tunnel,
+            Err(problem) => {
+                return SshPlan {
+                    problem: Some(problem.clone()),
+                    ..SshPlan::not(SshState::Skipped, problem.message())
+                };
+            }
+        };
+        let Some(mount) = HostPath::new(&tunnel.socket).ok().and_then(|socket| self.at_agent(socket, "R7.5")) else {
+            return invalid();
+        };
+        let reason =
+            format!("a tunnel over Podman's connection `{}` leads to the agent at `{socket}`", connection.name);
+        let pending = vec![format!("whether `{}@{}` accepts the tunnel", connection.user, connection.host)];
+        SshPlan { pending, tunnel: Some(tunnel), ..SshPlan::forwarded(Strategy::Tunnel, keys, reason, mount) }
+    }
+
+    fn at_agent(&self, socket: HostPath, requirement: &'static str) -> Option<Mount> {
+        let why = Why::new("the host's SSH agent", self.config.ssh_agent.origin.clone()).requirement(requirement);
+        Some(Mount::file(socket, GuestPath::new(SOCKET).ok()?, Access::Rw, why))
+    }
+}
+
+fn invalid() -> SshPlan {
+    SshPlan::not(SshState::Skipped, "the agent's path is not one that can be mounted")
 }
 
 /// ssh-agent refuses peers of another uid.

@@ -8,10 +8,13 @@ use super::signals::Caught;
 use super::{Outcome, failure, terminal};
 use crate::engine::{Client, ContainerLaunch};
 use crate::error::{Error, Result};
+use crate::facts::machine::HOST_SERVICE;
 use crate::guest::{STATUS, Start};
 use crate::host::Host;
 use crate::plan::Plan;
+use crate::ssh::Tunnel;
 use crate::ui::Ui;
+use crate::vars;
 
 /// Runs it to its end.
 pub fn run(
@@ -25,6 +28,8 @@ pub fn run(
     for (path, content) in &launch.files {
         directory.write_private(path, content)?;
     }
+    // Opened before anything else, closed after the container has ended (guards drop in reverse order).
+    let _tunnel = launch.tunnel.as_ref().map(|tunnel| Tunnel::open(tunnel, ui)).transpose()?;
     let _terminal = terminal::TerminalGuard::remember();
     let mut container = ContainerGuard { launch, armed: true };
     let mut command = client(&launch.client, &launch.argv)?;
@@ -52,6 +57,26 @@ pub fn run(
 pub fn run_engine(engine: &Client, argv: &[OsString]) -> Result<Outcome> {
     let status = client(engine, argv)?.status();
     status.map(Outcome::of).map_err(|error| Error::launch("the engine cannot be started").cause(error))
+}
+
+/// R6.1's second check: whether the machine keeps an agent's socket that the guest can use. Starts a container of the sandbox's own
+/// image, as the guest's user.
+pub fn host_service_is_there(launch: &ContainerLaunch, plan: &Plan) -> bool {
+    let Some(image) = &plan.image else { return false };
+    let mut argv: Vec<OsString> = ["docker", "run", "--rm", "--network", "none"].map(OsString::from).into();
+    // A bind of a missing source is an error, where --volume would make a directory in the machine.
+    argv.extend(["--mount".into(), format!("type=bind,source={HOST_SERVICE},target=/probe").into()]);
+    argv.extend(["--env".into(), format!("{}=1", vars::GIT_DISCOVERY).into()]);
+    if let (Some(uid), Some(gid), true) = (plan.user.uid, plan.user.gid, plan.user.is_ours()) {
+        argv.extend(["--user".into(), format!("{uid}:{gid}").into()]);
+    }
+    argv.extend(
+        ["--group-add", "0", "--entrypoint", "test", image.reference.as_str(), "-S", "/probe", "-a", "-w", "/probe"]
+            .map(OsString::from),
+    );
+    let probe = client(&launch.client, &argv)
+        .map(|mut command| command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status());
+    matches!(probe, Ok(Ok(status)) if status.success())
 }
 
 /// The engine's client: its own program, and a PATH without mounted directories.

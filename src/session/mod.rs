@@ -12,7 +12,7 @@ mod outcome;
 mod signals;
 mod terminal;
 
-pub use container::run_engine;
+pub use container::{host_service_is_there, run_engine};
 pub use outcome::Outcome;
 
 use crate::engine::Launch;

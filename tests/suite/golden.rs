@@ -27,7 +27,11 @@ const SCENARIOS: [Scenario; 5] = [
     Scenario { name: "everything", set_up: everything, command: &["llxprt", "--prompt", "two words"] },
     Scenario {
         name: "image-user",
-        set_up: |_| Options { user: Some(UserMode::Image), image: Some("example.org:5000/node:22".into()), ..Options::default() },
+        set_up: |_| Options {
+            user: Some(UserMode::Image),
+            image: Some("example.org:5000/node:22".into()),
+            ..Options::default()
+        },
         command: &["bash"],
     },
     Scenario {
@@ -48,10 +52,23 @@ const SCENARIOS: [Scenario; 5] = [
 
 /// One of each: every row of the seeds' table takes part.
 fn everything(world: &mut World) -> Options {
-    for file in [".gitconfig", ".config/git/config", ".gitignore_global", ".ssh/known_hosts", ".git-credentials", "adc.json"] {
+    for file in
+        [".gitconfig", ".config/git/config", ".gitignore_global", ".ssh/known_hosts", ".git-credentials", "adc.json"]
+    {
         world.write(file, "");
     }
-    for directory in [".config/llxprt-code", ".llxprt", ".config/gcloud", "project/.venv/bin", "project/node_modules/.bin", "project/lib", "library", "data", "dict", "misc"] {
+    for directory in [
+        ".config/llxprt-code",
+        ".llxprt",
+        ".config/gcloud",
+        "project/.venv/bin",
+        "project/node_modules/.bin",
+        "project/lib",
+        "library",
+        "data",
+        "dict",
+        "misc",
+    ] {
         fs::create_dir_all(world.home.join(directory)).expect("directory");
     }
     world.write("project/.llxprt/sandbox.bashrc", "");
@@ -125,7 +142,8 @@ fn compare(name: &str, actual: &str, failures: &mut Vec<String>) {
     }
     let expected = fs::read_to_string(file(name)).unwrap_or_default();
     if expected != actual {
-        let difference = expected.lines().zip(actual.lines()).enumerate().find(|(_, (expected, actual))| expected != actual);
+        let difference =
+            expected.lines().zip(actual.lines()).enumerate().find(|(_, (expected, actual))| expected != actual);
         let (line, (expected, actual)) = difference.unwrap_or((expected.lines().count(), ("(end)", "(end)")));
         failures.push(format!("{name}:{}:\n  expected {expected}\n  but got  {actual}", line + 1));
     }
@@ -177,7 +195,10 @@ fn no_golden_file_is_left_over() {
         known.push(format!("{}.docker.txt", scenario.name));
         known.extend(Engine::ALL.iter().map(|engine| format!("{}.{}.json", scenario.name, engine.name())));
     }
-    let names = fs::read_dir(file("")).expect("golden files").flatten().map(|entry| entry.file_name().into_string().expect("a name"));
+    let names = fs::read_dir(file(""))
+        .expect("golden files")
+        .flatten()
+        .map(|entry| entry.file_name().into_string().expect("a name"));
     let strange: Vec<String> = names.filter(|name| !name.ends_with(".rs") && !known.contains(name)).collect();
     assert_eq!(strange, Vec::<String>::new());
 }

@@ -4,4 +4,5 @@
 mod attacks;
 mod cli;
 mod conformance;
+mod golden;
 mod support;

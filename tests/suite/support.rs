@@ -14,6 +14,9 @@ use std::process::{Command, Output, Stdio};
 pub use process::{Running, comes_true, command_lines, eventually, is_running, signal};
 use tempfile::TempDir;
 
+/// By its path: `Command` would look a bare name up in the PATH that a test sets.
+const SETPRIV: &str = "/usr/bin/setpriv";
+
 /// The image with git, ssh, bash and perl.
 pub const IMAGE: &str = "localhost/sandpen-test:latest";
 
@@ -157,7 +160,7 @@ impl Pen {
                 command
             }
             (uid, Some(group)) => {
-                let mut command = Command::new("setpriv");
+                let mut command = Command::new(SETPRIV);
                 let ids = [uid, self.gid, group].map(|id| id.to_string());
                 command.args(["--reuid", &ids[0], "--regid", &ids[1], "--groups", &ids[2], "--"]).arg(program);
                 command
@@ -301,7 +304,7 @@ fn rig(name: &str) -> String {
 /// Starts a command as the rig's ordinary user; the environment is the caller's to set.
 pub fn as_test_user() -> Command {
     let user = rig("SANDPEN_TEST_USER");
-    let mut command = Command::new("setpriv");
+    let mut command = Command::new(SETPRIV);
     command.args(["--reuid", &user, "--regid", &user, "--init-groups", "--"]);
     command
 }

@@ -57,32 +57,29 @@ const HOST_PROGRAMS: &[&str] = &[
 ];
 
 fn attack_07_planted_host_programs_are_not_executed(pen: &Pen) {
-    let included = pen.outside("included");
+    let (included, mounted) = (pen.outside("included"), pen.outside("mounted"));
     for name in HOST_PROGRAMS {
-        for place in [".", "project", "project/.venv/bin", "project/sub", "../included"] {
-            if place != "." {
-                plant(pen, Path::new(place).join(name));
-            }
+        for place in ["project", "project/.venv/bin", "project/sub", "../included", "../mounted/bin"] {
+            plant(pen, Path::new(place).join(name));
         }
     }
     symlink(pen.project.join(".venv/bin"), pen.root().join("link")).expect("link");
     let system = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
     let project = pen.project.display();
-    for front in [
-        format!("{project}/.venv/bin"),
-        ".".into(),
-        String::new(),
-        "sub:./sub:.venv/bin".into(),
-        format!("{project}/../project/.venv/bin"),
-        pen.root().join("link").display().to_string(),
-        included.display().to_string(),
-    ] {
-        let mut command = pen.run();
-        command.env("PATH", format!("{front}:{system}")).env("VIRTUAL_ENV", pen.project.join(".venv"));
-        let ran = command.arg("--include-dir").arg(&included).args(["--", "echo", "ran"]).ran();
-        assert_eq!(ran.ok(), "ran", "PATH={front}:…");
-        assert_not_executed(pen);
-    }
+    let (link, root) = (pen.root().join("link"), pen.root());
+    // Every way at once: the trace names the one that was taken.
+    let front = format!(
+        ":.:sub:./sub:.venv/bin:{project}/.venv/bin:{project}/../project/sub:{}:{}:{}/mounted/bin",
+        link.display(),
+        included.display(),
+        root.display()
+    );
+    let mut command = pen.run();
+    command.env("PATH", format!("{front}:{system}")).env("VIRTUAL_ENV", pen.project.join(".venv"));
+    command.arg("--include-dir").arg(&included).arg("--mount").arg(&mounted);
+    let ran = command.args(["--", "echo", "ran"]).ran();
+    assert_not_executed(pen);
+    assert_eq!(ran.ok(), "ran");
     // From a subdirectory of the repository, its other directories are mounted as well.
     pen.host_command("git").args(["init", "--quiet"]).ran().ok();
     let mut command = pen.run();
@@ -154,7 +151,7 @@ fn attack_09_an_untrusted_project_file_has_no_effect(pen: &Pen) {
 fn attack_09_odd_project_files_do_not_hang(pen: &Pen) {
     let secret = pen.write("secret", "[env]\nHUNTER2 = \"1\"\nhunter2\n");
     let config = pen.project.join(".sandpen/config.toml");
-    fs::create_dir(pen.project.join(".sandpen")).expect("directory");
+    pen.write("project/.sandpen/other", "");
     let plants: [(&str, &dyn Fn()); 5] = [
         ("a FIFO", &|| assert!(pen.host_command("mkfifo").arg(&config).status().expect("mkfifo").success())),
         ("a link to a secret", &|| symlink(&secret, &config).expect("link")),
@@ -187,7 +184,7 @@ fn attack_09_other_project_files_have_no_effect_on_the_host(pen: &Pen) {
     let trace = pen.root().join("executed");
     pen.write(
         "project/.sandpen/sandbox.bashrc",
-        &format!("echo x > '{}' 2>&-; export INSIDE=$SANDBOX\n", trace.display()),
+        &format!("{{ echo x > '{}'; }} 2>&-; export INSIDE=$SANDBOX\n", trace.display()),
     );
     let ran =
         pen.bash("echo ${FROM_ENV-no effect}; [ \"$INSIDE\" = \"$SANDBOX\" ] && echo inside; ls -d /host 2>&-; true");

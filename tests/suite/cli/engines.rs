@@ -152,9 +152,14 @@ hint: start it (`podman machine start`, or `podman system service`), or unset CO
 fn r1_no_engine_at_all() {
     let world = World::new();
     world.uninstall("docker");
-    down(&world, |subcommand| world.sandpen([subcommand]), NONE);
-    // `auto` asked for by name, or an image named: the same.
+    // An image asks for a container; `auto` by name, or by nobody: the same.
     down(&world, |subcommand| world.sandpen([subcommand, "--engine", "auto", "--image", "debian"]), NONE);
+    let command = |subcommand: &str| {
+        let mut command = world.sandpen([subcommand]);
+        command.env("LLXPRT_SANDBOX", "").env("SANDPEN_IMAGE", "debian");
+        command
+    };
+    down(&world, command, NONE);
 }
 
 #[test]
@@ -171,7 +176,7 @@ fn r1_the_messages_differ_and_each_has_its_remedy() {
 fn r1_the_remedy_does_not_name_an_engine_that_is_not_there_either() {
     let world = World::new();
     world.uninstall("docker");
-    let stderr = world.stopped(44, &mut world.sandpen(["run"]));
+    let stderr = world.stopped(44, &mut world.sandpen(["run", "--engine", "auto", "--image", "debian"]));
     for useless in ["or use another engine: --engine podman", "or use another engine: --engine docker"] {
         assert!(!stderr.contains(useless), "{stderr}");
     }
@@ -181,14 +186,16 @@ fn r1_the_remedy_does_not_name_an_engine_that_is_not_there_either() {
 fn auto_takes_docker_then_podman() {
     let world = World::new();
     world.install("podman");
-    let json = world.explain(&[], &[]);
+    let image = ["--engine", "auto", "--image", "debian"];
+    let json = world.explain(&image, &[]);
     assert_eq!(json["engine"]["name"], "docker");
     assert!(json["engine"]["reason"].as_str().is_some_and(|reason| reason.contains("Docker answers")), "{json:#}");
-    let json = world.explain(&[], &[("DOCKER_HOST", "unix:///nonexistent/docker.sock")]);
+    let json = world.explain(&image, &[("DOCKER_HOST", "unix:///nonexistent/docker.sock")]);
     assert_eq!(json["engine"]["name"], "podman");
     let reason = json["engine"]["reason"].as_str().unwrap();
     assert!(reason.contains("Podman answers, Docker does not"), "{reason}");
-    let ran = world.ran(world.sandpen(["run", "--", "true"]).env("DOCKER_HOST", "unix:///nonexistent/docker.sock"));
+    let mut command = world.sandpen(["run"].iter().chain(&image).chain(&["--", "true"]));
+    let ran = world.ran(command.env("DOCKER_HOST", "unix:///nonexistent/docker.sock"));
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
     assert_eq!(world.calls().iter().map(|call| call[0].as_str()).collect::<Vec<_>>(), ["podman"]);
 }
@@ -198,8 +205,10 @@ fn auto_takes_docker_then_podman() {
 fn auto_tries_no_second_engine() {
     let world = World::new();
     world.install("podman");
-    let ran = world.ran(world.sandpen(["run", "--", "true"]).env("EXIT_CODE", "125"));
+    let mut command = world.sandpen(["run", "--engine", "auto", "--image", "debian", "--", "true"]);
+    let ran = world.ran(command.env("EXIT_CODE", "125"));
     assert_eq!(ran.code, Some(44), "{}", ran.stderr);
+    assert!(!world.calls().is_empty());
     assert!(world.calls().iter().all(|call| call[0] == "docker"), "{:?}", world.calls());
 }
 

@@ -87,7 +87,7 @@ fn a_flags_profile_wins_over_the_environments() {
 fn choices_follow_the_same_order() {
     let world = World::new();
     world.config("engine = \"podman\"\nuser = \"image\"\nnetwork = \"off\"\ntmp = \"host\"\n");
-    let json = world.explain(&[], &[]);
+    let json = world.explain(&[], &[("LLXPRT_SANDBOX", "")]);
     assert_eq!(json["engine"]["name"], "podman");
     assert_eq!(json["engine"]["from"], "config [ROOT]/home/.config/sandpen/config.toml");
     assert_eq!((&json["user"]["how"], &json["network"]["mode"]), (&"image".into(), &"off".into()));

@@ -5,17 +5,7 @@ use super::world::World;
 #[test]
 fn engines_that_are_not_built_yet() {
     let world = World::new();
-    let native = |origin: &str| {
-        format!(
-            "sandpen: error: {origin}: the native engine is not built yet\nhint: use `--engine docker` or `--engine podman`\n"
-        )
-    };
     for command in ["run", "explain"] {
-        assert_eq!(world.refused(&mut world.sandpen([command, "--engine", "native"])), native("flag --engine"));
-        assert_eq!(
-            world.refused(world.sandpen([command]).env("LLXPRT_SANDBOX", "native")),
-            native("env LLXPRT_SANDBOX")
-        );
         assert_eq!(
             world.refused(&mut world.sandpen([command, "--engine", "sandbox-exec"])),
             "\

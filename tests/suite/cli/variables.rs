@@ -162,7 +162,8 @@ fn an_empty_variable_means_not_set() {
         "SEATBELT_PROFILE",
         "LLXPRT_SANDBOX_PROXY_COMMAND",
     ];
-    for name in names.chain(&lists) {
+    // The world's own way to ask for Docker aside.
+    for name in names.chain(&lists).filter(|name| **name != "LLXPRT_SANDBOX") {
         assert_eq!(world.explain(&["--", "true"], &[(name, "")]), plain, "{name}");
     }
     // An empty list has no items.

@@ -13,7 +13,8 @@ use tempfile::TempDir;
 
 use crate::support::{Ran, RunToEnd, binary};
 
-/// Where a test runs. `PATH` is one directory outside of the project; what answers at `DOCKER_HOST` is this process.
+/// Where a test runs. `PATH` is one directory outside of the project; what answers at `DOCKER_HOST` is this process, and Docker
+/// is asked for in the weakest way, by `LLXPRT_SANDBOX`: without it the host's own tools would be meant.
 pub struct World {
     pub root: PathBuf,
     pub home: PathBuf,
@@ -79,6 +80,7 @@ impl World {
         let mut command = Command::new(binary());
         command.args(arguments).current_dir(&self.project).stdin(Stdio::null()).env_clear();
         command.env("HOME", &self.home).env("PATH", self.root.join("bin")).env("SANDPEN_SSH_AGENT", "off");
+        command.env("LLXPRT_SANDBOX", "docker");
         command.env("DOCKER_HOST", format!("unix://{}", self.root.join("docker.sock").display()));
         command
     }

@@ -4,7 +4,10 @@ use std::fs;
 use std::path::PathBuf;
 
 use sandpen::value::EngineSetting;
-use sandpen::{AgentFacts, DockerFacts, Environment, Facts, Host, HostPath, ImageFacts, Platform, PodmanFacts, ProcessStamp, Reach, Terminal};
+use sandpen::{
+    AgentFacts, DockerFacts, Environment, Facts, Host, HostPath, ImageFacts, Platform, PodmanFacts, ProcessStamp,
+    Reach, Terminal,
+};
 use tempfile::TempDir;
 
 /// The engines a plan is made for.
@@ -51,7 +54,8 @@ pub struct World {
 impl World {
     pub fn new(engine: Engine) -> Self {
         // The order of mounts is the order of their targets, so the place must not move among them.
-        let directory = tempfile::Builder::new().prefix("sandpen-golden-").tempdir_in("/var/tmp").expect("temp directory");
+        let directory =
+            tempfile::Builder::new().prefix("sandpen-golden-").tempdir_in("/var/tmp").expect("temp directory");
         let root = directory.path().canonicalize().expect("real path");
         let (home, project) = (root.join("home"), root.join("home/project"));
         fs::create_dir_all(&project).expect("project");
@@ -137,6 +141,8 @@ impl World {
         let text = text.replace(&root, "[ROOT]");
         let mut parts = text.split("/venv/project-");
         let first = parts.next().unwrap_or_default().to_owned();
-        parts.fold(first, |text, part| format!("{text}/venv/project-[DIGEST]{}", part.trim_start_matches(|c: char| c.is_ascii_hexdigit())))
+        parts.fold(first, |text, part| {
+            format!("{text}/venv/project-[DIGEST]{}", part.trim_start_matches(|c: char| c.is_ascii_hexdigit()))
+        })
     }
 }

@@ -1,0 +1,73 @@
+//! What a container engine in a virtual machine says of itself, as far as forwarding the SSH agent depends on it (R6, R7).
+//! Each is one call of the engine's client, made only when it is needed.
+
+use std::process::{Command, Stdio};
+
+use serde::Serialize;
+
+use crate::engine::Client;
+use crate::error::{Error, Result};
+use crate::host::Host;
+use crate::ssh::Connection;
+
+/// The socket that Docker Desktop and OrbStack keep in their machine.
+pub const HOST_SERVICE: &str = "/run/host-services/ssh-auth.sock";
+
+/// What Docker says of the machine it runs in (R6.1).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DesktopFacts {
+    /// The operating system that `docker info` names; empty when it did not answer.
+    pub system: String,
+    /// Whether the socket is there for the guest; `None` until a launch has looked.
+    pub socket: Option<bool>,
+}
+
+impl DesktopFacts {
+    /// Asks the active context, and never guesses from files.
+    pub fn ask(client: &Client) -> Self {
+        let output =
+            quiet(client, &["info", "--format", "{{.OperatingSystem}}"]).and_then(|mut command| command.output().ok());
+        let system = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
+        DesktopFacts { system, socket: None }
+    }
+
+    /// Whether it is one of those that keep the socket.
+    pub fn has_service(&self) -> bool {
+        let system = self.system.to_ascii_lowercase();
+        system.contains("docker desktop") || system.contains("orbstack")
+    }
+}
+
+/// Asks Podman for its connections and chooses one (R7.2, R7.6).
+pub fn connection(host: &Host, client: &Client) -> Result<Connection> {
+    let failed = |reason: &dyn std::fmt::Display| {
+        Error::launch("Podman does not tell its connections")
+            .cause(reason)
+            .hint("check that the machine runs: `podman machine list`, `podman machine start`")
+            .hint("or do without the SSH agent: --ssh-agent off")
+    };
+    let mut command = quiet(client, &["system", "connection", "list", "--format", "json"])
+        .ok_or_else(|| failed(&"there is no `podman` on PATH"))?;
+    let output = command.stderr(Stdio::piped()).output().map_err(|error| failed(&error))?;
+    if !output.status.success() {
+        return Err(failed(&String::from_utf8_lossy(&output.stderr).trim()));
+    }
+    let chosen = Connection::select(&output.stdout, host.env.text("CONTAINER_CONNECTION"))?;
+    match chosen.identity.as_deref().filter(|identity| !std::path::Path::new(identity).is_file()) {
+        Some(identity) => Err(Error::launch(format!(
+            "the key `{identity}` of Podman's connection `{}` does not exist",
+            chosen.name
+        ))
+        .hint(
+            "make the machine anew (`podman machine init`), or repair the connection (`podman system connection list`)",
+        )
+        .hint("or do without the SSH agent: --ssh-agent off")),
+        None => Ok(chosen),
+    }
+}
+
+fn quiet(client: &Client, arguments: &[&str]) -> Option<Command> {
+    let mut command = Command::new(client.program.as_ref()?.as_path());
+    command.args(arguments).env("PATH", &client.path).env("LC_ALL", "C").stdin(Stdio::null()).stderr(Stdio::null());
+    Some(command)
+}

@@ -1,0 +1,216 @@
+//! The SSH reverse tunnel into a Podman machine (R7): one ssh process, one socket of the sandbox's own in the machine, gone with
+//! the sandbox however it ends.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::Connection;
+use crate::error::{Error, Result};
+use crate::path::HostPath;
+use crate::plan::SessionId;
+use crate::ui::Ui;
+
+/// What runs in the machine. It is fed through stdin, so no shell word is ever put together; its parameters are the session's
+/// random id and a number. It ends when stdin does – also after `kill -9` of the launcher – and takes the socket along (R7.11).
+///
+/// sshd makes the socket 0600 and a guest may be any user, so it is moved into a directory that can be entered but not listed,
+/// under a name nobody can guess.
+const SCRIPT: &str = include_str!("tunnel.sh");
+
+/// How long clean-up may delay the exit (R7.11).
+const FAREWELL: Duration = Duration::from_millis(1500);
+
+/// A tunnel as data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TunnelPlan {
+    /// The connection, to which the container is pinned.
+    pub connection: Connection,
+    /// The ssh program.
+    pub program: Option<HostPath>,
+    /// Its command line.
+    pub argv: Vec<OsString>,
+    /// The socket in the machine.
+    pub socket: PathBuf,
+    /// The script's parameters, as assignments of its first lines.
+    parameters: String,
+    /// How long readiness is waited for (R7.4).
+    pub timeout: Duration,
+}
+
+impl TunnelPlan {
+    /// Plans the tunnel for a session.
+    pub fn new(
+        connection: Connection,
+        agent: &HostPath,
+        id: &SessionId,
+        program: Option<HostPath>,
+        timeout: Duration,
+    ) -> Result<Self> {
+        let agent =
+            agent.to_str().filter(|path| !path.contains([':', '\\', '%', '"']) && !path.contains(char::is_whitespace));
+        let agent = agent.ok_or_else(|| {
+            Error::launch("the SSH agent's socket has a name that ssh cannot forward (blanks, colons, percent signs)")
+                .hint("start an agent at a plain path: `eval $(ssh-agent)`")
+        })?;
+        // The secret part of the name is as random as the id is public.
+        let secret = SessionId::random();
+        let secret = if *id == SessionId::placeholder() { id } else { &secret };
+        let landing = format!("/tmp/sandpen-{id}.sock");
+        let directory = format!("/tmp/sandpen-{id}");
+        let socket = format!("{directory}/{secret}.sock");
+        let option = |text: &str| ["-o".to_owned(), text.to_owned()];
+        let mut argv: Vec<String> = vec!["ssh".into(), "-F".into(), "/dev/null".into()];
+        if let Some(identity) = &connection.identity {
+            argv.extend(["-i".into(), identity.clone()]);
+        }
+        argv.extend(["-p".into(), connection.port.to_string(), "-R".into(), format!("{landing}:{agent}")]);
+        // The user's own ssh configuration and agent have no say in reaching the machine.
+        for text in [
+            "StrictHostKeyChecking=no",
+            "UserKnownHostsFile=/dev/null",
+            "IdentitiesOnly=yes",
+            "BatchMode=yes",
+            "LogLevel=ERROR",
+            "ExitOnForwardFailure=yes",
+            "ServerAliveInterval=15",
+            "ControlMaster=no",
+            "ControlPath=none",
+        ] {
+            argv.extend(option(text));
+        }
+        argv.extend(option(&format!("ConnectTimeout={}", timeout.as_secs().max(1))));
+        argv.extend(["-T".into(), format!("{}@{}", connection.user, connection.host), "sh".into(), "-s".into()]);
+        let parameters = format!(
+            "landing={landing}\ndirectory={directory}\nsocket={socket}\nlimit={}\n",
+            timeout.as_secs().max(1) * 20
+        );
+        let argv = argv.into_iter().map(OsString::from).collect();
+        Ok(TunnelPlan { connection, program, argv, socket: socket.into(), parameters, timeout })
+    }
+}
+
+/// A running tunnel. Dropping it ends ssh and removes the socket from the machine, exactly once (R7.9, R7.10).
+#[derive(Debug)]
+pub struct Tunnel {
+    child: Child,
+    /// Closing it is the signal to clean up.
+    stdin: Option<ChildStdin>,
+    closing: Arc<AtomicBool>,
+}
+
+impl Tunnel {
+    /// Starts ssh and waits until the machine says that the socket is there. On any failure nothing is left (R7.6–R7.8).
+    pub fn open(plan: &TunnelPlan, ui: Ui) -> Result<Self> {
+        let program = plan.program.as_ref().ok_or_else(|| {
+            Error::launch("there is no `ssh` on PATH to tunnel the SSH agent with")
+                .hint("install OpenSSH's client, or pass --ssh-agent off")
+        })?;
+        ui.verbose(&format!("SSH tunnel: {}", crate::explain::shell_words(&plan.argv)));
+        let mut child = Command::new(program.as_path())
+            .args(&plan.argv[1..])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // Ctrl-C is for the guest; the tunnel ends with the session.
+            .process_group(0)
+            .spawn()
+            .map_err(|error| {
+                Error::launch("the SSH tunnel cannot be started")
+                    .cause(error)
+                    .hint("pass --ssh-agent off to do without")
+            })?;
+        let words = Arc::new(Mutex::new(String::new()));
+        if let Some(stderr) = child.stderr.take() {
+            collect(stderr, words.clone());
+        }
+        let (ready, news) = mpsc::channel();
+        let closing = Arc::new(AtomicBool::new(false));
+        if let Some(stdout) = child.stdout.take() {
+            watch(stdout, ready, closing.clone(), ui);
+        }
+        let mut tunnel = Tunnel { stdin: child.stdin.take(), child, closing };
+        let script = format!("{}{SCRIPT}", plan.parameters);
+        // A pipe that is closed already means that ssh has ended; waiting below tells.
+        let _ = tunnel.stdin.as_mut().map(|stdin| stdin.write_all(script.as_bytes()));
+        let outcome = news.recv_timeout(plan.timeout);
+        if outcome == Ok(true) {
+            return Ok(tunnel);
+        }
+        let failed = match outcome {
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                format!("the SSH tunnel into the Podman machine was not ready within {} s", plan.timeout.as_secs())
+            }
+            _ => "the SSH tunnel into the Podman machine could not be established".to_owned(),
+        };
+        tunnel.closing.store(true, Ordering::Relaxed);
+        if outcome.is_ok() {
+            // ssh has ended by itself: its last words may still be on their way.
+            let _ = tunnel.child.wait();
+            thread::sleep(Duration::from_millis(20));
+        } else {
+            let _ = tunnel.child.kill();
+        }
+        let said = words.lock().map(|words| words.trim().to_owned()).unwrap_or_default();
+        let error = Error::launch(failed);
+        let error = if said.is_empty() { error } else { error.cause(format!("ssh says: {said}")) };
+        Err(error
+            .hint(format!(
+                "check that the machine runs: `podman machine list`, `podman machine start` (connection `{}`)",
+                plan.connection.name
+            ))
+            .hint("or do without the SSH agent: --ssh-agent off"))
+    }
+}
+
+impl Drop for Tunnel {
+    fn drop(&mut self) {
+        self.closing.store(true, Ordering::Relaxed);
+        drop(self.stdin.take());
+        let limit = Instant::now() + FAREWELL;
+        while Instant::now() < limit {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        // The machine is gone or hangs: it must not hold up the exit.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Keeps ssh's words for the case that it fails.
+fn collect(mut stderr: impl Read + Send + 'static, words: Arc<Mutex<String>>) {
+    thread::spawn(move || {
+        let mut buffer = [0; 1024];
+        while let Ok(length @ 1..) = stderr.read(&mut buffer) {
+            if let Ok(mut words) = words.lock()
+                && words.len() < 8192
+            {
+                words.push_str(&String::from_utf8_lossy(&buffer[..length]));
+            }
+        }
+    });
+}
+
+/// Tells when the machine is ready; afterwards, says once if the tunnel ends before the sandbox does.
+fn watch(stdout: impl Read + Send + 'static, ready: mpsc::Sender<bool>, closing: Arc<AtomicBool>, ui: Ui) {
+    thread::spawn(move || {
+        let mut lines = BufReader::new(stdout).lines();
+        let is_ready = lines.next().is_some_and(|line| line.is_ok_and(|line| line == "ready"));
+        let _ = ready.send(is_ready);
+        if is_ready {
+            for _ in lines {}
+            if !closing.load(Ordering::Relaxed) {
+                ui.warn("the SSH tunnel into the Podman machine has ended: SSH keys no longer work inside");
+            }
+        }
+    });
+}

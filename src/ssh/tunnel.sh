@@ -1,0 +1,19 @@
+# Runs in the Podman machine. Set before: landing, directory, socket, limit (polls of 50 ms).
+umask 077
+trap 'rm -rf "$directory" "$landing"' EXIT
+trap 'exit 0' HUP INT TERM PIPE
+# Sockets of sandboxes whose shell here is gone (R7.3).
+for owner in /tmp/sandpen-*/owner; do
+    if [ -f "$owner" ] && ! kill -0 "$(cat "$owner")" 2>/dev/null; then
+        rm -rf "${owner%/owner}"
+    fi
+done
+mkdir -m 711 "$directory" || exit 1
+echo $$ >"$directory/owner"
+while [ ! -S "$landing" ]; do
+    limit=$((limit - 1))
+    [ "$limit" -gt 0 ] || exit 1
+    sleep 0.05
+done
+mv "$landing" "$socket" && chmod 666 "$socket" && echo ready || exit 1
+cat >/dev/null
