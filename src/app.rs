@@ -10,12 +10,13 @@ use crate::config::value::UserMode;
 use crate::config::{Config, Origin, Sourced, parse_value, profile, trust};
 use crate::engine::{Client, Launch};
 use crate::error::{Error, Result};
+use crate::escape::escape;
 use crate::facts::{DesktopFacts, Facts, ImageFacts, image};
 use crate::host::{Host, Platform, ProcessStamp};
 use crate::plan::{Plan, SessionId, engine};
 use crate::session::Outcome;
 use crate::ui::Ui;
-use crate::{build, explain, guest, session};
+use crate::{build, explain, guest, session, usage};
 
 /// The whole program.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -25,10 +26,16 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
     let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
-        Err(error) => {
-            let _ = error.print();
-            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
-        }
+        Err(error) => match usage::explain(&error, &arguments) {
+            Some(error) => {
+                Ui::default().error(&error);
+                return ExitCode::from(error.kind().exit_code());
+            }
+            None => {
+                let _ = error.print();
+                return ExitCode::SUCCESS;
+            }
+        },
     };
     let options = match &cli.command {
         Some(Command::Run(run)) => &run.options,
@@ -80,7 +87,7 @@ fn dispatch(cli: Cli, ui: Ui) -> Result<u8> {
 }
 
 fn not_yet(command: &str) -> Error {
-    Error::usage(format!("`sandpen {command}` is not built yet"))
+    Error::usage(format!("`sandpen {command}` is not built yet")).hint("`sandpen --help` lists what there is")
 }
 
 fn print(ui: Ui, text: &str) -> Result<u8> {
@@ -113,37 +120,45 @@ impl Prepared {
         Ok((plan, launch))
     }
 
-    /// An engine in a virtual machine is asked how the SSH agent gets there; only a launch may start R6's probe.
-    fn ask_machine(&mut self, ui: Ui, may_start: bool) -> Result<()> {
+    /// An engine in a virtual machine is asked how the SSH agent gets there.
+    fn ask_machine(&mut self) -> Result<()> {
         let (engine, _) = engine::choose(&self.host, &self.config, &self.facts)?;
         if engine.problem.is_some() || !engine.kind.is_container() {
             return Ok(());
         }
-        let client = Client { program: engine.program, path: self.facts.path.for_host() };
+        let client = Client { program: engine.program, path: self.facts.path.for_host(), connection: None };
         self.facts.ask_machine(&self.host, engine.kind, &client);
-        if may_start && self.facts.desktop.as_ref().is_some_and(DesktopFacts::has_service) {
-            let (plan, launch) = self.plan(SessionId::random())?;
-            if let Launch::Container(launch) = &launch {
-                self.image_facts(&launch.client, &plan, true, ui)?;
-                let there = session::host_service_is_there(launch, &plan);
-                self.facts.desktop.iter_mut().for_each(|desktop| desktop.socket = Some(there));
-            }
+        Ok(())
+    }
+
+    /// R6.1's second check starts a container, so only a launch may make it. Without the image there is nothing to check with,
+    /// and the launch will say so.
+    fn probe_machine(&mut self, ui: Ui) -> Result<()> {
+        if !self.facts.desktop.as_ref().is_some_and(DesktopFacts::has_service) {
+            return Ok(());
+        }
+        let (plan, launch) = self.plan(SessionId::random())?;
+        let Launch::Container(launch) = &launch else { return Ok(()) };
+        if self.image_facts(&launch.client, &plan, true, ui)?.is_some() {
+            let there = session::host_service_is_there(launch, &plan);
+            self.facts.desktop.iter_mut().for_each(|desktop| desktop.socket = Some(there));
         }
         Ok(())
     }
 
     /// What the image says of itself; pulled first if that is allowed and necessary, where the user can watch.
     fn image_facts(&self, client: &Client, plan: &Plan, may_pull: bool, ui: Ui) -> Result<Option<ImageFacts>> {
-        let (Some(engine), Some(image), None) = (&client.program, &plan.image, &plan.engine.problem) else {
-            return Ok(None);
-        };
-        let inspect = || image::inspect(engine, &client.path, &image.reference);
+        let (Some(image), None) = (&plan.image, &plan.engine.problem) else { return Ok(None) };
+        let inspect = || image::inspect(client, &image.reference);
         let facts = inspect();
         if facts.is_some() || !may_pull || image.reference.is_local() {
             return Ok(facts);
         }
         ui.notice(&format!("pulling {}", image.reference));
-        session::run_engine(client, &[plan.engine.kind.name().into(), "pull".into(), image.reference.as_str().into()])?;
+        let mut argv = vec![plan.engine.kind.name().into()];
+        argv.extend(client.pin());
+        argv.extend(["pull".into(), image.reference.as_str().into()]);
+        session::run_engine(client, &argv)?;
         Ok(inspect())
     }
 
@@ -166,12 +181,13 @@ fn run(arguments: Run, ui: Ui) -> Result<u8> {
     let mut prepared = Prepared::read(&arguments.options, arguments.guest)?;
     if let Some(wanted) = prepared.config.build.clone() {
         // The image that is built is the image that is run.
-        let (recipe, image) = build::Recipe::of_project(&prepared.host)?;
+        let (recipe, image) = build::Recipe::of_project(&prepared.host).map_err(|error| error.from(&wanted.origin))?;
         let image = prepared.config.image.get_or_insert(Sourced::new(image, wanted.origin)).value.clone();
         build::run(&prepared.host, &prepared.config, &prepared.facts, &recipe, &image)?;
     }
+    prepared.ask_machine()?;
     prepared.ask_image(ui, true)?;
-    prepared.ask_machine(ui, true)?;
+    prepared.probe_machine(ui)?;
     let (plan, launch) = prepared.plan(SessionId::random())?;
     if let Some(problem) = plan.engine.problem.clone().or(plan.ssh.problem.clone()) {
         return Err(problem);
@@ -190,11 +206,11 @@ fn explain_plan(arguments: Explain, ui: Ui) -> Result<u8> {
     // Two explanations of the same thing are the same text.
     prepared.host.process = ProcessStamp::default();
     if let Some(wanted) = prepared.config.build.clone() {
-        let (_, image) = build::Recipe::of_project(&prepared.host)?;
+        let (_, image) = build::Recipe::of_project(&prepared.host).map_err(|error| error.from(&wanted.origin))?;
         prepared.config.image.get_or_insert(Sourced::new(image, wanted.origin));
     }
+    prepared.ask_machine()?;
     prepared.ask_image(ui, false)?;
-    prepared.ask_machine(ui, false)?;
     let (plan, launch) = prepared.plan(SessionId::placeholder())?;
     match arguments.format {
         Format::Json => print(ui, &explain::json(&prepared.host, &plan, &launch)?),
@@ -211,10 +227,10 @@ fn build_image(arguments: Build, ui: Ui) -> Result<u8> {
     close_inherited_files();
     let prepared = Prepared::read(&arguments.options, Vec::new())?;
     let (host, config) = (&prepared.host, &prepared.config);
-    let agent = config.agent.as_ref().map(|agent| agent.value.as_str()).filter(|name| *name != "none");
+    let agent = config.agent.as_ref().filter(|agent| agent.value != "none");
     let (recipe, image) = match (&arguments.file, agent) {
         (Some(file), _) => build::Recipe::of_file(host, file)?,
-        (None, Some(name)) => build::Recipe::of_agent(host, name)?,
+        (None, Some(agent)) => build::Recipe::of_agent(host, agent)?,
         (None, None) => build::Recipe::of_project(host)?,
     };
     let tag = arguments.tag.as_deref().filter(|tag| !tag.is_empty());
@@ -228,8 +244,11 @@ fn build_image(arguments: Build, ui: Ui) -> Result<u8> {
 fn profiles(action: ProfileAction, ui: Ui) -> Result<u8> {
     let host = Host::read()?;
     match action {
-        ProfileAction::List => print(ui, &(profile::names(&host).join("\n") + "\n")),
-        ProfileAction::Show { name } => print(ui, &profile::Profile::find(&host, &name)?.text),
+        ProfileAction::List => {
+            let names: Vec<String> = profile::names(&host).iter().map(|name| escape(name).into_owned()).collect();
+            print(ui, &(names.join("\n") + "\n"))
+        }
+        ProfileAction::Show { name } => print(ui, &profile::Profile::find(&host, &name, &Origin::Flag("NAME"))?.text),
         ProfileAction::Path => print(ui, &format!("{}\n", profile::directory(&host).display())),
     }
 }

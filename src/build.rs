@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::config::Config;
 use crate::config::preset::Preset;
 use crate::config::value::{ImageRef, Value};
+use crate::config::{Config, Sourced};
 use crate::engine::Client;
 use crate::error::{Error, Result};
 use crate::facts::Facts;
@@ -59,9 +59,10 @@ impl Recipe {
     }
 
     /// The Dockerfile that an agent's preset brings.
-    pub fn of_agent(host: &Host, name: &str) -> Result<(Self, ImageRef)> {
+    pub fn of_agent(host: &Host, agent: &Sourced<String>) -> Result<(Self, ImageRef)> {
+        let name = agent.value.as_str();
         // The name is checked first, so that a misspelt one is answered with what it may have meant.
-        Preset::named(host, name)?;
+        Preset::named(host, agent)?;
         let text = Preset::dockerfile(name).ok_or_else(|| {
             Error::usage(format!("the preset `{name}` brings no Dockerfile")).hint("name one: sandpen build -f FILE")
         })?;
@@ -99,7 +100,8 @@ pub fn run(host: &Host, config: &Config, facts: &Facts, recipe: &Recipe, tag: &I
         context.into(),
     ]
     .into();
-    let outcome = session::run_engine(&Client { program: engine.program, path: facts.path.for_host() }, &argv);
+    let outcome =
+        session::run_engine(&Client { program: engine.program, path: facts.path.for_host(), connection: None }, &argv);
     let _ = fs::remove_dir_all(temporary.as_path());
     match outcome? {
         Outcome::Exited(0) => Ok(()),

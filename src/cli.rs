@@ -3,6 +3,9 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use std::marker::PhantomData;
+
+use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::config::value::{AgentMode, EngineSetting, Guard, NetworkMode, TmpMode, UserMode};
@@ -94,7 +97,7 @@ pub struct Run {
     #[command(flatten)]
     pub options: Options,
     /// The command to run inside; without one, an interactive shell.
-    #[arg(value_name = "CMD", trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(value_name = "CMD", trailing_var_arg = true)]
     pub guest: Vec<OsString>,
 }
 
@@ -108,7 +111,7 @@ pub struct Explain {
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
     /// The command that would be run.
-    #[arg(value_name = "CMD", trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(value_name = "CMD", trailing_var_arg = true)]
     pub guest: Vec<OsString>,
 }
 
@@ -153,8 +156,8 @@ pub enum Format {
 #[derive(Debug, Clone, Default, Args)]
 pub struct Options {
     /// Engine: chosen from what is meant and what answers, unless named
-    #[arg(long, value_enum, help_heading = "Sandbox")]
-    pub engine: Option<EngineSetting>,
+    #[arg(long, value_parser = Choice::<EngineSetting>::new(), help_heading = "Sandbox")]
+    pub engine: Option<String>,
     /// Container image; naming one asks for a container
     #[arg(long, help_heading = "Sandbox")]
     pub image: Option<String>,
@@ -165,8 +168,8 @@ pub struct Options {
     #[arg(long, value_name = "NAME", help_heading = "Sandbox")]
     pub agent: Option<String>,
     /// Who the guest is
-    #[arg(long, value_enum, help_heading = "Sandbox")]
-    pub user: Option<UserMode>,
+    #[arg(long, value_parser = Choice::<UserMode>::new(), help_heading = "Sandbox")]
+    pub user: Option<String>,
     /// Any weaker enforcement than asked for is an error
     #[arg(long, help_heading = "Sandbox")]
     pub strict: bool,
@@ -178,25 +181,25 @@ pub struct Options {
     #[arg(long = "include-dir", value_name = "DIR", help_heading = "Files")]
     pub include_dirs: Vec<PathBuf>,
     /// Temporary directory inside: the sandbox's own, or the host's
-    #[arg(long, value_enum, help_heading = "Files")]
-    pub tmp: Option<TmpMode>,
+    #[arg(long, value_parser = Choice::<TmpMode>::new(), help_heading = "Files")]
+    pub tmp: Option<String>,
     /// Permit the user's whole home as the working directory
     #[arg(long, help_heading = "Files")]
     pub allow_home: bool,
     /// What is done about code planted in the repository's Git files
-    #[arg(long, value_enum, help_heading = "Files")]
-    pub guard: Option<Guard>,
+    #[arg(long, value_parser = Choice::<Guard>::new(), help_heading = "Files")]
+    pub guard: Option<String>,
 
     /// Variable inside; NAME alone takes the host's value, as a secret
     #[arg(long = "env", value_name = "NAME[=VALUE]", help_heading = "Environment")]
     pub env: Vec<String>,
     /// Whether the SSH agent is forwarded
-    #[arg(long, value_enum, help_heading = "Environment")]
-    pub ssh_agent: Option<AgentMode>,
+    #[arg(long, value_parser = Choice::<AgentMode>::new(), help_heading = "Environment")]
+    pub ssh_agent: Option<String>,
 
     /// Network policy
-    #[arg(long, value_enum, help_heading = "Network")]
-    pub network: Option<NetworkMode>,
+    #[arg(long, value_parser = Choice::<NetworkMode>::new(), help_heading = "Network")]
+    pub network: Option<String>,
     /// Host that may be reached; implies --network proxied
     #[arg(long = "allow-host", value_name = "HOST[:PORT]", help_heading = "Network")]
     pub allow_hosts: Vec<String>,
@@ -243,5 +246,38 @@ impl Options {
             (_, true) => Verbosity::Verbose,
             _ => Verbosity::Normal,
         }
+    }
+}
+
+/// A choice among names: listed in help and completions, parsed in `config`, where an empty value means "not set".
+#[derive(Debug)]
+struct Choice<T>(PhantomData<fn() -> T>);
+
+impl<T> Choice<T> {
+    fn new() -> Self {
+        Choice(PhantomData)
+    }
+}
+
+impl<T> Clone for Choice<T> {
+    fn clone(&self) -> Self {
+        Choice::new()
+    }
+}
+
+impl<T: ValueEnum + 'static> TypedValueParser for Choice<T> {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        arg: Option<&clap::Arg>,
+        value: &std::ffi::OsStr,
+    ) -> Result<String, clap::Error> {
+        clap::builder::StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(T::value_variants().iter().filter_map(ValueEnum::to_possible_value)))
     }
 }

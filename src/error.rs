@@ -70,6 +70,13 @@ impl Error {
         self
     }
 
+    /// Names the flag, variable or file that led here.
+    #[must_use]
+    pub fn from(mut self, origin: &impl fmt::Display) -> Self {
+        self.message = format!("{origin}: {}", self.message);
+        self
+    }
+
     /// Which kind of failure this is.
     pub fn kind(&self) -> Kind {
         self.kind

@@ -49,6 +49,7 @@ pub fn json(host: &Host, plan: &Plan, launch: &Launch) -> Result<String> {
         "command": texts(&plan.command),
         "argv": texts(launch.argv()),
         "steps": launch.steps(),
+        "details": plan.details,
         "warnings": warnings(plan),
         "downgrades": launch.downgrades(),
     });
@@ -113,12 +114,9 @@ pub fn text(plan: &Plan, launch: &Launch) -> String {
         &format!("{}:{}, home {}", id(plan.user.uid), id(plan.user.gid), plan.user.home),
         &plan.user.reason,
     );
-    page.row("terminal", if plan.terminal { "yes" } else { "no" }, "stdin and stdout must both be terminals");
-    let init = match (plan.engine.kind.is_container(), &plan.helper) {
-        (true, None) => "the engine's --init",
-        _ => "sandpen's own",
-    };
-    page.row("init", init, "reaps processes, forwards signals");
+    for detail in &plan.details {
+        page.row(detail.name, &detail.value, &format!("{} ({})", detail.reason, detail.from));
+    }
 
     page.section("Files");
     for mount in &plan.mounts {
@@ -146,22 +144,8 @@ pub fn text(plan: &Plan, launch: &Launch) -> String {
         page.row(&variable.name, value, &format!("{} ({}{requirement})", variable.why.reason, variable.why.from));
     }
 
-    page.section("Limits");
-    let limits = &plan.limits;
-    let unlimited = || ("unlimited".to_owned(), "default".to_owned());
-    let (cpus, from) =
-        limits.cpus.as_ref().map_or_else(unlimited, |cpus| (cpus.value.to_string(), cpus.origin.to_string()));
-    page.row("cpus", &cpus, &from);
-    let (memory, from) =
-        limits.memory.as_ref().map_or_else(unlimited, |memory| (memory.value.to_string(), memory.origin.to_string()));
-    page.row("memory", &memory, &from);
-    page.row("pids", &limits.pids.value.to_string(), &limits.pids.origin.to_string());
-
     page.section("Network");
     page.row("policy", &plan.network.mode.to_string(), &plan.network.reason);
-    for port in &plan.ports {
-        page.row("port", &format!("127.0.0.1:{port}"), "published; reaches guests on any address");
-    }
 
     page.section("SSH agent");
     let state = serde_json::to_value(plan.ssh.state)
@@ -171,6 +155,12 @@ pub fn text(plan: &Plan, launch: &Launch) -> String {
     page.row("state", &state, &plan.ssh.reason);
     if let Some(keys) = plan.ssh.keys {
         page.row("keys", &keys.to_string(), "listed by the agent");
+    }
+    if let Some(tunnel) = &plan.ssh.tunnel {
+        page.row("tunnel", &shell_words(&tunnel.argv), "not started by `explain`");
+    }
+    for check in &plan.ssh.pending {
+        page.row("pending", check, "only the launch can tell");
     }
 
     if !launch.downgrades().is_empty() {
@@ -196,10 +186,10 @@ pub fn text(plan: &Plan, launch: &Launch) -> String {
 pub fn shell_words(argv: &[OsString]) -> String {
     let words: Vec<String> = argv
         .iter()
-        .map(|word| {
-            let word = word.to_string_lossy();
-            let quoted = shlex::try_quote(&word).map_or_else(|_| word.to_string(), |quoted| quoted.into_owned());
-            escape(&quoted).into_owned()
+        .map(|word| match word.to_str().map(shlex::try_quote) {
+            Some(Ok(quoted)) => escape(&quoted).into_owned(),
+            // Bytes that are not text, in the form bash and zsh read back.
+            _ => format!("$'{}'", word.as_encoded_bytes().escape_ascii()),
         })
         .collect();
     words.join(" ")

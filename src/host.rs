@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -127,12 +127,23 @@ impl Host {
             .unwrap_or_else(|| HostPath::new("/tmp").unwrap_or_else(|_| self.home.clone()))
     }
 
-    /// `~` and `~/x` become paths below HOME, relative paths are taken from the current directory.
+    /// `~` and `~/x` become paths below HOME, relative paths are taken from the current directory, and `..` leaves a name as
+    /// in a shell.
     pub fn expand(&self, path: &Path) -> PathBuf {
-        match path.strip_prefix("~") {
+        let joined = match path.strip_prefix("~") {
             Ok(below) => self.home.as_path().join(below),
             Err(_) => self.cwd.as_path().join(path),
+        };
+        let mut clean = PathBuf::new();
+        for part in joined.components() {
+            match part {
+                Component::ParentDir => {
+                    clean.pop();
+                }
+                part => clean.push(part),
+            }
         }
+        clean
     }
 
     fn base_dir(&self, variable: &str, fallback: &str) -> HostPath {

@@ -32,6 +32,7 @@ pub mod session;
 mod ssh;
 mod suggest;
 mod ui;
+mod usage;
 mod vars;
 
 pub use app::main;
@@ -40,7 +41,7 @@ pub use config::{Config, Origin, Sourced, value};
 pub use engine::{Downgrade, Launch};
 pub use error::{Error, Kind, Result};
 pub use explain::{json as explain_json, text as explain_text};
-pub use facts::{AgentFacts, DockerFacts, Facts, ImageFacts, PodmanFacts, Reach};
+pub use facts::{AgentFacts, DesktopFacts, DockerFacts, Facts, ImageFacts, PodmanFacts, Reach};
 pub use host::{Environment, Host, Platform, ProcessStamp, Terminal};
 pub use path::{GuestPath, HostPath};
 pub use plan::{Plan, SessionId};

@@ -13,11 +13,13 @@ pub fn parse_value<T: Value>(text: &str, origin: Origin) -> Result<Sourced<T>> {
 }
 
 fn invalid<T: Value>(text: &str, origin: &Origin, reason: &str) -> Error {
-    let error = Error::usage(format!("{origin}: `{text}` is not {}", T::NAME));
-    // Choices have no form of their own: the reason lists them.
-    let (cause, form) = if T::FORM.is_empty() { ("", reason) } else { (reason, T::FORM) };
-    let error = if cause.is_empty() { error } else { error.cause(cause) };
-    error.hint(format!("expected {form}"))
+    let error = Error::usage(format!("{origin}: `{}` is not {}", T::shown(text), T::NAME));
+    let error = match reason {
+        "" => error,
+        suggestion if suggestion.starts_with("did you mean") => error.hint(suggestion),
+        reason => error.cause(reason),
+    };
+    error.hint(format!("expected {}", T::FORM))
 }
 
 /// Reads every variable that sets an option.
@@ -46,8 +48,8 @@ pub fn settings(env: &Environment) -> Result<Settings> {
 }
 
 /// The name of the profile that the environment asks for.
-pub fn profile(env: &Environment) -> Result<Option<String>> {
-    Ok(chosen(env, vars::PROFILE)?.map(|(text, _)| text.to_owned()))
+pub fn profile(env: &Environment) -> Result<Option<Sourced<String>>> {
+    Ok(chosen(env, vars::PROFILE)?.map(|(text, origin)| Sourced::new(text.to_owned(), origin)))
 }
 
 /// The leftmost non-empty variable of a setting.

@@ -75,17 +75,28 @@ impl Language {
 /// Reads a file's text. `name` is how messages call it; relative paths in it are taken from `base`.
 pub fn parse(text: &str, language: Language, name: &str, base: Option<&Path>, origin: &Origin) -> Result<Settings> {
     let document: Document = match language {
-        Language::Toml => toml::from_str(text).map_err(|error| {
-            let at = error.span().map_or(0, |span| span.start);
-            let (line, column) = position(text, at);
-            invalid(name, Some((line, column)), error.message())
-        })?,
-        Language::Json => serde_json::from_str(text).map_err(|error| {
-            let message = error.to_string();
-            // serde_json appends the position, which is said in front here.
-            let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
-            invalid(name, Some((error.line(), error.column())), message)
-        })?,
+        Language::Toml => toml::Deserializer::parse(text)
+            .map_err(|error| (String::new(), error))
+            .and_then(|reader| {
+                serde_path_to_error::deserialize(reader).map_err(|error| (key(error.path()), error.into_inner()))
+            })
+            .map_err(|(key, error)| {
+                let place = position(text, error.span().map_or(0, |span| span.start));
+                invalid(name, place, &key, error.message())
+            })?,
+        Language::Json => {
+            let mut reader = serde_json::Deserializer::from_str(text);
+            let document = serde_path_to_error::deserialize(&mut reader);
+            let document = document.map_err(|error| (key(error.path()), error.into_inner()));
+            document
+                .and_then(|document| reader.end().map(|()| document).map_err(|error| (String::new(), error)))
+                .map_err(|(key, error)| {
+                    let message = error.to_string();
+                    // serde_json appends the position, which is said in front here.
+                    let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
+                    invalid(name, (error.line(), error.column()), &key, message)
+                })?
+        }
     };
     document.into_settings(name, base, origin)
 }
@@ -97,17 +108,37 @@ fn position(text: &str, at: usize) -> (usize, usize) {
     (line, column)
 }
 
-fn invalid(name: &str, position: Option<(usize, usize)>, message: &str) -> Error {
-    let place = position.map_or(name.to_owned(), |(line, column)| format!("{name}:{line}:{column}"));
-    let error = Error::usage(format!("{place}: {}", message.trim()));
-    // serde words an unknown key and an unknown choice in one fixed way: "unknown field `x`, expected one of `a`, `b`".
+/// `resources.memory`; empty at the top of the file.
+fn key(path: &serde_path_to_error::Path) -> String {
+    let path = path.to_string();
+    if path == "." { String::new() } else { path }
+}
+
+fn invalid(name: &str, (line, column): (usize, usize), key: &str, message: &str) -> Error {
+    let key = if key.is_empty() { String::new() } else { format!("key `{key}`: ") };
+    let message = message
+        .trim()
+        .replace("a boolean", "`true` or `false`")
+        .replace("a sequence", "a list")
+        .replace("a map", "a table");
+    let (message, expected) = match message.split_once("; expected ") {
+        Some((message, expected)) => (message.to_owned(), Some(format!("expected {expected}"))),
+        None => (message.clone(), None),
+    };
+    let error =
+        Error::usage(format!("{name}:{line}:{column}: {key}{}", message.replace("unknown field", "unknown key")));
+    // serde words an unknown key in one fixed way: "unknown field `x`, expected one of `a`, `b`".
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
-    match quoted.split_first() {
+    let error = match quoted.split_first() {
         Some((wrong, known)) if message.starts_with("unknown ") => match nearest(wrong, known.iter().copied()) {
             Some(known) => error.hint(format!("did you mean `{known}`?")),
             None => error,
         },
         _ => error,
+    };
+    match expected {
+        Some(expected) => error.hint(expected),
+        None => error,
     }
 }
 
@@ -191,7 +222,7 @@ mod tests {
     fn an_unknown_key_is_named_with_its_place_and_the_nearest_known_key() {
         let error = read("engine = \"docker\"\nnetwrok = \"on\"\n", Language::Toml).err();
         let error = error.as_ref();
-        assert!(error.is_some_and(|e| e.message().starts_with("f:2:1: unknown field `netwrok`")), "{error:?}");
+        assert!(error.is_some_and(|e| e.message().contains("unknown key `netwrok`")), "{error:?}");
         assert_eq!(error.map(|e| e.hints().to_vec()), Some(vec!["did you mean `network`?".to_owned()]));
         let error = read("{\"sshagent\": \"on\"}", Language::Json).err();
         assert_eq!(error.as_ref().map(|e| e.hints().to_vec()), Some(vec!["did you mean `sshAgent`?".to_owned()]));
@@ -202,7 +233,7 @@ mod tests {
         for (text, part) in [
             ("resources.memory = \"lots\"", "`lots` is not an amount of memory"),
             ("ports = [0]", "`0` is not a port"),
-            ("network = \"maybe\"", "unknown variant `maybe`"),
+            ("network = \"maybe\"", "key `network`: `maybe` is not a network policy"),
         ] {
             let error = read(text, Language::Toml).err();
             assert!(error.as_ref().is_some_and(|e| e.message().contains(part)), "{error:?}");

@@ -10,19 +10,19 @@ use crate::error::Result;
 /// Parses the options that are text; an empty value means "not set".
 pub fn settings(options: &Options) -> Result<Settings> {
     Ok(Settings {
-        engine: named(options.engine, "--engine"),
+        engine: one(&options.engine, "--engine")?,
         image: one(&options.image, "--image")?,
         cpus: one(&options.cpus, "--cpus")?,
         memory: one(&options.memory, "--memory")?,
         pids: one(&options.pids, "--pids")?,
-        network: named(options.network, "--network"),
+        network: one(&options.network, "--network")?,
         proxy_command: text(&options.proxy_command, "--proxy-command"),
-        ssh_agent: named(options.ssh_agent, "--ssh-agent"),
-        user: named(options.user, "--user"),
-        tmp: named(options.tmp, "--tmp"),
+        ssh_agent: one(&options.ssh_agent, "--ssh-agent")?,
+        user: one(&options.user, "--user")?,
+        tmp: one(&options.tmp, "--tmp")?,
         seatbelt_profile: text(&options.seatbelt_profile, "--seatbelt-profile"),
         agent: text(&options.agent, "--agent"),
-        guard: named(options.guard, "--guard"),
+        guard: one(&options.guard, "--guard")?,
         allow_home: named(options.allow_home.then_some(true), "--allow-home"),
         strict: named(options.strict.then_some(true), "--strict"),
         build: None,
@@ -33,11 +33,13 @@ pub fn settings(options: &Options) -> Result<Settings> {
         engine_flags: options
             .engine_flags
             .iter()
+            .filter(|flag| !flag.is_empty())
             .map(|flag| Sourced::new(flag.clone(), Origin::Flag("--engine-flag")))
             .collect(),
         include_dirs: options
             .include_dirs
             .iter()
+            .filter(|dir| !dir.as_os_str().is_empty())
             .map(|dir| Sourced::new(dir.clone(), Origin::Flag("--include-dir")))
             .collect(),
     })

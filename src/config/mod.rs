@@ -66,11 +66,11 @@ impl Config {
         let flags = flags::settings(options)?;
         let environment = environment::settings(&host.env)?;
         let named = match options.profile.clone().filter(|name| !name.is_empty()) {
-            Some(name) => Some(name),
+            Some(name) => Some(Sourced::new(name, Origin::Flag("--profile"))),
             None => environment::profile(&host.env)?,
         };
         let profile = match named {
-            Some(name) => profile::Profile::find(host, &name)?.settings()?,
+            Some(named) => profile::Profile::find(host, &named.value, &named.origin)?.settings()?,
             None => Settings::default(),
         };
         let mut warnings = Vec::new();

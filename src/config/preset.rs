@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use super::sourced::Sourced;
 use super::value::{Access, HostRule, ImageRef};
 use crate::error::{Error, Result};
 use crate::host::Host;
@@ -61,7 +62,8 @@ pub struct Directory {
 
 impl Preset {
     /// The preset of this name: the user's own file, else the built-in one. `none` is no preset.
-    pub fn named(host: &Host, name: &str) -> Result<Option<Self>> {
+    pub fn named(host: &Host, agent: &Sourced<String>) -> Result<Option<Self>> {
+        let name = agent.value.as_str();
         if name == "none" {
             return Ok(None);
         }
@@ -71,9 +73,10 @@ impl Preset {
         if let Some((_, text, _)) = BUILT_IN.iter().find(|(known, ..)| *known == name) {
             return Self::parse(text, &format!("built-in preset {name}")).map(Some);
         }
-        let known: Vec<&str> = BUILT_IN.iter().map(|(name, ..)| *name).chain(["none"]).collect();
-        let error = Error::usage(format!("there is no preset for an agent `{name}`"));
-        let error = match nearest(name, known.iter().copied()) {
+        let built_in = BUILT_IN.iter().map(|(name, ..)| (*name).to_owned());
+        let known: Vec<String> = built_in.chain(own_names(host)).chain(["none".to_owned()]).collect();
+        let error = Error::usage(format!("{}: there is no preset for an agent `{name}`", agent.origin));
+        let error = match nearest(name, known.iter().map(String::as_str)) {
             Some(near) => error.hint(format!("did you mean `{near}`?")),
             None => error,
         };
@@ -84,7 +87,7 @@ impl Preset {
     pub fn for_command(host: &Host, command: &str) -> Result<Option<Self>> {
         // The names are compared first, so that no data is parsed for other commands.
         match BUILT_IN.iter().any(|(name, ..)| *name == command) {
-            true => Self::named(host, command),
+            true => Self::named(host, &Sourced::default(command.to_owned())),
             false => Self::own(host, command),
         }
     }
@@ -109,6 +112,12 @@ impl Preset {
         toml::from_str(text)
             .map_err(|error: toml::de::Error| Error::usage(format!("{name} is not a valid preset")).cause(error))
     }
+}
+
+/// The names of the user's own presets.
+fn own_names(host: &Host) -> Vec<String> {
+    let entries = std::fs::read_dir(host.config_dir().join("presets").as_path()).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.path().file_stem()?.to_str().map(str::to_owned)).collect()
 }
 
 #[cfg(test)]

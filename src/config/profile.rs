@@ -30,7 +30,7 @@ pub struct Profile {
 
 impl Profile {
     /// Finds a profile: the user's file of that name, else the built-in one.
-    pub fn find(host: &Host, name: &str) -> Result<Self> {
+    pub fn find(host: &Host, name: &str, origin: &Origin) -> Result<Self> {
         let is_plain = !name.is_empty() && !name.starts_with('.') && !name.contains('/');
         for file in is_plain.then(|| candidates(host, name)).into_iter().flatten() {
             match std::fs::read_to_string(&file) {
@@ -45,7 +45,7 @@ impl Profile {
             return Ok(Profile { name: name.to_owned(), file: None, text: (*text).to_owned() });
         }
         let names = names(host);
-        let error = Error::usage(format!("there is no profile `{name}`"));
+        let error = Error::usage(format!("{origin}: there is no profile `{name}`"));
         let error = match nearest(name, names.iter().map(String::as_str)) {
             Some(known) => error.hint(format!("did you mean `{known}`?")),
             None => error,

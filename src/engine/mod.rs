@@ -47,6 +47,17 @@ pub struct Client {
     pub program: Option<HostPath>,
     /// PATH without mounted directories.
     pub path: PathBuf,
+    /// The connection that Podman is pinned to: the tunnel ends in one machine, and everything must happen in that one, whatever
+    /// the environment says.
+    pub connection: Option<String>,
+}
+
+impl Client {
+    /// The words between the program and its command.
+    pub fn pin(&self) -> Vec<OsString> {
+        let connection = self.connection.iter().flat_map(|name| ["--connection".to_owned(), name.clone()]);
+        connection.map(OsString::from).collect()
+    }
 }
 
 /// The command line of an engine's client, its environment, the files it reads.
@@ -71,7 +82,11 @@ pub struct ContainerLaunch {
 impl Launch {
     /// Translates a plan for its engine.
     pub fn compile(plan: &Plan, host: &Host, facts: &Facts) -> Result<Self> {
-        let client = Client { program: plan.engine.program.clone(), path: facts.path.for_host() };
+        let client = Client {
+            program: plan.engine.program.clone(),
+            path: facts.path.for_host(),
+            connection: plan.ssh.tunnel.as_ref().map(|tunnel| tunnel.connection.name.clone()),
+        };
         let launch = match plan.engine.kind {
             EngineKind::Docker => Launch::Container(docker::compile(plan, host.process, client)?),
             EngineKind::Podman => Launch::Container(podman::compile(plan, host.process, client)?),

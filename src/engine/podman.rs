@@ -11,11 +11,7 @@ use crate::plan::{Plan, Secret};
 pub fn compile(plan: &Plan, owner: ProcessStamp, client: Client) -> Result<ContainerLaunch> {
     let mut flags: Vec<OsString> = Vec::new();
     let mut files = Vec::new();
-    // The tunnel ends in one machine; the container must run in that one, whatever the environment says.
-    let global = match &plan.ssh.tunnel {
-        Some(tunnel) => vec!["--connection".into(), tunnel.connection.name.as_str().into()],
-        None => Vec::new(),
-    };
+    let global = client.pin();
     if plan.terminal {
         flags.push("--detach-keys=".into());
     }

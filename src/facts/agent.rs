@@ -1,6 +1,6 @@
 //! Whether the SSH agent answers and how many keys it holds: one message of five bytes, no `ssh-add`.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -39,8 +39,8 @@ pub enum AgentFacts {
     },
 }
 
-/// An agent that takes longer than this would hold up every launch.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// An agent that takes longer than this would hold up every launch. One that the system starts on demand (launchd) takes a moment.
+const PATIENCE: Duration = Duration::from_secs(2);
 const REQUEST_IDENTITIES: [u8; 5] = [0, 0, 0, 1, 11];
 const IDENTITIES_ANSWER: u8 = 12;
 
@@ -52,8 +52,16 @@ impl AgentFacts {
         let Some(socket) = real else { return AgentFacts::Missing { path: value.display().to_string() } };
         match count_keys(&socket) {
             Ok(keys) => AgentFacts::Answers { socket, keys },
-            Err(error) => AgentFacts::Silent { path: socket, error: error.to_string() },
+            Err(error) => AgentFacts::Silent { path: socket, error: reason(&error) },
         }
+    }
+}
+
+fn reason(error: &std::io::Error) -> String {
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => format!("no answer within {} s", PATIENCE.as_secs()),
+        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => "it hangs up".to_owned(),
+        _ => error.to_string(),
     }
 }
 

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use serde::{Deserialize, Serialize};
 
 use crate::config::value::ImageRef;
-use crate::path::HostPath;
+use crate::engine::Client;
 
 /// An image's own configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Default)]
@@ -39,10 +39,11 @@ struct InspectedConfig {
 }
 
 /// Asks the engine for an image; `None` when it is not there, or the engine does not say.
-pub fn inspect(engine: &HostPath, path: &std::path::Path, image: &ImageRef) -> Option<ImageFacts> {
-    let output = Command::new(engine.as_path())
+pub fn inspect(client: &Client, image: &ImageRef) -> Option<ImageFacts> {
+    let output = Command::new(client.program.as_ref()?.as_path())
+        .args(client.pin())
         .args(["image", "inspect", image.as_str()])
-        .env("PATH", path)
+        .env("PATH", &client.path)
         .env("LC_ALL", "C")
         .stdin(Stdio::null())
         .stderr(Stdio::null())

@@ -58,9 +58,7 @@ pub fn connection(host: &Host, client: &Client) -> Result<Connection> {
             "the key `{identity}` of Podman's connection `{}` does not exist",
             chosen.name
         ))
-        .hint(
-            "make the machine anew (`podman machine init`), or repair the connection (`podman system connection list`)",
-        )
+        .hint("check that the machine exists and runs: `podman machine list`, `podman machine start`; and its connections: `podman system connection list`")
         .hint("or do without the SSH agent: --ssh-agent off")),
         None => Ok(chosen),
     }

@@ -12,6 +12,7 @@ mod system;
 mod tool;
 
 use std::ffi::OsStr;
+use std::os::unix::fs::MetadataExt;
 
 use serde::Serialize;
 
@@ -194,7 +195,7 @@ fn choose_preset(
     command: Option<&OsStr>,
 ) -> Result<(Option<Preset>, Option<String>)> {
     if let Some(agent) = &config.agent {
-        return Ok((Preset::named(host, &agent.value)?, None));
+        return Ok((Preset::named(host, agent)?, None));
     }
     let Some(command) = command.and_then(OsStr::to_str) else { return Ok((None, None)) };
     let name = command.rsplit('/').next().unwrap_or(command);
@@ -224,16 +225,15 @@ fn helper(host: &Host) -> Option<HostPath> {
     }
 }
 
-/// Below the state directory; where that cannot be written (no home, a read-only one), below the temp directory.
+/// Below the state directory. Where that cannot be written, or belongs to another user (root with a user's HOME must leave
+/// nothing there that the user cannot remove), below the temp directory.
 fn session_base(host: &Host) -> HostPath {
-    let state = host.state_dir();
-    let existing = state.as_path().ancestors().find(|path| path.exists());
-    let writable = existing.is_some_and(|path| rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok());
-    if writable {
-        state.join("sessions")
-    } else {
-        host.temp_dir().join(format!("sandpen-{}", host.uid)).join("sessions")
-    }
+    let state = host.state_dir().join("sessions");
+    let existing = state.as_path().ancestors().find_map(|path| Some((path, path.metadata().ok()?)));
+    let is_ours = existing.is_some_and(|(path, meta)| {
+        meta.uid() == host.uid && rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
+    });
+    if is_ours { state } else { host.temp_dir().join(format!("sandpen-{}", host.uid)).join("sessions") }
 }
 
 /// The cgroup v2 controllers that systemd hands to the user; none on v1 or without a user session.

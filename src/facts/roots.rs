@@ -75,7 +75,7 @@ fn refuse_wide(host: &Host, config: &Config, directory: &HostPath, what: &str) -
     }
     if plan::contains_own_files(host, directory) && !config.allow_home {
         return Err(Error::usage(format!(
-            "{what} `{directory}` contains sandpen's own configuration, which the guest must not change"
+            "{what} `{directory}` holds sandpen's own configuration, which the guest must not change"
         ))
         .hint("change to the directory of your project, or pass --allow-home if you mean it"));
     }

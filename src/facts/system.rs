@@ -1,10 +1,11 @@
 //! What of the host's system the native engine shows: its programs and libraries, and an allow-list of `/etc`.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::files::{FileFact, examine};
+use super::files::{FileFact, FileKind, examine};
 use crate::path::HostPath;
 
 /// Programs and libraries. On a merged-usr system most are links into `/usr`.
@@ -16,15 +17,9 @@ const SYSTEM: &[&str] = &["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "
 const ETC: &[&str] = &[
     "alternatives",
     "bash.bashrc",
-    "bash_completion.d",
     "bashrc",
-    "bindresvport.blacklist",
-    "ca-certificates",
-    "ca-certificates.conf",
     "crypto-policies",
     "debian_version",
-    "environment.d",
-    "ethertypes",
     "fedora-release",
     "fonts",
     "gai.conf",
@@ -32,7 +27,6 @@ const ETC: &[&str] = &[
     "gitconfig",
     "host.conf",
     "inputrc",
-    "issue",
     "java",
     "java-11-openjdk",
     "java-17-openjdk",
@@ -41,20 +35,11 @@ const ETC: &[&str] = &[
     "ld.so.cache",
     "ld.so.conf",
     "ld.so.conf.d",
-    "libnl-3",
     "locale.alias",
     "locale.conf",
-    "locale.gen",
     "localtime",
     "lsb-release",
-    "magic",
-    "magic.mime",
-    "mailcap",
-    "manpath.config",
     "mime.types",
-    "nanorc",
-    "netconfig",
-    "networks",
     "nsswitch.conf",
     "openssl",
     "os-release",
@@ -72,24 +57,19 @@ const ETC: &[&str] = &[
     "python3.12",
     "python3.13",
     "redhat-release",
-    "rpc",
     "services",
     "shells",
-    "skel",
     "ssl/cert.pem",
     "ssl/certs",
     "ssl/openssl.cnf",
     "ssl/ca-bundle.pem",
-    "subversion",
     "system-release",
     "terminfo",
     "timezone",
-    "vconsole.conf",
     "vim",
     "vimrc",
     "virc",
     "wgetrc",
-    "xattr.conf",
     "xml",
 ];
 
@@ -137,19 +117,23 @@ impl SystemFacts {
 
 fn entry(path: &Path) -> Option<SystemEntry> {
     let place = HostPath::new(path).ok()?;
-    let to = std::fs::read_link(path).ok();
-    match to {
+    let meta = path.symlink_metadata().ok()?;
+    if meta.is_symlink() {
+        let to = std::fs::read_link(path).ok()?;
         // A link to what is shown anyway stays a link; any other is shown as what it leads to.
-        Some(to) if leads_into_usr(path, &to) => Some(SystemEntry::Link { path: place, to }),
-        _ => Some(SystemEntry::Shown { fact: examine(&place)?, path: place }),
+        return Some(match leads_into_usr(path) {
+            true => SystemEntry::Link { path: place, to },
+            false => SystemEntry::Shown { fact: examine(&place)?, path: place },
+        });
     }
+    // No link, so its real path is its own: resolving some forty paths would cost more than all else here.
+    let kind = if meta.is_dir() { FileKind::Directory } else { FileKind::File };
+    let fact = FileFact { kind, real: place.clone(), uid: meta.uid() };
+    Some(SystemEntry::Shown { fact, path: place })
 }
 
-fn leads_into_usr(path: &Path, to: &Path) -> bool {
-    path.parent().is_some_and(|parent| {
-        let real = parent.join(to).canonicalize();
-        real.is_ok_and(|real| real.starts_with("/usr"))
-    })
+fn leads_into_usr(path: &Path) -> bool {
+    path.canonicalize().is_ok_and(|real| real.starts_with("/usr"))
 }
 
 #[cfg(test)]

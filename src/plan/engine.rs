@@ -115,7 +115,10 @@ pub struct ImagePlan {
 /// The image that is asked for by name: the user's, else the preset's published one.
 fn named_image(config: &Config, facts: &Facts) -> Option<ImagePlan> {
     if let Some(Sourced { value, origin }) = &config.image {
-        let reason = "named by the user".to_owned();
+        let reason = match &config.build {
+            Some(build) if build.origin == *origin => "built first, from the project's Dockerfile".to_owned(),
+            _ => "named by the user".to_owned(),
+        };
         return Some(ImagePlan { reference: value.clone(), reason, from: origin.clone() });
     }
     let preset = facts.preset.as_ref()?;

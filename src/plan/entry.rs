@@ -1,5 +1,6 @@
 //! The entries of a plan: mounts and variables. None can be made without a reason and an origin.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::PathBuf;
@@ -132,22 +133,24 @@ pub struct Variable {
 
 /// Mounts by target: the first to claim a target keeps it, so higher layers are added first.
 #[derive(Debug, Default)]
-pub struct MountTable(Vec<Mount>);
+pub struct MountTable(BTreeMap<OsString, Mount>);
 
 impl MountTable {
     /// Adds a mount unless its target is taken.
     pub fn add(&mut self, mount: Mount) {
-        if !self.0.iter().any(|other| other.target == mount.target) {
-            self.0.push(mount);
-        }
+        self.0.entry(mount.target.as_os_str().to_owned()).or_insert(mount);
+    }
+
+    /// The mounts so far.
+    pub fn iter(&self) -> impl Iterator<Item = &Mount> {
+        self.0.values()
     }
 
     /// The mounts in the order in which they are made: a directory before what lies below it.
     ///
     /// The order is the byte order of the targets, in which a parent always precedes its children. Every engine keeps it.
-    pub fn into_sorted(mut self) -> Vec<Mount> {
-        self.0.sort_by(|a, b| a.target.cmp(&b.target));
-        self.0
+    pub fn into_sorted(self) -> Vec<Mount> {
+        self.0.into_values().collect()
     }
 }
 
@@ -164,6 +167,13 @@ impl VariableTable {
     /// Adds a variable that must not be shown.
     pub fn secret(&mut self, name: &str, value: impl Into<OsString>, why: Why) {
         self.add(Variable { name: name.to_owned(), value: VariableValue::Secret(Secret::new(value)), why });
+    }
+
+    /// Adds a variable that may be shown, whoever claimed its name before. Tells who did, if the value was another.
+    pub fn insist(&mut self, name: &str, value: &str, why: Why) -> Option<Origin> {
+        let claimed = self.0.iter().position(|other| other.name == name).map(|index| self.0.remove(index));
+        self.plain(name, value, why);
+        claimed.filter(|other| other.value != VariableValue::Plain(value.to_owned())).map(|other| other.why.from)
     }
 
     fn add(&mut self, variable: Variable) {

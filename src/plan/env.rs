@@ -1,6 +1,7 @@
 //! Which variables the guest gets, and why. Everything else of the host's environment stays outside.
 
 use super::entry::{VariableTable, Why};
+use super::latest_first;
 use super::session::SessionId;
 use super::user::UserPlan;
 use crate::config::{Config, Origin};
@@ -45,7 +46,7 @@ pub fn plan(
 
 /// `--env`, `SANDBOX_ENV` and the `env` of files.
 fn requested(host: &Host, config: &Config, table: &mut VariableTable, warnings: &mut Vec<String>) {
-    for request in &config.env {
+    for request in latest_first(&config.env) {
         let (name, origin) = (&request.value.name, request.origin.clone());
         if name == vars::GIT_DISCOVERY {
             warnings.push(format!("{origin}: {name} is always 1 inside (R2.1)"));

@@ -3,6 +3,7 @@
 //! A [`Plan`] can only be made here, from a [`Host`], a [`Config`] and [`Facts`]; engines translate it, `explain` prints it,
 //! nothing else decides.
 
+mod detail;
 pub mod engine;
 mod entry;
 mod env;
@@ -15,6 +16,7 @@ mod user;
 
 use std::ffi::OsString;
 
+pub use detail::Detail;
 pub use engine::{EngineKind, EnginePlan, ImagePlan};
 pub use entry::{Mount, Secret, Source, Variable, VariableValue, Why};
 pub use mounts::{contains_own_files, flat_name, paths_of_interest};
@@ -95,6 +97,8 @@ pub struct Plan {
     pub terminal: bool,
     /// Further flags for the engine.
     pub engine_flags: Vec<String>,
+    /// Decisions that are neither a mount nor a variable.
+    pub details: Vec<Detail>,
     /// What is made on the host before the launch.
     pub prepare: Vec<Prepare>,
     /// Whether weaker enforcement is an error.
@@ -154,10 +158,17 @@ impl Plan {
         let ssh = situation.plan(&mut draft.warnings);
         if let Some(mount) = &ssh.mount {
             draft.mounts.add(mount.clone());
-            draft.env.plain(crate::vars::SSH_AUTH_SOCK, ssh::SOCKET, mount.why.clone().requirement("R4.3"));
+            let (name, why) = (crate::vars::SSH_AUTH_SOCK, mount.why.clone().requirement("R4.3"));
+            if let Some(origin) = draft.env.insist(name, ssh::SOCKET, why) {
+                let inside = ssh::SOCKET;
+                draft.warnings.push(format!("{origin}: {name} is always {inside} inside when the agent is forwarded"));
+            }
         }
         draft.home();
         draft.temp();
+        if ssh.state == SshState::Off {
+            draft.hide_agent();
+        }
         draft.accounts();
         if engine.kind == EngineKind::Native {
             draft.system(&id.name());
@@ -172,7 +183,9 @@ impl Plan {
         let Draft { mounts, env, mut prepare, warnings, .. } = draft;
         let mounts = mounts.into_sorted();
         prepare.extend(skeleton::mount_points(&mounts, &session_dir));
+        let terminal = host.terminal.stdin && host.terminal.stdout;
         Ok(Plan {
+            details: detail::details(config, &engine, &duties, terminal, helper.is_some()),
             engine,
             image,
             workdir: facts.roots.workdir.clone(),
@@ -192,7 +205,7 @@ impl Plan {
             duties,
             helper,
             command,
-            terminal: host.terminal.stdin && host.terminal.stdout,
+            terminal,
             engine_flags: engine_flags(config),
             prepare,
             strict: config.strict,
@@ -276,6 +289,11 @@ fn engine_flags(config: &Config) -> Vec<String> {
     layers.into_iter().rev().flatten().map(|flag| flag.value.clone()).collect()
 }
 
+/// From the highest layer to the lowest, and within a layer from the last to the first: whoever comes first wins.
+fn latest_first<T>(list: &[Sourced<T>]) -> impl Iterator<Item = &Sourced<T>> {
+    list.chunk_by(|a, b| a.origin == b.origin).flat_map(|layer| layer.iter().rev())
+}
+
 /// The published ports, each once.
 fn ports(config: &Config) -> Vec<Port> {
     let mut ports: Vec<Port> = config.ports.iter().map(|port| port.value).collect();
@@ -295,11 +313,9 @@ fn refuse_unbuilt(config: &Config) -> Result<()> {
         return Err(Error::usage(format!("{}: the filtering proxy is not built yet", config.network.origin))
             .hint("use `--network off`, or `--network on`"));
     }
-    if let Some(profile) = &config.seatbelt_profile {
-        return Err(Error::usage(format!("{}: the Seatbelt engine is not built yet", profile.origin)));
-    }
     if config.guard.is_asked_for() {
-        return Err(Error::usage(format!("{}: the guard over Git's files is not built yet", config.guard.origin)));
+        return Err(Error::usage(format!("{}: the guard over Git's files is not built yet", config.guard.origin))
+            .hint("drop the option; SECURITY.md says what a sandbox can do to a repository"));
     }
     Ok(())
 }

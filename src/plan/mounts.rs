@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::Draft;
 use super::entry::{Mount, Why};
 use super::session::Prepare;
+use super::{Draft, latest_first};
 use crate::config::value::{Access, TmpMode};
 use crate::config::{Config, Origin};
 use crate::error::{Error, Result};
@@ -29,7 +29,7 @@ const ENGINE_SOCKETS: &[&str] = &["docker.sock", "podman.sock", "containerd.sock
 impl Draft<'_> {
     /// What the user asked for with `--mount`, variables and files. Added first, so that it wins over everything else.
     pub fn requested_mounts(&mut self) -> Result<()> {
-        for request in &self.config.mounts {
+        for request in latest_first(&self.config.mounts) {
             let (mount, origin) = (&request.value, &request.origin);
             let name = format!("{origin}: `{}`", mount.from.display());
             let bad = |error: &dyn std::fmt::Display| Error::usage(format!("{name} cannot be mounted")).cause(error);
@@ -243,15 +243,16 @@ pub fn paths_of_interest(
     let mut paths: Vec<HostPath> = in_home.chain(preset_paths).map(|file| host.home.join(file)).collect();
     paths.extend(STARTUP_FILES.iter().map(|file| host.cwd.join(file)));
     let credential_variables = preset.iter().flat_map(|preset| &preset.credential_files).map(String::as_str);
-    let variables = credential_variables.chain([vars::VIRTUAL_ENV]).filter_map(|name| host.env.path(name));
+    let variables =
+        credential_variables.chain([vars::VIRTUAL_ENV, vars::SSH_AUTH_SOCK]).filter_map(|name| host.env.path(name));
     paths.extend(variables.filter_map(|path| HostPath::new(path).ok()));
     paths.extend(config.mounts.iter().filter_map(|mount| HostPath::new(host.expand(&mount.value.from)).ok()));
     paths
 }
 
-/// Whether a directory holds sandpen's own configuration or state.
+/// Whether a path holds sandpen's own configuration or state, or is part of it.
 pub fn contains_own_files(host: &Host, directory: &HostPath) -> bool {
-    host.config_dir().is_within(directory) || host.state_dir().is_within(directory)
+    [host.config_dir(), host.state_dir()].iter().any(|own| own.is_within(directory) || directory.is_within(own))
 }
 
 fn existing(fact: &FileFact, target: GuestPath, access: Access, why: Why) -> Mount {

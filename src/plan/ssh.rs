@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::Draft;
 use super::engine::EngineKind;
-use super::entry::{Mount, Why};
+use super::entry::{Mount, Source, Why};
 use super::session::SessionId;
 use super::user::{UserHow, UserPlan};
 use crate::config::Config;
-use crate::config::value::{Access, TmpMode};
+use crate::config::value::Access;
 use crate::error::Error;
 use crate::facts::machine::HOST_SERVICE;
 use crate::facts::{AgentFacts, DesktopFacts, DockerFacts, Facts};
@@ -114,7 +115,6 @@ impl Situation<'_> {
         let remedy = "Start one (`eval $(ssh-agent)`, `ssh-add`), or silence this with --ssh-agent off";
         let (warning, reason) = match &self.facts.agent {
             AgentFacts::NotAsked => {
-                warn_of_host_tmp(self.host, self.config, warnings);
                 return SshPlan::not(SshState::Off, format!("switched off by {}", self.config.ssh_agent.origin));
             }
             AgentFacts::Answers { socket, keys } => return self.forward(socket, *keys, warnings),
@@ -238,13 +238,28 @@ fn warn_of_other_user(host: &Host, user: &UserPlan, warnings: &mut Vec<String>) 
     }
 }
 
-/// R4.1: the host's whole temp directory holds ssh-agent's own socket.
-fn warn_of_host_tmp(host: &Host, config: &Config, warnings: &mut Vec<String>) {
-    let socket = host.env.path(vars::SSH_AUTH_SOCK).and_then(|path| HostPath::new(path).ok());
-    if config.tmp.value == TmpMode::Host && socket.is_some_and(|socket| socket.is_within(&host.temp_dir())) {
-        warnings.push(
-            "--tmp host shows the host's temp directory, and the SSH agent's socket in it, although forwarding is off"
-                .into(),
-        );
+impl Draft<'_> {
+    /// R4.1: with forwarding off, the agent's socket is covered wherever a directory that is mounted would show it: the host's
+    /// temp directory, a home. Nothing to do where containers live in a virtual machine: sockets do not cross into it.
+    pub fn hide_agent(&mut self) {
+        let variable = self.host.env.path(vars::SSH_AUTH_SOCK).and_then(|path| HostPath::new(path).ok());
+        let found = variable.and_then(|socket| self.facts.files.get(&socket));
+        let Some(socket) = found.map(|fact| &fact.real).filter(|_| self.host.platform == Platform::Linux) else {
+            return;
+        };
+        let Ok(nothing) = HostPath::new("/dev/null") else { return };
+        let covers: Vec<Mount> = self
+            .mounts
+            .iter()
+            .filter_map(|mount| {
+                let Source::Host(source) = &mount.source else { return None };
+                // A socket that was asked for by its own name is meant.
+                let below = socket.as_path().strip_prefix(source.as_path()).ok().filter(|_| source != socket)?;
+                let why = Why::new("the SSH agent is hidden: forwarding is off", self.config.ssh_agent.origin.clone());
+                let target = mount.target.join(below);
+                Some(Mount::file(nothing.clone(), target, Access::Ro, why.requirement("R4.1")))
+            })
+            .collect();
+        covers.into_iter().for_each(|cover| self.mounts.add(cover));
     }
 }

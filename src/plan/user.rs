@@ -57,7 +57,10 @@ pub fn plan(host: &Host, config: &Config, facts: &Facts, engine: &EnginePlan, wa
     }
     let docker_rootless =
         engine.kind == EngineKind::Docker && facts.docker.as_ref().is_some_and(|docker| docker.rootless);
+    // A machine's root has a Podman of its own, which refuses keep-id.
+    let rootful_machine = matches!(&facts.connection, Some(Ok(connection)) if connection.user == "root");
     let podman_rootless = engine.kind == EngineKind::Podman
+        && !rootful_machine
         && facts.podman.as_ref().is_some_and(|podman| podman.rootless || podman.remote);
     let (uid, gid, name, how, reason) = if docker_rootless {
         (0, 0, "root", UserHow::Host, "rootless Docker: container root is the host's user".to_owned())

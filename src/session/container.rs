@@ -12,7 +12,7 @@ use crate::facts::machine::HOST_SERVICE;
 use crate::guest::{STATUS, Start};
 use crate::host::Host;
 use crate::plan::Plan;
-use crate::ssh::Tunnel;
+use crate::ssh::{Opened, Tunnel};
 use crate::ui::Ui;
 use crate::vars;
 
@@ -22,14 +22,18 @@ pub fn run(
     plan: &Plan,
     launch: &ContainerLaunch,
     directory: &SessionDirectory,
-    caught: Caught,
+    mut caught: Caught,
     ui: Ui,
 ) -> Result<Outcome> {
     for (path, content) in &launch.files {
         directory.write_private(path, content)?;
     }
     // Opened before anything else, closed after the container has ended (guards drop in reverse order).
-    let _tunnel = launch.tunnel.as_ref().map(|tunnel| Tunnel::open(tunnel, ui)).transpose()?;
+    let _tunnel = match launch.tunnel.as_ref().map(|tunnel| Tunnel::open(tunnel, ui, || caught.ending())).transpose()? {
+        Some(Opened::Ready(tunnel)) => Some(tunnel),
+        Some(Opened::Interrupted(signal)) => return Ok(Outcome::Signaled(signal)),
+        None => None,
+    };
     let _terminal = terminal::TerminalGuard::remember();
     let mut container = ContainerGuard { launch, armed: true };
     let mut command = client(&launch.client, &launch.argv)?;
@@ -64,6 +68,8 @@ pub fn run_engine(engine: &Client, argv: &[OsString]) -> Result<Outcome> {
 pub fn host_service_is_there(launch: &ContainerLaunch, plan: &Plan) -> bool {
     let Some(image) = &plan.image else { return false };
     let mut argv: Vec<OsString> = ["docker", "run", "--rm", "--network", "none"].map(OsString::from).into();
+    // Without capabilities, as the guest: root inside may not write where permissions forbid it.
+    argv.extend(["--cap-drop", "ALL", "--security-opt", "no-new-privileges"].map(OsString::from));
     // A bind of a missing source is an error, where --volume would make a directory in the machine.
     argv.extend(["--mount".into(), format!("type=bind,source={HOST_SERVICE},target=/probe").into()]);
     argv.extend(["--env".into(), format!("{}=1", vars::GIT_DISCOVERY).into()]);

@@ -1,7 +1,5 @@
 //! Looks closer when a launch failed, and says what was wrong: the image, its architecture, the command, or the engine itself.
 
-use std::path::Path;
-
 use super::Outcome;
 use crate::engine::ContainerLaunch;
 use crate::error::{Error, Result};
@@ -45,10 +43,8 @@ pub fn client_missing(plan: &Plan, error: &std::io::Error) -> Error {
 }
 
 fn launch_failed(host: &Host, plan: &Plan, launch: &ContainerLaunch) -> Error {
-    let (Some(engine), Some(image)) = (&plan.engine.program, &plan.image) else {
-        return Error::launch("the sandbox could not be started");
-    };
-    match image::inspect(engine, Path::new(&launch.client.path), &image.reference) {
+    let Some(image) = &plan.image else { return Error::launch("the sandbox could not be started") };
+    match image::inspect(&launch.client, &image.reference) {
         None => image_missing(plan, image),
         Some(facts) if facts.arch.as_deref().is_some_and(|arch| arch != host.arch) => {
             wrong_architecture(host, plan, facts.arch)

@@ -24,6 +24,12 @@ impl Caught {
         SignalsInfo::new(FORWARDED).map(Caught)
     }
 
+    /// The signal that asked for the end while there was no child yet to hear of it.
+    pub fn ending(&mut self) -> Option<i32> {
+        let asks = |signal: &i32| matches!(*signal, SIGINT | SIGTERM | SIGHUP | SIGQUIT);
+        self.0.pending().map(|info| info.si_signo).find(asks)
+    }
+
     /// Forwards everything, also what already came, to a child.
     pub fn forward_to(self, child: u32) -> Forwarder {
         let Caught(mut signals) = self;

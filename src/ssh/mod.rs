@@ -6,4 +6,4 @@ pub mod connection;
 pub mod tunnel;
 
 pub use connection::Connection;
-pub use tunnel::{Tunnel, TunnelPlan};
+pub use tunnel::{Opened, Tunnel, TunnelPlan};

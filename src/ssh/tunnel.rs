@@ -26,6 +26,10 @@ const SCRIPT: &str = include_str!("tunnel.sh");
 
 /// How long clean-up may delay the exit (R7.11).
 const FAREWELL: Duration = Duration::from_millis(1500);
+/// ssh's own time limit comes first by this much: it says what was wrong.
+const GRACE: Duration = Duration::from_millis(300);
+/// How often signals are looked for while the tunnel is opened.
+const STEP: Duration = Duration::from_millis(50);
 
 /// A tunnel as data.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,11 +57,14 @@ impl TunnelPlan {
         program: Option<HostPath>,
         timeout: Duration,
     ) -> Result<Self> {
-        let agent =
-            agent.to_str().filter(|path| !path.contains([':', '\\', '%', '"']) && !path.contains(char::is_whitespace));
+        let agent = agent
+            .to_str()
+            .filter(|path| !path.contains([':', '\\', '%', '"', '$']) && !path.contains(char::is_whitespace));
         let agent = agent.ok_or_else(|| {
-            Error::launch("the SSH agent's socket has a name that ssh cannot forward (blanks, colons, percent signs)")
-                .hint("start an agent at a plain path: `eval $(ssh-agent)`")
+            Error::launch(
+                "the SSH agent's socket has a name that ssh cannot forward (blanks, colons, percent or dollar signs)",
+            )
+            .hint("start an agent at a plain path: `eval $(ssh-agent)`")
         })?;
         // The secret part of the name is as random as the id is public.
         let secret = SessionId::random();
@@ -68,14 +75,16 @@ impl TunnelPlan {
         let option = |text: &str| ["-o".to_owned(), text.to_owned()];
         let mut argv: Vec<String> = vec!["ssh".into(), "-F".into(), "/dev/null".into()];
         if let Some(identity) = &connection.identity {
-            argv.extend(["-i".into(), identity.clone()]);
+            // ssh expands percent signs in it.
+            argv.extend(["-i".into(), identity.replace('%', "%%")]);
+            // Without a key of the connection's own, Podman asks the agent; so does ssh then.
+            argv.extend(option("IdentitiesOnly=yes"));
         }
         argv.extend(["-p".into(), connection.port.to_string(), "-R".into(), format!("{landing}:{agent}")]);
-        // The user's own ssh configuration and agent have no say in reaching the machine.
+        // The user's own ssh configuration has no say in reaching the machine.
         for text in [
             "StrictHostKeyChecking=no",
             "UserKnownHostsFile=/dev/null",
-            "IdentitiesOnly=yes",
             "BatchMode=yes",
             "LogLevel=ERROR",
             "ExitOnForwardFailure=yes",
@@ -96,6 +105,15 @@ impl TunnelPlan {
     }
 }
 
+/// What came of opening a tunnel.
+#[derive(Debug)]
+pub enum Opened {
+    /// It stands.
+    Ready(Tunnel),
+    /// This signal came first.
+    Interrupted(i32),
+}
+
 /// A running tunnel. Dropping it ends ssh and removes the socket from the machine, exactly once (R7.9, R7.10).
 #[derive(Debug)]
 pub struct Tunnel {
@@ -106,8 +124,9 @@ pub struct Tunnel {
 }
 
 impl Tunnel {
-    /// Starts ssh and waits until the machine says that the socket is there. On any failure nothing is left (R7.6–R7.8).
-    pub fn open(plan: &TunnelPlan, ui: Ui) -> Result<Self> {
+    /// Starts ssh and waits until the machine says that the socket is there, or a signal asks to end. On any failure nothing is
+    /// left (R7.6–R7.8).
+    pub fn open(plan: &TunnelPlan, ui: Ui, interrupted: impl FnMut() -> Option<i32>) -> Result<Opened> {
         let program = plan.program.as_ref().ok_or_else(|| {
             Error::launch("there is no `ssh` on PATH to tunnel the SSH agent with")
                 .hint("install OpenSSH's client, or pass --ssh-agent off")
@@ -121,15 +140,9 @@ impl Tunnel {
             // Ctrl-C is for the guest; the tunnel ends with the session.
             .process_group(0)
             .spawn()
-            .map_err(|error| {
-                Error::launch("the SSH tunnel cannot be started")
-                    .cause(error)
-                    .hint("pass --ssh-agent off to do without")
-            })?;
+            .map_err(|error| failure(plan, "the SSH tunnel cannot be started".to_owned(), &error.to_string()))?;
         let words = Arc::new(Mutex::new(String::new()));
-        if let Some(stderr) = child.stderr.take() {
-            collect(stderr, words.clone());
-        }
+        let stderr = child.stderr.take().map(|stderr| collect(stderr, words.clone()));
         let (ready, news) = mpsc::channel();
         let closing = Arc::new(AtomicBool::new(false));
         if let Some(stdout) = child.stdout.take() {
@@ -139,33 +152,24 @@ impl Tunnel {
         let script = format!("{}{SCRIPT}", plan.parameters);
         // A pipe that is closed already means that ssh has ended; waiting below tells.
         let _ = tunnel.stdin.as_mut().map(|stdin| stdin.write_all(script.as_bytes()));
-        let outcome = news.recv_timeout(plan.timeout);
-        if outcome == Ok(true) {
-            return Ok(tunnel);
-        }
-        let failed = match outcome {
-            Err(mpsc::RecvTimeoutError::Timeout) => {
+        let failed = match wait(&news, plan.timeout + GRACE, interrupted) {
+            News::Ready => return Ok(Opened::Ready(tunnel)),
+            News::Interrupted(signal) => return Ok(Opened::Interrupted(signal)),
+            News::Late => {
+                let _ = tunnel.child.kill();
                 format!("the SSH tunnel into the Podman machine was not ready within {} s", plan.timeout.as_secs())
             }
-            _ => "the SSH tunnel into the Podman machine could not be established".to_owned(),
+            News::Ended => "the SSH tunnel into the Podman machine could not be established".to_owned(),
         };
-        tunnel.closing.store(true, Ordering::Relaxed);
-        if outcome.is_ok() {
-            // ssh has ended by itself: its last words may still be on their way.
-            let _ = tunnel.child.wait();
-            thread::sleep(Duration::from_millis(20));
-        } else {
-            let _ = tunnel.child.kill();
+        drop(tunnel);
+        // ssh has ended; its last words may still be on their way.
+        let limit = Instant::now() + GRACE;
+        while stderr.as_ref().is_some_and(|reader| !reader.is_finished()) && Instant::now() < limit {
+            thread::sleep(Duration::from_millis(2));
         }
         let said = words.lock().map(|words| words.trim().to_owned()).unwrap_or_default();
-        let error = Error::launch(failed);
-        let error = if said.is_empty() { error } else { error.cause(format!("ssh says: {said}")) };
-        Err(error
-            .hint(format!(
-                "check that the machine runs: `podman machine list`, `podman machine start` (connection `{}`)",
-                plan.connection.name
-            ))
-            .hint("or do without the SSH agent: --ssh-agent off"))
+        let said = if said.is_empty() { said } else { format!("ssh says: {said}") };
+        Err(failure(plan, failed, &said))
     }
 }
 
@@ -186,8 +190,45 @@ impl Drop for Tunnel {
     }
 }
 
+/// The launch ends here, with what was wrong and what to do (R7.7, R7.8).
+fn failure(plan: &TunnelPlan, what: String, why: &str) -> Error {
+    let error = Error::launch(what);
+    let error = if why.is_empty() { error } else { error.cause(why) };
+    error
+        .hint(format!(
+            "check that the machine runs: `podman machine list`, `podman machine start` (connection `{}`)",
+            plan.connection.name
+        ))
+        .hint("or do without the SSH agent: --ssh-agent off")
+}
+
+/// What the launcher learns while it waits.
+enum News {
+    Ready,
+    Ended,
+    Late,
+    Interrupted(i32),
+}
+
+fn wait(news: &mpsc::Receiver<bool>, patience: Duration, mut interrupted: impl FnMut() -> Option<i32>) -> News {
+    let limit = Instant::now() + patience;
+    loop {
+        match news.recv_timeout(STEP) {
+            Ok(true) => return News::Ready,
+            Ok(false) | Err(mpsc::RecvTimeoutError::Disconnected) => return News::Ended,
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+        }
+        if let Some(signal) = interrupted() {
+            return News::Interrupted(signal);
+        }
+        if Instant::now() > limit {
+            return News::Late;
+        }
+    }
+}
+
 /// Keeps ssh's words for the case that it fails.
-fn collect(mut stderr: impl Read + Send + 'static, words: Arc<Mutex<String>>) {
+fn collect(mut stderr: impl Read + Send + 'static, words: Arc<Mutex<String>>) -> thread::JoinHandle<()> {
     thread::spawn(move || {
         let mut buffer = [0; 1024];
         while let Ok(length @ 1..) = stderr.read(&mut buffer) {
@@ -197,14 +238,15 @@ fn collect(mut stderr: impl Read + Send + 'static, words: Arc<Mutex<String>>) {
                 words.push_str(&String::from_utf8_lossy(&buffer[..length]));
             }
         }
-    });
+    })
 }
 
 /// Tells when the machine is ready; afterwards, says once if the tunnel ends before the sandbox does.
 fn watch(stdout: impl Read + Send + 'static, ready: mpsc::Sender<bool>, closing: Arc<AtomicBool>, ui: Ui) {
     thread::spawn(move || {
         let mut lines = BufReader::new(stdout).lines();
-        let is_ready = lines.next().is_some_and(|line| line.is_ok_and(|line| line == "ready"));
+        // Start-up files of the user's shell in the machine may have talked before.
+        let is_ready = lines.any(|line| line.is_ok_and(|line| line == "ready"));
         let _ = ready.send(is_ready);
         if is_ready {
             for _ in lines {}

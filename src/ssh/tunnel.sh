@@ -2,14 +2,15 @@
 umask 077
 trap 'rm -rf "$directory" "$landing"' EXIT
 trap 'exit 0' HUP INT TERM PIPE
-# Sockets of sandboxes whose shell here is gone (R7.3).
+# Sockets of sandboxes whose shell here is gone (R7.3). Whether another user's shell lives cannot be told from here.
 for owner in /tmp/sandpen-*/owner; do
-    if [ -f "$owner" ] && ! kill -0 "$(cat "$owner")" 2>/dev/null; then
+    if [ -O "$owner" ] && ! kill -0 "$(cat "$owner")" 2>/dev/null; then
         rm -rf "${owner%/owner}"
     fi
 done
 mkdir -m 711 "$directory" || exit 1
-echo $$ >"$directory/owner"
+# Complete the moment it has its name: another sandbox that starts now must not take it for a dead one's.
+echo $$ >"$directory/new" && mv "$directory/new" "$directory/owner" || exit 1
 while [ ! -S "$landing" ]; do
     limit=$((limit - 1))
     [ "$limit" -gt 0 ] || exit 1

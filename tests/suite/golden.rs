@@ -28,7 +28,7 @@ const SCENARIOS: [Scenario; 5] = [
     Scenario {
         name: "image-user",
         set_up: |_| Options {
-            user: Some(UserMode::Image),
+            user: Some("image".into()),
             image: Some("example.org:5000/node:22".into()),
             ..Options::default()
         },
@@ -36,7 +36,7 @@ const SCENARIOS: [Scenario; 5] = [
     },
     Scenario {
         name: "network-off",
-        set_up: |_| Options { network: Some(NetworkMode::Off), ..Options::default() },
+        set_up: |_| Options { network: Some("off".into()), ..Options::default() },
         command: &["make", "test"],
     },
     Scenario {
@@ -119,7 +119,7 @@ fn everything(world: &mut World) -> Options {
 fn explained(scenario: &Scenario, engine: Engine) -> (String, String) {
     let mut world = World::new(engine);
     let mut options = (scenario.set_up)(&mut world);
-    options.engine = Some(engine.setting());
+    options.engine = Some(engine.setting().to_string());
     let config = Config::load(&world.host, &options).expect("config");
     let command: Vec<OsString> = scenario.command.iter().map(OsString::from).collect();
     let mut facts = Facts::sweep(&world.host, &config, &command).expect("facts");

@@ -22,13 +22,22 @@ impl Value for EnvRequest {
     const NAME: &'static str = "a variable";
     const FORM: &'static str = "`NAME=VALUE`, or `NAME` to pass the host's value";
 
+    fn shown(text: &str) -> String {
+        // The value may be a secret.
+        text.split_once('=').map_or(text.to_owned(), |(name, _)| format!("{name}=…"))
+    }
+
     fn parse(text: &str) -> Result<Self, String> {
         let (name, value) = match text.split_once('=') {
             Some((name, value)) => (name, Some(value)),
             None => (text, None),
         };
         if !Self::is_name(name) {
-            return Err(format!("`{name}` is not a variable's name"));
+            return Err(if name.is_empty() {
+                "there is no name before the `=`".into()
+            } else {
+                format!("`{name}` is not a variable's name")
+            });
         }
         if value.is_some_and(|value| value.contains('\0')) {
             return Err("the value contains a NUL byte".into());

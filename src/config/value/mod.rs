@@ -25,6 +25,11 @@ pub trait Value: Sized {
 
     /// Parses it; the error is the reason, or empty when the form says it all.
     fn parse(text: &str) -> Result<Self, String>;
+
+    /// The text as a message may show it.
+    fn shown(text: &str) -> String {
+        text.to_owned()
+    }
 }
 
 /// `serde` reads these types through [`Value::parse`], so that files and flags agree on every value.

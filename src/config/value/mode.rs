@@ -1,31 +1,34 @@
 //! The options that are a choice among names.
 
 use clap::ValueEnum;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::Value;
+use super::{Value, deserialize_as_value};
 
 macro_rules! choice {
-    ($(#[$doc:meta])* $name:ident, $what:literal { $($(#[$variant_doc:meta])* $variant:ident),+ $(,)? }) => {
+    ($(#[$doc:meta])* $name:ident, $what:literal, $form:literal { $($(#[$variant_doc:meta])* $variant:ident),+ $(,)? }) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
         #[serde(rename_all = "kebab-case")]
         pub enum $name { $($(#[$variant_doc])* $variant),+ }
 
         impl Value for $name {
             const NAME: &'static str = $what;
-            const FORM: &'static str = "";
+            const FORM: &'static str = $form;
 
             fn parse(text: &str) -> Result<Self, String> {
                 <$name as ValueEnum>::from_str(text, false).map_err(|_| {
-                    let names: Vec<String> = <$name as ValueEnum>::value_variants()
-                        .iter()
-                        .map(|variant| format!("`{variant}`"))
-                        .collect();
-                    format!("one of {}", names.join(", "))
+                    let variants = <$name as ValueEnum>::value_variants();
+                    let names: Vec<String> = variants.iter().map(ToString::to_string).collect();
+                    match crate::suggest::nearest(text, names.iter().map(String::as_str)) {
+                        Some(near) => format!("did you mean `{near}`?"),
+                        None => String::new(),
+                    }
                 })
             }
         }
+
+        deserialize_as_value!($name);
 
         impl std::fmt::Display for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -40,7 +43,7 @@ macro_rules! choice {
 
 choice! {
     /// Which engine is asked for.
-    EngineSetting, "an engine" {
+    EngineSetting, "an engine", "`auto`, `docker`, `podman`, `sandbox-exec` or `native`" {
         /// Chosen from what is meant and what answers
         Auto,
         /// Docker
@@ -55,7 +58,7 @@ choice! {
 }
 choice! {
     /// The network policy.
-    NetworkMode, "a network policy" {
+    NetworkMode, "a network policy", "`on`, `off` or `proxied`" {
         /// The network is there
         On,
         /// No network at all
@@ -66,7 +69,7 @@ choice! {
 }
 choice! {
     /// Whether the SSH agent is forwarded (R4.4).
-    AgentMode, "an agent setting" {
+    AgentMode, "an agent setting", "`auto`, `on` or `off`" {
         /// Forwarded when SSH_AUTH_SOCK is there
         Auto,
         /// Forwarded
@@ -77,7 +80,7 @@ choice! {
 }
 choice! {
     /// Who the guest is.
-    UserMode, "a user setting" {
+    UserMode, "a user setting", "`auto`, `host` or `image`" {
         /// The host's user on Linux, the image's on macOS
         Auto,
         /// The host's user
@@ -88,7 +91,7 @@ choice! {
 }
 choice! {
     /// What the guest sees as the temporary directory.
-    TmpMode, "a temp setting" {
+    TmpMode, "a temp setting", "`private` or `host`" {
         /// A directory of the sandbox's own
         Private,
         /// The host's directory
@@ -97,7 +100,7 @@ choice! {
 }
 choice! {
     /// What is done about code planted in the repository's Git files.
-    Guard, "a guard setting" {
+    Guard, "a guard setting", "`review`, `strict` or `off`" {
         /// Hooks are read-only; new settings that run code are set aside at the end
         Review,
         /// All of Git's configuration is read-only

@@ -29,7 +29,7 @@ impl Access {
 
 /// What is asked for: `to` defaults to `from`, the mode to read-only.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a mount such as { from = \"…\", to = \"…\", mode = \"ro\" }")]
 pub struct MountRequest {
     /// On the host; may be relative or start with `~`.
     pub from: PathBuf,

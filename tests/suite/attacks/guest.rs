@@ -87,9 +87,9 @@ fn the_guests_report_cannot_lead_the_launcher_elsewhere(pen: &Pen) {
         "rm -f status".into(),
     ] {
         let ran = pen.bash(&format!("cd /.sandpen && {{ {trick}; }}; exit 125"));
-        // A forged report may cost the guest its own code, never more; nothing of the host is shown.
+        // A forged report may cost the guest its own exit code, never more; nothing of the host is shown.
         assert!(!ran.stderr.contains("hunter2") && !ran.stderr.contains('\u{1b}'), "{trick}: {}", ran.stderr);
-        assert_eq!(ran.code, Some(125), "the guest ran and exited: {trick}: {}", ran.stderr);
+        assert!(matches!(ran.code, Some(125 | 44)), "{trick}: {:?} {}", ran.code, ran.stderr);
         assert!(secret.exists());
     }
 }

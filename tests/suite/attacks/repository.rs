@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::for_every_engine;
-use crate::support::{IMAGE, Pen, Ran, RunToEnd, Running, comes_true};
+use crate::support::{IMAGE, Pen, Ran, RunToEnd, Running, comes_true, plain};
 
 for_every_engine!(
     attack_07_planted_host_programs_are_not_executed,
@@ -192,56 +192,46 @@ fn attack_09_other_project_files_have_no_effect_on_the_host(pen: &Pen) {
     assert_not_executed(pen);
 }
 
+/// A title, a cleared screen, a colour in one byte, reversed text.
+const EVIL: &str = "\u{1b}]0;pwned\u{7}\u{1b}[2J\u{9b}31m\u{202e}";
+
+#[track_caller]
+fn assert_escaped(ran: &Ran, what: &dyn std::fmt::Debug) {
+    let said = format!("{}{}", ran.stdout, ran.stderr);
+    let acts = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+    assert!(!said.chars().any(acts), "{what:?} printed {said:?}");
+    assert!(["\\u{1b}", "\\u001b"].iter().any(|escaped| said.contains(escaped)), "{what:?} did not name it: {said:?}");
+}
+
 fn attack_10_terminal_escapes_are_not_printed(pen: &Pen) {
-    let evil = "\u{1b}]0;pwned\u{7}\u{1b}[2J\u{9b}31m\u{202e}";
-    let project = pen.write(format!("evil {evil}/.sandpen/config.toml"), &format!("\"key{evil}\" = 1\n"));
-    let project = project.parent().and_then(Path::parent).expect("parent").to_owned();
-    let raw = |text: &str| text.chars().any(|c| (c.is_control() && c != '\n') || c == '\u{202e}');
-    let value = format!("value {evil}");
-    let no_such = format!("/no/such/{evil}");
-    for arguments in [
-        &[
-            "explain",
-            "--env",
-            &format!("A={value}"),
-            "--engine",
-            pen.engine.flag(),
-            "--image",
-            IMAGE,
-            "--",
-            "echo",
-            evil,
-        ][..],
-        &[
-            "explain",
-            "--format",
-            "json",
-            "--env",
-            &format!("A={value}"),
-            "--engine",
-            pen.engine.flag(),
-            "--image",
-            IMAGE,
-            "--",
-            "echo",
-            evil,
-        ],
-        &["run", "-v", "--env", &format!("A={value}"), "--engine", pen.engine.flag(), "--image", IMAGE, "--", "true"],
-        &["run", "--engine", pen.engine.flag(), "--image", IMAGE, "--", evil],
-        &["run", "--engine", pen.engine.flag(), "--image", IMAGE, "--mount", &no_such, "--", "true"],
-        &["run", "--engine", pen.engine.flag(), "--image", evil, "--", "true"],
-        &["run", "--engine", evil],
-        &["run", "--agent", evil],
-        &["trust"],
-    ] {
+    let file = pen.write(format!("evil {EVIL}/.sandpen/config.toml"), &format!("\"key{EVIL}\" = 1\n"));
+    let project = file.parent().and_then(Path::parent).expect("parent");
+    let (value, no_such) = (format!("A=value {EVIL}"), format!("/no/such/{EVIL}"));
+    let say = |arguments: &[&str]| {
         let mut command = pen.sandpen();
-        let ran = command.current_dir(&project).args(arguments).ran();
-        let said = format!("{}{}", ran.stdout, ran.stderr);
-        assert!(!raw(&said), "{arguments:?} printed {said:?}");
-        assert!(
-            said.contains("\\u{1b}") || said.contains("\\u001b") || said.contains("^["),
-            "{arguments:?} said nothing of it: {said:?}"
-        );
+        assert_escaped(&command.current_dir(project).args(arguments).ran(), &arguments);
+    };
+    let with_engine = |verb: &str, arguments: &[&str]| {
+        say(&[&[verb, "--engine", pen.engine.flag(), "--image", IMAGE], arguments].concat());
+    };
+    with_engine("explain", &["--env", &value, "--", "echo", EVIL]);
+    with_engine("explain", &["--format", "json", "--env", &value, "--", "echo", EVIL]);
+    with_engine("run", &["-v", "--env", &value, "--", "true"]);
+    with_engine("run", &["--", EVIL]);
+    with_engine("run", &["--mount", &no_such, "--", "true"]);
+    say(&["run", "--image", EVIL]);
+    say(&["run", "--agent", EVIL]);
+    say(&["trust"]);
+}
+
+/// What the parser of the command line says is printed, too.
+#[test]
+fn attack_10_nor_by_the_parser_of_the_command_line() {
+    for arguments in [&["run", "--engine", EVIL][..], &[EVIL], &["profile", "show", EVIL]] {
+        let ran = plain(Path::new("/")).args(arguments).ran();
+        assert_eq!(ran.code, Some(2), "{arguments:?}: {}", ran.stderr);
+        let acts = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+        assert!(!ran.stderr.chars().any(acts), "{arguments:?} printed {:?}", ran.stderr);
     }
 }
 

@@ -24,7 +24,7 @@ fn attack_12_13_no_sockets_of_the_host(pen: &Pen) {
         find / -path /proc -prune -o -type s -print
         ls -d /run/docker.sock /var/run/docker.sock /run/podman /run/containerd /run/user /run/dbus /tmp/.X11-unix \
             /run/host-services "${XDG_RUNTIME_DIR-/none}" 2>&-
-        grep -v ^Num /proc/net/unix
+        awk 'NR > 1 && $8' /proc/net/unix
         env | grep -E 'DISPLAY|DBUS|KEYRING|XDG_RUNTIME|DOCKER_HOST|CONTAINER_HOST'
         true"#;
     assert_eq!(command.args(["--", "bash", "-c", script]).ran().ok(), "");
@@ -32,13 +32,9 @@ fn attack_12_13_no_sockets_of_the_host(pen: &Pen) {
 
 fn attack_14_no_inherited_files(pen: &Pen) {
     let secret = pen.write("secret", "hunter2");
+    let script = "echo ready; cat > /dev/null; perl -e 'for (3..99) { print if open my $f, q(<&), $_ }'; cat <&9";
     let mut command = pen.run();
-    command.stdin(Stdio::piped()).args([
-        "--",
-        "bash",
-        "-c",
-        "echo ready; cat > /dev/null; cd /proc/self/fd; echo *; cat <&9",
-    ]);
+    command.args(["--", "bash", "-c", script]);
     // The same command with two files open that nobody asked for, one of them a directory.
     let mut shell = Command::new("sh");
     shell.args(["-c", r#"secret=$1; shift; exec 9<"$secret" 8</ "$@""#, "sh"]).arg(&secret);
@@ -54,7 +50,7 @@ fn attack_14_no_inherited_files(pen: &Pen) {
     }
     running.close_stdin();
     let ran = running.ran();
-    assert_eq!(ran.stdout, "0 1 2", "and not the secret");
+    assert_eq!(ran.stdout, "", "no descriptor beyond 2, and not the secret");
     assert_ne!(ran.code, Some(0), "descriptor 9 is not there");
 }
 
@@ -97,8 +93,9 @@ fn attack_17_no_kernel_interfaces_that_grow_power(pen: &Pen) {
             _ => "$p, 0, -1, -1, 0",
         };
         // EPERM and ENOSYS are refusals; anything else was let through to the kernel.
-        script +=
-            &format!("syscall({number}, {arguments}) == -1 && ($! == 1 || $! == 38) or print \"{name}: $!\\n\";\n");
+        script += &format!(
+            "syscall({number}, {arguments}) == -1 && ($! == 1 || $! == 38) or print \"{name} is let through\\n\";\n"
+        );
     }
     assert_eq!(pen.run().args(["--", "perl", "-e", &script]).ran().ok(), "");
 }

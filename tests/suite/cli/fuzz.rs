@@ -150,9 +150,7 @@ fn explain_survives_300_random_calls() {
 
 fn prop_assert_unchanged(world: &World, before: &std::collections::BTreeMap<std::path::PathBuf, Vec<u8>>) {
     assert_eq!(&world.tree(), before, "explain wrote something");
-    assert!(
-        world.calls().iter().all(|call| call[1] == "image"),
-        "explain may ask for an image, no more: {:?}",
-        world.calls()
-    );
+    // It may ask an engine for an image, for its machine or its connections; it starts no container.
+    let calls = world.calls();
+    assert!(calls.iter().all(|call| ["image", "info", "system"].contains(&call[1].as_str())), "{calls:?}");
 }

@@ -48,7 +48,7 @@ fn a_missing_command_is_127_with_a_hint(pen: &Pen) {
 }
 
 fn an_engine_that_refuses_is_44(pen: &Pen) {
-    for arguments in [&["--engine-flag", "--no-such-flag"][..], &["--engine-flag", "--memory=1"]] {
+    for arguments in [&["--engine-flag", "--no-such-flag"][..], &["--engine-flag", "--name=!"]] {
         let ran = pen.run().args(arguments).args(["--", "echo", "ran"]).ran();
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(44), ""), "{arguments:?}: {}", ran.stderr);
         assert!(ran.stderr.contains("sandpen: error: ") && ran.stderr.contains("hint: "), "{}", ran.stderr);

@@ -9,6 +9,7 @@ use crate::support::{Pen, RunToEnd};
 for_every_engine!(
     the_working_directory_is_its_real_path,
     include_dirs_are_writable,
+    relative_paths_are_taken_from_the_current_directory,
     mounts_are_read_only_unless_asked_for,
     mounts_come_from_variables_and_files_too,
     the_rest_of_home_is_not_there,
@@ -30,12 +31,20 @@ fn include_dirs_are_writable(pen: &Pen) {
     let (one, two) = (pen.outside("one"), pen.outside("two"));
     let script = format!("set -e; echo 1 > {}/file; echo 2 > {}/file; pwd", one.display(), two.display());
     let mut command = pen.run();
-    command.arg("--include-dir").arg(&one).arg("--include-dir").arg("../../two");
+    command.arg("--include-dir").arg(&one).arg("--include-dir").arg(&two);
     let ran = command.args(["--", "bash", "-c", &script]).ran();
     assert_eq!(ran.ok(), pen.project.display().to_string(), "the working directory stays the same");
     for (directory, content) in [(one, "1\n"), (two, "2\n")] {
         assert_eq!(fs::read_to_string(directory.join("file")).expect("file"), content);
     }
+}
+
+fn relative_paths_are_taken_from_the_current_directory(pen: &Pen) {
+    pen.write("library/file", "included\n");
+    pen.write("data/file", "mounted\n");
+    let mut command = pen.run();
+    command.args(["--include-dir", "../library", "--mount", "../data:/data"]);
+    assert_eq!(command.args(["--", "cat", "../library/file", "/data/file"]).ran().ok(), "included\nmounted");
 }
 
 fn mounts_are_read_only_unless_asked_for(pen: &Pen) {

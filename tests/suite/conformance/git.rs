@@ -114,7 +114,7 @@ fn a_commit_in_a_subdirectory_is_the_users(pen: &Pen) {
     command.current_dir(&subdirectory);
     let ran = command.args(["--", "bash", "-c", script]).ran();
     // The root of the repository is there as well.
-    assert_eq!(ran.ok(), format!("?? ./\n?? ../../top\nseen\n{}", subdirectory.display()));
+    assert_eq!(ran.ok(), format!("?? ../\n?? ../../top\nseen\n{}", subdirectory.display()));
     let log = pen.host_command("git").args(["log", "--format=%an <%ae> %s", "--name-only"]).ran();
     assert_eq!(log.ok(), "The User <user@example.org> from inside\n\nsub/directory/file\ntop");
     assert_eq!(pen.host_command("git").args(["status", "--porcelain"]).ran().ok(), "");

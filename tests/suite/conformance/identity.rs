@@ -106,20 +106,28 @@ fn set_uid_gid_chooses_between_the_two(pen: &Pen) {
 fn an_ordinary_user_of_rootful_docker_keeps_its_files() {
     Pen::on_docker_as_ordinary_user(|pen| {
         pen.write(".gitconfig", "[user]\n\tname = Me\n");
-        let target = pen.project.join("made/for/a/mount");
-        let from = pen.outside("from");
         let script = "set -e; echo x > file; mkdir d; id -u; id -un; git config user.name; ssh -G h | grep ^user\\ ;
             echo x > ~/.config-file; mkdir -p ~/.config/x ~/.ssh/x; setuid-id -u";
-        let mount = format!("{}:{}", from.display(), target.display());
-        let ran = pen.run().args(["--mount", &mount, "--", "bash", "-c", script]).ran();
+        let ran = pen.bash(script);
         let user = std::env::var("SANDPEN_TEST_USER").expect("the rig's user");
         assert_eq!(ran.ok(), format!("{0}\n{user}\nMe\nuser {user}\n{0}", pen.uid));
         for name in ["file", "d"] {
             assert_owner(pen, &pen.project.join(name));
         }
         assert_eq!(pen.sessions(), Vec::<std::path::PathBuf>::new());
-        // A mount point inside the project is made on the host: it must not be root's.
-        assert_owner(pen, &pen.project.join("made"));
-        assert_owner(pen, &target);
+    });
+}
+
+/// A mount point inside the project is made on the host: if it stays, it must not be root's.
+#[test]
+fn mount_points_in_the_project_belong_to_an_ordinary_user_of_rootful_docker() {
+    Pen::on_docker_as_ordinary_user(|pen| {
+        let (from, target) = (pen.outside("from"), pen.project.join("made/for/a/mount"));
+        fs::write(from.join("file"), "seen").expect("file");
+        let mount = format!("{}:{}", from.display(), target.display());
+        assert_eq!(pen.run().args(["--mount", &mount, "--", "cat", "made/for/a/mount/file"]).ran().ok(), "seen");
+        for path in target.ancestors().take_while(|path| *path != pen.project).filter(|path| path.exists()) {
+            assert_owner(pen, path);
+        }
     });
 }

@@ -46,7 +46,7 @@ fn the_memory_limit_holds(pen: &Pen) {
         return;
     }
     // Four times as much: with swap, engines allow the double.
-    let script = "$| = 1; print 'started'; my $x = 'x' x (256 << 20); print 'survived'";
+    let script = "$| = 1; print 'started'; my $n = 256; my $x = 'x' x ($n << 20); print 'survived'";
     let ran = pen.run().args(arguments).args(["--", "perl", "-e", script]).ran();
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(137), "started"), "{}", ran.stderr);
 }

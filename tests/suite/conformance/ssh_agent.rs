@@ -57,8 +57,7 @@ const FORWARDED: &str = "the key of the test (ED25519)\n/ssh-agent";
 
 fn r4_1_off_means_not_reachable(pen: &Pen) {
     let agent = Agent::with_key(pen);
-    let script =
-        "echo ${SSH_AUTH_SOCK-unset}; find / -path /proc -prune -o -type s -print; ls -d /ssh-agent /tmp/* 2>&-; true";
+    let script = "echo ${SSH_AUTH_SOCK-unset}; find / -path /proc -prune -o -type s -print 2>&-; ls -d /ssh-agent /tmp/* 2>&-; true";
     for name in ["SANDBOX_SSH_AGENT", "LLXPRT_SANDBOX_SSH_AGENT", "SANDPEN_SSH_AGENT"] {
         let ran = agent.run(pen, &[(name, "off")], &[], script);
         assert_eq!((ran.ok(), ran.stderr.as_str()), ("unset", ""), "{name}");

@@ -46,7 +46,14 @@ fn parts_of_path_below_the_project_are_appended(pen: &Pen) {
     let tools = pen.project.join("tools dir");
     let project = pen.project.display();
     let mut command = pen.run();
-    command.env("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin:{}", tools.display(), pen.home.join("bin").display()));
+    command.env(
+        "PATH",
+        format!(
+            "{}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:{}",
+            tools.display(),
+            pen.home.join("bin").display()
+        ),
+    );
     command.env("PYTHONPATH", format!("/usr/lib/python:{project}/lib"));
     let ran = command.args(["--", "bash", "-c", "tool; ls -d /; echo $PATH; echo $PYTHONPATH"]).ran();
     let image = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use sandpen::value::EngineSetting;
 use sandpen::{
-    AgentFacts, DockerFacts, Environment, Facts, Host, HostPath, ImageFacts, Platform, PodmanFacts, ProcessStamp,
-    Reach, Terminal,
+    AgentFacts, DesktopFacts, DockerFacts, Environment, Facts, Host, HostPath, ImageFacts, Platform, PodmanFacts,
+    ProcessStamp, Reach, Terminal,
 };
 use tempfile::TempDir;
 
@@ -107,7 +107,9 @@ impl World {
     /// Replaces everything that was found on this machine.
     pub fn pin(&self, facts: &mut Facts, with_agent: bool) {
         facts.selinux = false;
+        // The files here belong to whoever runs the tests, not to the host's user.
         facts.roots.owner = self.host.uid;
+        facts.session_base = self.host.state_dir().join("sessions");
         facts.docker = (self.engine.setting() == EngineSetting::Docker).then(|| DockerFacts {
             program: HostPath::new("/usr/bin/docker").ok(),
             endpoint: "unix:///var/run/docker.sock".into(),
@@ -131,6 +133,11 @@ impl World {
         } else {
             AgentFacts::Unset
         };
+        // What Docker would say of the machine it runs in; the socket is looked for at the launch.
+        let desktop = || DesktopFacts { system: "Docker Desktop".into(), socket: None };
+        facts.desktop = (self.engine == Engine::DockerMacos).then(desktop);
+        facts.connection = None;
+        facts.ssh = HostPath::new("/usr/bin/ssh").ok();
         // What the engine would say of the image, where the guest is its user.
         facts.image = Some(ImageFacts { user: Some("node".into()), home: None, arch: Some("amd64".into()) });
     }

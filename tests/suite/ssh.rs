@@ -1,0 +1,10 @@
+//! The SSH agent on every platform and engine (R4–R7), with real agents, keys, sshd and Podman.
+
+mod agent;
+mod cleanup;
+mod desktop;
+mod faults;
+mod git;
+mod rig;
+mod seeds;
+mod tunnel;

@@ -1,0 +1,192 @@
+//! R7.9–R7.11: the tunnel ends with the sandbox, however that ends, exactly once and without holding up the exit.
+
+use std::fs;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use super::rig::{KEY, Machine, Shim, Tunnel, is_gone};
+use crate::support::{Running, comes_true, eventually, signal};
+
+#[test]
+fn r7_9_r7_11_a_normal_end_takes_tunnel_and_socket_along() {
+    Machine::on(|machine| {
+        let (mut running, tunnel) = machine.start(&[]);
+        assert!(tunnel.directory.exists(), "{tunnel:?}");
+        running.write("list\n");
+        assert!(running.line().contains(KEY));
+        running.close_stdin();
+        let ran = running.ran();
+        assert_eq!(ran.code, Some(7), "{}", ran.stderr);
+        // Not only soon: before sandpen has ended.
+        assert!(is_gone(tunnel.pid) && !tunnel.directory.exists() && !tunnel.landing.exists(), "{tunnel:?}");
+        assert!(!ran.stderr.contains("warning"), "{}", ran.stderr);
+    });
+}
+
+fn ends_by(signals: &[Signal], code: i32) {
+    Machine::on(|machine| {
+        // A guest that ends by the signal it gets, as programs do; the engine's init passes it on.
+        let (mut running, tunnel) = machine.start(&[]);
+        for which in signals {
+            running.signal(*which);
+        }
+        let ran = running.ran();
+        assert_eq!(ran.code, Some(code), "{}", ran.stderr);
+        tunnel.assert_gone();
+        assert!(!ran.stderr.contains("tunnel"), "nothing to say about it: {}", ran.stderr);
+        assert!(comes_true(Duration::from_secs(5), || machine.pen.containers().is_empty()));
+        assert_eq!(machine.pen.sessions().len(), 0);
+    });
+}
+
+#[test]
+fn r7_9_sigint_ends_the_tunnel() {
+    ends_by(&[Signal::INT], 130);
+}
+
+#[test]
+fn r7_9_sigterm_ends_the_tunnel() {
+    ends_by(&[Signal::TERM], 143);
+}
+
+#[test]
+fn r7_9_sighup_ends_the_tunnel() {
+    ends_by(&[Signal::HUP], 129);
+}
+
+#[test]
+fn r7_10_five_signals_in_a_row_clean_up_once() {
+    Machine::on(|machine| {
+        let (mut running, tunnel) = machine.start(&[]);
+        for which in [Signal::TERM, Signal::INT, Signal::TERM, Signal::HUP, Signal::TERM] {
+            running.signal(which);
+        }
+        let ran = running.ran();
+        assert!(matches!(ran.code, Some(129 | 130 | 143)), "{ran:?}");
+        tunnel.assert_gone();
+        assert!(!ran.stderr.contains("panicked") && !ran.stderr.contains("tunnel"), "{}", ran.stderr);
+    });
+}
+
+#[test]
+fn r7_11_kill_9_of_sandpen_leaves_nothing_in_the_machine() {
+    Machine::on(|machine| {
+        let (mut running, tunnel) = machine.start(&[]);
+        running.signal(Signal::KILL);
+        assert_eq!(running.ran().code, None);
+        tunnel.assert_gone();
+    });
+}
+
+#[test]
+fn r7_11_a_machine_that_hangs_at_the_end_does_not_hold_up_the_exit() {
+    Machine::on(|machine| {
+        let (mut running, tunnel) = machine.start(&[]);
+        let session = session_of(machine, &tunnel);
+        signal(session, Signal::STOP);
+        let start = Instant::now();
+        running.close_stdin();
+        let ran = running.ran();
+        let took = start.elapsed();
+        signal(session, Signal::CONT);
+        assert_eq!(ran.code, Some(7), "{}", ran.stderr);
+        assert!(took < Duration::from_millis(4500), "the exit, the container's own end included: {took:?}");
+        assert!(is_gone(tunnel.pid));
+        // It comes back to life, and then cleans up by itself.
+        tunnel.assert_gone();
+    });
+}
+
+#[test]
+fn r7_11_a_machine_that_is_gone_does_not_hold_up_the_exit() {
+    Machine::on(|machine| {
+        let (mut running, tunnel) = machine.start(&[]);
+        let sessions = sessions(machine);
+        let start = Instant::now();
+        signal(machine.sshd.process.pid(), Signal::KILL);
+        for session in sessions {
+            let _ = rustix::process::kill_process(rustix::process::Pid::from_raw(session as i32).expect("pid"), Signal::KILL);
+        }
+        running.close_stdin();
+        let ran = running.ran();
+        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+        assert!(ran.code.is_some() && is_gone(tunnel.pid), "{ran:?}");
+        assert_eq!(ran.stderr.matches("the SSH tunnel into the Podman machine has ended").count(), 1, "{}", ran.stderr);
+        assert!(!ran.stderr.contains("is missing and could not be pulled"), "{}", ran.stderr);
+        assert_eq!(machine.pen.sessions().len(), 0);
+    });
+}
+
+#[test]
+fn r7_a_tunnel_that_dies_is_named_once_and_the_guest_goes_on() {
+    Machine::on(|machine| {
+        let (mut running, tunnel) = machine.start(&[]);
+        signal(tunnel.pid, Signal::KILL);
+        eventually("the machine cleans up", || !tunnel.directory.exists());
+        running.write("list\nlist\n");
+        std::thread::sleep(Duration::from_millis(300));
+        running.close_stdin();
+        let ran = running.ran();
+        assert_eq!(ran.code, Some(7), "the guest's own end: {}", ran.stderr);
+        assert!(!ran.stdout.contains(KEY), "{}", ran.stdout);
+        let warning = "sandpen: warning: the SSH tunnel into the Podman machine has ended";
+        assert_eq!(ran.stderr.matches(warning).count(), 1, "{}", ran.stderr);
+    });
+}
+
+#[test]
+fn r7_an_agent_that_dies_leaves_the_guest_running() {
+    Machine::on(|machine| {
+        let (mut running, tunnel) = machine.start(&[]);
+        signal(machine.agent.process.pid(), Signal::KILL);
+        eventually("the agent is gone", || is_gone(machine.agent.process.pid()));
+        running.write("list\n");
+        running.close_stdin();
+        let ran = running.ran();
+        assert_eq!((ran.code, ran.stdout.contains(KEY)), (Some(7), false), "{}", ran.stderr);
+        tunnel.assert_gone();
+    });
+}
+
+#[test]
+fn r7_9_a_container_that_does_not_start_ends_the_tunnel() {
+    Machine::on(|machine| {
+        let shim = Shim::new(&machine.pen, "podman", "case \"$*\" in *' run '*) sleep 0.3; exit 125 ;; esac");
+        let mut command = machine.sh("true");
+        let mut running = Running::start(command.env("PATH", shim.path()).stdin(Stdio::null()));
+        let mut tunnel = None;
+        eventually("the tunnel stands", || {
+            tunnel = running.children().iter().any(|pid| is_tunnel(*pid)).then(|| Tunnel::of(&running));
+            tunnel.is_some()
+        });
+        assert_eq!(running.ran().code, Some(44));
+        tunnel.expect("seen").assert_gone();
+    });
+}
+
+fn is_tunnel(pid: u32) -> bool {
+    fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| String::from_utf8_lossy(&line).contains("/tmp/sandpen-"))
+}
+
+/// The processes that sshd started, one for each connection.
+fn sessions(machine: &Machine) -> Vec<u32> {
+    machine.sshd.process.children()
+}
+
+/// sshd's process that serves the tunnel: the one whose descendant owns the directory.
+fn session_of(machine: &Machine, tunnel: &Tunnel) -> u32 {
+    let owner = fs::read_to_string(tunnel.directory.join("owner")).expect("owner");
+    let mut pid: u32 = owner.trim().parse().expect("a pid");
+    while pid > 1 {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("stat");
+        let parent = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)).and_then(|pid| pid.parse().ok());
+        let parent = parent.expect("a parent");
+        if parent == machine.sshd.process.pid() {
+            return pid;
+        }
+        pid = parent;
+    }
+    panic!("no process of sshd above {owner}");
+}
