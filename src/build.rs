@@ -5,14 +5,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::config::preset::Preset;
-use crate::config::value::{ImageRef, Value};
+use crate::config::value::{EngineSetting, ImageRef, Value};
 use crate::config::{Config, Sourced};
 use crate::engine::Client;
 use crate::error::{Error, Result};
 use crate::facts::Facts;
 use crate::host::Host;
 use crate::path::HostPath;
-use crate::plan::{SessionId, engine, flat_name};
+use crate::plan::engine::{self, EnginePlan};
+use crate::plan::{SessionId, flat_name};
 use crate::session::{self, Outcome};
 
 /// Where a project keeps its Dockerfile, the first that exists.
@@ -51,7 +52,9 @@ impl Recipe {
     pub fn of_file(host: &Host, file: &Path) -> Result<(Self, ImageRef)> {
         let path = host.expand(file);
         if !path.is_file() {
-            return Err(Error::usage(format!("`{}` is not a file", path.display())));
+            return Err(
+                Error::usage(format!("flag --file: `{}` is not a file", path.display())).hint("expected a Dockerfile")
+            );
         }
         let name = flat_name(host.cwd.join("image").as_path()).to_ascii_lowercase();
         let image = ImageRef::parse(&format!("localhost/sandpen/project-{name}")).map_err(Error::usage)?;
@@ -64,15 +67,32 @@ impl Recipe {
         // The name is checked first, so that a misspelt one is answered with what it may have meant.
         Preset::named(host, agent)?;
         let text = Preset::dockerfile(name).ok_or_else(|| {
-            Error::usage(format!("the preset `{name}` brings no Dockerfile")).hint("name one: sandpen build -f FILE")
+            Error::usage(format!("{}: the preset `{name}` brings no Dockerfile", agent.origin))
+                .hint("name one: sandpen build -f FILE")
         })?;
         Ok((Recipe::BuiltIn(text), ImageRef::parse(&agent_image(name)).map_err(Error::usage)?))
     }
 }
 
+/// A container engine, even where `auto` would run the project with the host's own tools: what is built is an image.
+fn builder(host: &Host, config: &Config, facts: &Facts, tag: &ImageRef) -> Result<EnginePlan> {
+    let (engine, _) = engine::choose(host, config, facts)?;
+    if engine.kind.is_container() {
+        return Ok(engine);
+    }
+    if config.engine.value != EngineSetting::Auto {
+        let name = engine.kind.name();
+        return Err(Error::usage(format!("{}: the engine `{name}` has no images to build", config.engine.origin))
+            .hint("use `--engine docker` or `--engine podman`"));
+    }
+    let config = Config { image: Some(Sourced::default(tag.clone())), ..config.clone() };
+    let facts = Facts::sweep(host, &config, &[] as &[OsString])?;
+    Ok(engine::choose(host, &config, &facts)?.0)
+}
+
 /// Builds with the engine that would run the image.
 pub fn run(host: &Host, config: &Config, facts: &Facts, recipe: &Recipe, tag: &ImageRef) -> Result<()> {
-    let (engine, _) = engine::choose(host, config, facts)?;
+    let engine = builder(host, config, facts, tag)?;
     if let Some(problem) = engine.problem {
         return Err(problem);
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use std::marker::PhantomData;
 
-use clap::builder::{PossibleValue, TypedValueParser};
+use clap::builder::{OsStringValueParser, PossibleValue, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::config::value::{AgentMode, EngineSetting, Guard, NetworkMode, TmpMode, UserMode};
@@ -178,7 +178,7 @@ pub struct Options {
     #[arg(long = "mount", value_name = "FROM[:TO[:ro|rw]]", help_heading = "Files")]
     pub mounts: Vec<String>,
     /// Further workspace directory, read-write
-    #[arg(long = "include-dir", value_name = "DIR", help_heading = "Files")]
+    #[arg(long = "include-dir", value_name = "DIR", value_parser = path_or_empty(), help_heading = "Files")]
     pub include_dirs: Vec<PathBuf>,
     /// Temporary directory inside: the sandbox's own, or the host's
     #[arg(long, value_parser = Choice::<TmpMode>::new(), help_heading = "Files")]
@@ -247,6 +247,11 @@ impl Options {
             _ => Verbosity::Normal,
         }
     }
+}
+
+/// A path that may be empty, which means "not set"; clap's own parser refuses that.
+fn path_or_empty() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
 }
 
 /// A choice among names: listed in help and completions, parsed in `config`, where an empty value means "not set".

@@ -64,14 +64,19 @@ fn texts(words: &[OsString]) -> Vec<String> {
 
 /// The plan's warnings, and why the engine cannot run now.
 pub fn warnings(plan: &Plan) -> Vec<String> {
-    let problems = [&plan.engine.problem, &plan.ssh.problem].into_iter().flatten().map(|problem| problem.to_string());
+    let problems = [&plan.engine.problem, &plan.ssh.problem].into_iter().flatten().map(|problem| {
+        // Causes stand side by side here: "no engine answers: this one …; that one …".
+        let causes = problem.causes().join("; ");
+        if causes.is_empty() { problem.message().to_owned() } else { format!("{}: {causes}", problem.message()) }
+    });
     problems.chain(plan.warnings.iter().cloned()).collect()
 }
 
 fn mount_json(mount: &Mount) -> Value {
     let source = match &mount.source {
         Source::Host(path) => path.to_string(),
-        Source::Tmpfs => "tmpfs".into(),
+        Source::Tmpfs { .. } => "tmpfs".into(),
+        Source::Text(_) => "generated".into(),
         Source::Link(to) => format!("link to {}", to.display()),
     };
     json!({
@@ -123,7 +128,8 @@ pub fn text(plan: &Plan, launch: &Launch) -> String {
         let source = match &mount.source {
             Source::Host(path) if path.as_path() == mount.target.as_path() => String::new(),
             Source::Host(path) => format!(" ← {path}"),
-            Source::Tmpfs => " ← memory".into(),
+            Source::Tmpfs { .. } => " ← memory".into(),
+            Source::Text(_) => " ← generated".into(),
             Source::Link(to) => format!(" → {}", to.display()),
         };
         let requirement = mount.why.requirement.map_or(String::new(), |number| format!(", {number}"));

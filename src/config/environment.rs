@@ -2,24 +2,17 @@
 
 use super::settings::Settings;
 use super::sourced::{Origin, Sourced};
-use super::value::{EngineSetting, UserMode, Value};
+use super::value::{EngineSetting, Mismatch, UserMode, Value};
 use crate::error::{Error, Result};
 use crate::host::Environment;
 use crate::vars::{self, Setting};
 
 /// Parses a value that came from `origin`; the error names all three: value, origin, form.
 pub fn parse_value<T: Value>(text: &str, origin: Origin) -> Result<Sourced<T>> {
-    T::parse(text).map_err(|reason| invalid::<T>(text, &origin, &reason)).map(|value| Sourced::new(value, origin))
-}
-
-fn invalid<T: Value>(text: &str, origin: &Origin, reason: &str) -> Error {
-    let error = Error::usage(format!("{origin}: `{}` is not {}", T::shown(text), T::NAME));
-    let error = match reason {
-        "" => error,
-        suggestion if suggestion.starts_with("did you mean") => error.hint(suggestion),
-        reason => error.cause(reason),
-    };
-    error.hint(format!("expected {}", T::FORM))
+    match T::parse(text) {
+        Ok(value) => Ok(Sourced::new(value, origin)),
+        Err(reason) => Err(Mismatch::of::<T>(text, reason).error(origin)),
+    }
 }
 
 /// Reads every variable that sets an option.

@@ -8,6 +8,7 @@ mod flags;
 pub mod preset;
 pub mod profile;
 mod project;
+mod read;
 mod settings;
 mod sourced;
 pub mod value;
@@ -157,7 +158,7 @@ fn user_file(host: &Host) -> Result<Settings> {
     match std::fs::read_to_string(path.as_path()) {
         Ok(text) => {
             let origin = Origin::Config(path.as_path().to_owned());
-            file::parse(&text, file::Language::Toml, &path.to_string(), None, &origin)
+            file::parse(&text, read::Language::Toml, &path.to_string(), None, &origin)
         }
         // A home that cannot be entered holds no configuration for this user.
         Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {

@@ -1,7 +1,10 @@
 //! Presets: what an agent needs, as data. A preset is a TOML file; adding an agent is adding one.
 
+use std::io::ErrorKind;
+
 use serde::Deserialize;
 
+use super::read::{Language, read};
 use super::sourced::Sourced;
 use super::value::{Access, HostRule, ImageRef};
 use crate::error::{Error, Result};
@@ -19,7 +22,7 @@ const BUILT_IN: &[(&str, &str, &str)] = &[
 
 /// What one agent needs.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a preset: name = \"…\" and what it needs")]
 pub struct Preset {
     /// Its name, which is also the name of the command that selects it.
     pub name: String,
@@ -46,7 +49,7 @@ pub struct Preset {
 
 /// A directory or file where an agent keeps its state.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table such as { path = \"~/…\", reason = \"…\" }")]
 pub struct Directory {
     /// Where, starting with `~/`.
     pub path: String,
@@ -104,13 +107,13 @@ impl Preset {
         let path = host.config_dir().join("presets").join(format!("{name}.toml"));
         match std::fs::read_to_string(path.as_path()) {
             Ok(text) => Self::parse(&text, &path.to_string()).map(Some),
-            Err(_) => Ok(None),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+            Err(error) => Err(Error::usage(format!("the preset file `{path}` cannot be read")).cause(error)),
         }
     }
 
     fn parse(text: &str, name: &str) -> Result<Self> {
-        toml::from_str(text)
-            .map_err(|error: toml::de::Error| Error::usage(format!("{name} is not a valid preset")).cause(error))
+        read(text, Language::Toml, name)
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::file::{self, Language};
+use super::file;
+use super::read::Language;
 use super::settings::Settings;
 use super::sourced::Origin;
 use crate::error::{Error, Result};

@@ -5,7 +5,8 @@ use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use super::file::{self, Language};
+use super::file;
+use super::read::Language;
 use super::settings::Settings;
 use super::sourced::Origin;
 use crate::error::{Error, Result};

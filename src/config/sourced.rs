@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 pub enum Origin {
     /// Nobody asked; this is what sandpen does.
     Default,
-    /// A command-line flag.
+    /// A command-line flag, or an argument by the name it has in the help.
     Flag(&'static str),
     /// An environment variable.
     Env(&'static str),
@@ -26,7 +26,8 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Origin::Default => f.write_str("default"),
-            Origin::Flag(flag) => write!(f, "flag {flag}"),
+            Origin::Flag(flag) if flag.starts_with('-') => write!(f, "flag {flag}"),
+            Origin::Flag(argument) => write!(f, "argument {argument}"),
             Origin::Env(name) => write!(f, "env {name}"),
             Origin::Profile(name) => write!(f, "profile {name}"),
             Origin::Config(path) => write!(f, "config {}", path.display()),

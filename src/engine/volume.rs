@@ -10,18 +10,21 @@ use crate::plan::{EngineKind, Mount, Source};
 pub fn arguments(mount: &Mount, engine: EngineKind) -> Result<[OsString; 2]> {
     let target = text(mount.target.to_str(), &mount.target, engine)?;
     let source = match &mount.source {
-        Source::Tmpfs => {
+        Source::Tmpfs { mode } => {
             if target.contains([':', ',']) {
                 return Err(Error::usage(format!(
                     "`{target}` cannot be a private temp directory: it contains a colon or a comma"
                 )));
             }
             // Engines mount it noexec by default, which breaks builds.
-            return Ok(["--tmpfs".into(), format!("{target}:rw,exec,mode=1777").into()]);
+            return Ok(["--tmpfs".into(), format!("{target}:rw,exec,mode={mode:o}").into()]);
         }
         Source::Host(path) => text(path.to_str(), path, engine)?,
-        Source::Link(_) => {
-            return Err(Error::usage(format!("`{target}` is a link, which {} cannot make", engine.name())));
+        Source::Link(_) | Source::Text(_) => {
+            return Err(Error::usage(format!(
+                "`{target}` is a link or a generated file, which {} cannot make",
+                engine.name()
+            )));
         }
     };
     let mut options: Vec<&str> = Vec::new();

@@ -86,6 +86,8 @@ pub struct Facts {
     pub native_problem: Option<Error>,
     /// The limits an ordinary user's native sandbox cannot have.
     pub native_cannot_limit: Vec<&'static str>,
+    /// Whether native limits processes when nobody asks.
+    pub native_limits_processes: bool,
     /// What native shows of the host's system, when native is meant.
     pub system: Option<SystemFacts>,
     /// What the command needs beyond the system, when native is meant.
@@ -125,7 +127,8 @@ impl Facts {
             || preset.as_ref().is_some_and(|preset| preset.image.is_some());
         let means_native = setting == EngineSetting::Native
             || setting == EngineSetting::Auto && !names_image && host.platform == Platform::Linux;
-        let native_problem = means_native.then(native_problem).flatten();
+        // A named engine that cannot run says so itself at the launch; `auto` must know before it chooses.
+        let native_problem = if means_native && setting == EngineSetting::Auto { native_problem() } else { None };
         let is_native = means_native && (native_problem.is_none() || setting == EngineSetting::Native);
         let means_docker = setting == EngineSetting::Docker || setting == EngineSetting::Auto && !is_native;
         let docker = means_docker.then(|| DockerFacts::look(host, path.find("docker")));
@@ -160,6 +163,7 @@ impl Facts {
             docker,
             podman,
             native_problem,
+            native_limits_processes: !is_native || native_limits_processes(),
             native_cannot_limit: if is_native { native_cannot_limit() } else { Vec::new() },
             system,
             tool,
@@ -261,4 +265,14 @@ fn native_cannot_limit() -> Vec<&'static str> {
 #[cfg(not(target_os = "linux"))]
 fn native_cannot_limit() -> Vec<&'static str> {
     Vec::new()
+}
+
+#[cfg(target_os = "linux")]
+fn native_limits_processes() -> bool {
+    crate::engine::native::limits_processes_by_default()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn native_limits_processes() -> bool {
+    true
 }

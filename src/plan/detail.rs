@@ -34,6 +34,8 @@ pub fn details(config: &Config, engine: &EnginePlan, duties: &Duties, terminal: 
         _ => "sandpen's own",
     };
     add("init", init.into(), "reaps processes and forwards signals", default);
+    let exit = "128 + n when signal n ended it; 44 when the sandbox could not be started";
+    add("exit code", "the command's own".into(), exit, default);
     let unlimited = "not limited unless asked for";
     match &config.cpus {
         Some(cpus) => add("cpus", cpus.value.to_string(), "asked for", &cpus.origin),
@@ -43,9 +45,14 @@ pub fn details(config: &Config, engine: &EnginePlan, duties: &Duties, terminal: 
         Some(memory) => add("memory", memory.value.to_string(), "asked for", &memory.origin),
         None => add("memory", "unlimited".into(), unlimited, default),
     }
-    let pids_reason =
-        if config.pids.is_asked_for() { "asked for" } else { "enough for a parallel build, an end for a fork bomb" };
-    add("pids", config.pids.value.to_string(), pids_reason, &config.pids.origin);
+    if engine.abilities.skips_default_pids && !config.pids.is_asked_for() {
+        let reason = "root's processes are limited only when asked for here (--pids): joining a control group of version 1 is slow";
+        add("pids", "unlimited".into(), reason, default);
+    } else {
+        let asked = config.pids.is_asked_for();
+        let reason = if asked { "asked for" } else { "enough for a parallel build, an end for a fork bomb" };
+        add("pids", config.pids.value.to_string(), reason, &config.pids.origin);
+    }
     for port in &config.ports {
         add(
             "port",

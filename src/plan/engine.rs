@@ -48,6 +48,8 @@ impl EngineKind {
 pub struct Abilities {
     /// A rootless engine without delegated controllers cannot limit these.
     pub cannot_limit: Vec<&'static str>,
+    /// The default limit of processes is left out: it would cost more than the launch.
+    pub skips_default_pids: bool,
     /// Podman would fall back to Docker's credential helpers, which may hang or fail.
     pub needs_empty_auth: bool,
     /// SELinux is there: labels would keep the guest from the host's files.
@@ -93,6 +95,7 @@ impl EnginePlan {
         };
         let abilities = Abilities {
             cannot_limit,
+            skips_default_pids: kind == EngineKind::Native && !facts.native_limits_processes,
             needs_empty_auth: podman.is_some_and(|podman| !podman.has_auth),
             selinux: facts.selinux,
             remote: podman.is_some_and(|podman| podman.remote) || docker.is_some_and(|docker| docker.remote),
@@ -116,7 +119,7 @@ pub struct ImagePlan {
 fn named_image(config: &Config, facts: &Facts) -> Option<ImagePlan> {
     if let Some(Sourced { value, origin }) = &config.image {
         let reason = match &config.build {
-            Some(build) if build.origin == *origin => "built first, from the project's Dockerfile".to_owned(),
+            Some(build) if build.origin == *origin => "built first, from the project's sandbox.Dockerfile".to_owned(),
             _ => "named by the user".to_owned(),
         };
         return Some(ImagePlan { reference: value.clone(), reason, from: origin.clone() });
@@ -128,6 +131,10 @@ fn named_image(config: &Config, facts: &Facts) -> Option<ImagePlan> {
 
 /// Chooses the engine by the rule for `auto` in the interface, and the image.
 pub fn choose(host: &Host, config: &Config, facts: &Facts) -> Result<(EnginePlan, Option<ImagePlan>)> {
+    // A flag is meant for this run; the variable is often there for other tools and must not stop a container.
+    if let Some(Sourced { origin: origin @ Origin::Flag(_), .. }) = &config.seatbelt_profile {
+        return Err(not_yet(origin, "the Seatbelt engine").hint("drop the option"));
+    }
     let named = named_image(config, facts);
     let kind = match config.engine.value {
         EngineSetting::Docker => Some(EngineKind::Docker),
@@ -137,7 +144,10 @@ pub fn choose(host: &Host, config: &Config, facts: &Facts) -> Result<(EnginePlan
             return Err(Error::usage(format!("{}: `sandbox-exec` exists on macOS only", config.engine.origin))
                 .hint("use `docker`, `podman` or `auto`"));
         }
-        EngineSetting::SandboxExec => return Err(not_yet(&config.engine, "the Seatbelt engine")),
+        EngineSetting::SandboxExec => {
+            let error = not_yet(&config.engine.origin, "the Seatbelt engine");
+            return Err(error.hint("use `--engine docker` or `--engine podman`"));
+        }
         EngineSetting::Auto => None,
     };
     let engine = match kind {
@@ -153,6 +163,13 @@ pub fn choose(host: &Host, config: &Config, facts: &Facts) -> Result<(EnginePlan
             ))
             .hint("drop the image, or use `--engine docker` or `--engine podman`"));
         }
+        if let Some(Sourced { value, origin }) = config.engine_flags.first() {
+            return Err(Error::usage(format!(
+                "{origin}: the engine `{}` has no command line for `{value}`",
+                engine.kind.name()
+            ))
+            .hint("drop it, or use `--engine docker` or `--engine podman`"));
+        }
         return Ok((engine, None));
     }
     let image = named.map_or_else(default_image, Ok)?;
@@ -164,15 +181,18 @@ fn default_image() -> Result<ImagePlan> {
     Ok(ImagePlan { reference, reason: "git and ssh, no agent: nothing else was named".into(), from: Origin::Default })
 }
 
-fn not_yet(engine: &Sourced<EngineSetting>, what: &str) -> Error {
-    Error::usage(format!("{}: {what} is not built yet", engine.origin))
-        .hint("use `--engine docker` or `--engine podman`")
+fn not_yet(origin: &Origin, what: &str) -> Error {
+    Error::usage(format!("{origin}: {what} is not built yet"))
 }
 
 fn named_engine(kind: EngineKind, config: &Config, facts: &Facts) -> EnginePlan {
     let problem = match kind {
-        EngineKind::Podman => podman_problem(facts),
-        EngineKind::Docker => docker_problem(facts),
+        EngineKind::Podman => {
+            podman_problem(facts).map(|problem| problem.hint("or use another engine: --engine docker"))
+        }
+        EngineKind::Docker => {
+            docker_problem(facts).map(|problem| problem.hint("or use another engine: --engine podman"))
+        }
         EngineKind::Native | EngineKind::SandboxExec => facts.native_problem.clone(),
     };
     EnginePlan::new(kind, "named; no other is tried".to_owned(), config, facts, problem)
@@ -194,32 +214,49 @@ fn automatic(config: &Config, facts: &Facts, image: Option<&ImagePlan>) -> Engin
             (EngineKind::Podman, format!("{meant}; Podman answers, Docker does not ({})", why.message()), None)
         }
         (Some(docker), Some(podman)) => {
-            let problem = Error::launch("no container engine answers").cause(&docker).cause(&podman);
-            let hints = docker.hints().iter().chain(podman.hints());
-            let problem = hints.fold(problem, |problem, hint| problem.hint(hint.clone()));
+            let native = facts.native_problem.as_ref().filter(|_| image.is_none());
+            let what = if native.is_some() { "no engine can run here" } else { "no container engine answers" };
+            let problems: Vec<&Error> = native.into_iter().chain([&docker, &podman]).collect();
+            let problem = problems.iter().fold(Error::launch(what), |error, problem| error.cause(problem));
+            let hints = problems.iter().flat_map(|problem| problem.hints());
+            let hints: Vec<String> = match none_is_installed(facts) {
+                true => native.iter().flat_map(|native| native.hints()).cloned().chain([INSTALL.to_owned()]).collect(),
+                false => hints.cloned().collect(),
+            };
+            let problem = hints.into_iter().fold(problem, Error::hint);
             (EngineKind::Docker, format!("{meant}; none answers"), Some(problem))
         }
     };
     EnginePlan::new(kind, reason, config, facts, problem)
 }
 
+/// What to do without any.
+const INSTALL: &str =
+    "install Docker or Podman: https://docs.docker.com/engine/install or https://podman.io/docs/installation";
+
+fn none_is_installed(facts: &Facts) -> bool {
+    facts.docker.as_ref().is_some_and(|docker| docker.reach == Reach::NoProgram)
+        && facts.podman.as_ref().is_some_and(|podman| podman.reach == Reach::NoProgram)
+}
+
 fn docker_problem(facts: &Facts) -> Option<Error> {
     let DockerFacts { endpoint, chosen_by, reach, .. } = facts.docker.as_ref()?;
     match reach {
         Reach::Answers => None,
-        Reach::NoProgram => Some(
-            Error::launch("Docker is not installed: there is no `docker` on PATH")
-                .hint("install Docker, or use another engine: --engine podman"),
-        ),
-        Reach::Denied(error) => Some(
-            Error::launch(format!("Docker refuses this user at `{endpoint}`"))
-                .cause(error)
-                .hint("join the group `docker` and log in again (`sudo usermod -aG docker $USER`), or use rootless Docker or Podman"),
-        ),
+        Reach::NoProgram => {
+            Some(Error::launch("Docker is not installed: there is no `docker` on PATH").hint("install Docker"))
+        }
+        Reach::Denied(error) => {
+            Some(Error::launch(format!("Docker refuses this user at `{endpoint}`")).cause(error).hint(
+                "join the group `docker` and log in again (`sudo usermod -aG docker $USER`), or use rootless Docker",
+            ))
+        }
         Reach::Silent(error) => Some(
-            Error::launch(format!("Docker does not answer at `{endpoint}` ({chosen_by}): its daemon is not running there"))
-                .cause(error)
-                .hint("start it (`sudo systemctl start docker`, or Docker Desktop), or use another engine: --engine podman"),
+            Error::launch(format!(
+                "Docker does not answer at `{endpoint}` ({chosen_by}): its daemon is not running there"
+            ))
+            .cause(error)
+            .hint("start Docker (`sudo systemctl start docker`, or Docker Desktop)"),
         ),
     }
 }
@@ -228,10 +265,9 @@ fn podman_problem(facts: &Facts) -> Option<Error> {
     let PodmanFacts { reach, .. } = facts.podman.as_ref()?;
     match reach {
         Reach::Answers => None,
-        Reach::NoProgram => Some(
-            Error::launch("Podman is not installed: there is no `podman` on PATH")
-                .hint("install Podman, or use another engine: --engine docker"),
-        ),
+        Reach::NoProgram => {
+            Some(Error::launch("Podman is not installed: there is no `podman` on PATH").hint("install Podman"))
+        }
         Reach::Denied(error) | Reach::Silent(error) => Some(
             Error::launch("Podman's remote service does not answer at CONTAINER_HOST")
                 .cause(error)

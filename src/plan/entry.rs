@@ -45,7 +45,12 @@ pub enum Source {
     /// A file or directory of the host.
     Host(HostPath),
     /// An empty memory file system.
-    Tmpfs,
+    Tmpfs {
+        /// The permissions of its root.
+        mode: u32,
+    },
+    /// A generated file; for the native engine, which needs no copy of it on the host.
+    Text(String),
     /// A symbolic link, made anew; for the native engine, whose root is put together from parts.
     Link(PathBuf),
 }
@@ -83,9 +88,14 @@ impl Mount {
         Mount { source: Source::Link(to), target, access: Access::Ro, is_directory: false, relabel: false, why }
     }
 
+    /// A generated file.
+    pub fn text(content: String, target: GuestPath, why: Why) -> Self {
+        Mount { source: Source::Text(content), target, access: Access::Ro, is_directory: false, relabel: false, why }
+    }
+
     /// A private memory file system.
-    pub fn tmpfs(target: GuestPath, why: Why) -> Self {
-        Mount { source: Source::Tmpfs, target, access: Access::Rw, is_directory: true, relabel: false, why }
+    pub fn tmpfs(target: GuestPath, mode: u32, why: Why) -> Self {
+        Mount { source: Source::Tmpfs { mode }, target, access: Access::Rw, is_directory: true, relabel: false, why }
     }
 }
 

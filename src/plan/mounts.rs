@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::engine::EngineKind;
 use super::entry::{Mount, Why};
 use super::session::Prepare;
 use super::{Draft, latest_first};
@@ -157,10 +158,8 @@ impl Draft<'_> {
         if !self.user.is_ours() {
             return;
         }
-        let home = self.session_dir.join("home");
-        self.prepare.push(Prepare::Directory { path: home.clone(), mode: 0o700 });
         let why = Why::default("an empty home of the sandbox's own: the rest of yours stays outside");
-        self.mounts.add(Mount::directory(home, self.user.home.clone(), Access::Rw, why));
+        self.scratch("home", self.user.home.clone(), 0o700, why);
     }
 
     /// passwd and group, without which ssh stops with "No user exists for uid".
@@ -179,12 +178,7 @@ impl Draft<'_> {
         passwd.push_str("nobody:x:65534:65534:nobody:/nonexistent:/bin/false\n");
         group.push_str("nogroup:x:65534:\n");
         for (file, content) in [("passwd", passwd), ("group", group)] {
-            let path = self.session_dir.join(file);
-            if let Ok(target) = GuestPath::new(Path::new("/etc").join(file)) {
-                let why = Why::default("the guest's user has an entry; ssh needs one");
-                self.mounts.add(Mount::file(path.clone(), target, Access::Ro, why));
-                self.prepare.push(Prepare::File { path, content });
-            }
+            self.generated(file, content, "the guest's user has an entry; ssh needs one");
         }
     }
 
@@ -199,21 +193,34 @@ impl Draft<'_> {
             }
             TmpMode::Private => {
                 let why = Why::new("temporary files of the sandbox's own", origin);
-                if self.user.is_ours() {
-                    self.own_temp("tmp", place.to_guest(), why);
-                } else {
-                    // Files of another uid in a session directory could not be removed afterwards.
-                    self.mounts.add(Mount::tmpfs(place.to_guest(), why));
-                }
+                self.scratch("tmp", place.to_guest(), 0o1777, why);
             }
         }
     }
 
-    /// A temp directory in the session's own.
-    pub fn own_temp(&mut self, name: &str, target: GuestPath, why: Why) {
+    /// A private, empty, writable directory. In the session's directory for containers, in memory where nothing needs to be on
+    /// the host, and where files of another uid could not be removed from it afterwards.
+    pub fn scratch(&mut self, name: &str, target: GuestPath, mode: u32, why: Why) {
+        if self.engine == EngineKind::Native || !self.user.is_ours() {
+            self.mounts.add(Mount::tmpfs(target, mode, why));
+            return;
+        }
         let own = self.session_dir.join(name);
-        self.prepare.push(Prepare::Directory { path: own.clone(), mode: 0o1777 });
+        self.prepare.push(Prepare::Directory { path: own.clone(), mode });
         self.mounts.add(Mount::directory(own, target, Access::Rw, why));
+    }
+
+    /// A generated file in `/etc`.
+    pub fn generated(&mut self, name: &str, content: String, reason: &str) {
+        let Ok(target) = GuestPath::new(Path::new("/etc").join(name)) else { return };
+        let why = Why::default(reason);
+        if self.engine == EngineKind::Native {
+            self.mounts.add(Mount::text(content, target, why));
+            return;
+        }
+        let path = self.session_dir.join(name);
+        self.mounts.add(Mount::file(path.clone(), target, Access::Ro, why));
+        self.prepare.push(Prepare::File { path, content });
     }
 
     /// A file or directory below HOME, at the host's home and, where it differs, at the guest's (R3.4).

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use super::Draft;
 use super::entry::{Mount, Why};
-use super::session::Prepare;
 use crate::config::Origin;
 use crate::config::value::{Access, NetworkMode};
 use crate::facts::{FileKind, SystemEntry};
@@ -39,12 +38,12 @@ impl Draft<'_> {
         }
         for (name, place) in [("tmp", "/tmp"), ("var-tmp", "/var/tmp")] {
             if let Ok(target) = GuestPath::new(place) {
-                self.own_temp(name, target, Why::default("temporary files of the sandbox's own"));
+                self.scratch(name, target, 0o1777, Why::default("temporary files of the sandbox's own"));
             }
         }
         let hosts = format!("{}\n127.0.0.1 {name}\n", system.hosts.trim_end());
-        self.own_etc("hosts", hosts, "the host's names, and the sandbox's own");
-        self.own_etc("hostname", format!("{name}\n"), "the sandbox's name");
+        self.generated("hosts", hosts, "the host's names, and the sandbox's own");
+        self.generated("hostname", format!("{name}\n"), "the sandbox's name");
     }
 
     /// What the command needs to run that is not the system's.
@@ -92,11 +91,5 @@ impl Draft<'_> {
         if let Ok(target) = GuestPath::new(Path::new("/etc").join(name)) {
             self.mounts.add(mount(target));
         }
-    }
-
-    fn own_etc(&mut self, name: &str, content: String, reason: &str) {
-        let path = self.session_dir.join(name);
-        self.prepare.push(Prepare::File { path: path.clone(), content });
-        self.etc(name, |target| Mount::file(path, target, Access::Ro, Why::default(reason)));
     }
 }

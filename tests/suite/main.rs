@@ -5,4 +5,5 @@ mod attacks;
 mod cli;
 mod conformance;
 mod golden;
+mod ssh;
 mod support;

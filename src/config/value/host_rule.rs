@@ -52,6 +52,11 @@ impl Value for HostRule {
     const FORM: &'static str = "`HOST`, `HOST:PORT` or `*.example.org`; names in ASCII, IPv6 in brackets";
 
     fn parse(text: &str) -> Result<Self, String> {
+        // An address from a browser is what a newcomer pastes.
+        if let Some((_, rest)) = text.split_once("://") {
+            let host = rest.split('/').next().unwrap_or_default().rsplit('@').next().unwrap_or_default();
+            return Err(format!("write the host only: `{host}`"));
+        }
         let (name, port) = match text.rsplit_once(':') {
             Some((name, port)) if !name.contains(':') || name.ends_with(']') => (name, Some(port)),
             _ => (text, None),

@@ -8,13 +8,18 @@ mod mode;
 mod mount;
 mod port;
 
-pub use env::EnvRequest;
+use std::fmt;
+use std::marker::PhantomData;
+
+pub use env::{EnvRequest, Variables};
 pub use host_rule::HostRule;
 pub use image::ImageRef;
 pub use limit::{Cpus, Memory, Pids};
 pub use mode::{AgentMode, EngineSetting, Guard, NetworkMode, TmpMode, UserMode};
 pub use mount::{Access, MountRequest};
 pub use port::Port;
+
+use crate::error::Error;
 
 /// A type that is written as text in flags, variables and files.
 pub trait Value: Sized {
@@ -32,49 +37,105 @@ pub trait Value: Sized {
     }
 }
 
+/// A text that is no such value: flags and variables say so with their name, files with the place and the key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mismatch {
+    /// What is wrong, the text included.
+    pub message: String,
+    /// Why, or what may have been meant; empty when the form says it all.
+    pub reason: String,
+    /// The form expected.
+    pub form: String,
+}
+
+impl Mismatch {
+    /// What is wrong with `text`, which is no `T`.
+    pub fn of<T: Value>(text: &str, reason: String) -> Self {
+        Mismatch { message: format!("`{}` is not {}", T::shown(text), T::NAME), reason, form: T::FORM.to_owned() }
+    }
+
+    /// As the user reads it; `origin` is a flag, a variable, or a place in a file.
+    pub fn error(&self, origin: impl fmt::Display) -> Error {
+        let error = Error::usage(format!("{origin}: {}", self.message));
+        let error = match self.reason.as_str() {
+            "" => error,
+            suggestion if suggestion.starts_with("did you mean") => error.hint(suggestion),
+            reason => error.cause(reason),
+        };
+        match self.form.as_str() {
+            "" => error,
+            form => error.hint(format!("expected {form}")),
+        }
+    }
+}
+
+/// `serde` carries errors as text only; this character is no part of any form, and hardly of a value.
+const SEPARATOR: char = '\u{1f}';
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{SEPARATOR}{}{SEPARATOR}{}", self.message, self.reason, self.form)
+    }
+}
+
+impl std::str::FromStr for Mismatch {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        // From the right: only the message and the reason hold what the user wrote.
+        let mut parts = text.rsplitn(3, SEPARATOR).map(str::to_owned);
+        match (parts.next(), parts.next(), parts.next()) {
+            (Some(form), Some(reason), Some(message)) => Ok(Mismatch { message, reason, form }),
+            _ => Err(()),
+        }
+    }
+}
+
+/// Reads a value from a file: text or a number, so that `cpus = 2` and `cpus = "2"` mean the same; empty text and `null` are
+/// `None`, as an empty value means "not set" everywhere.
+pub struct Reader<T>(pub PhantomData<T>);
+
+impl<T: Value> serde::de::Visitor<'_> for Reader<T> {
+    type Value = Option<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(T::FORM)
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Option<T>, E> {
+        match text {
+            "" => Ok(None),
+            // Parsed here, while the reader still stands at the value: the error's position is taken from it.
+            text => T::parse(text).map(Some).map_err(|reason| E::custom(Mismatch::of::<T>(text, reason))),
+        }
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<Option<T>, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Option<T>, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<Option<T>, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_unit<E>(self) -> Result<Option<T>, E> {
+        Ok(None)
+    }
+}
+
 /// `serde` reads these types through [`Value::parse`], so that files and flags agree on every value.
 macro_rules! deserialize_as_value {
     ($($name:ty),+) => {$(
         impl<'de> serde::Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let text = <super::Scalar as serde::Deserialize>::deserialize(deserializer)?.0;
-                <$name as super::Value>::parse(&text).map_err(|reason| {
-                    let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
-                    serde::de::Error::custom(format!(
-                        "`{text}` is not {}{reason}; expected {}",
-                        <$name as super::Value>::NAME, <$name as super::Value>::FORM,
-                    ))
-                })
+                let value = deserializer.deserialize_any(super::Reader(std::marker::PhantomData))?;
+                value.ok_or_else(|| serde::de::Error::custom(super::Mismatch::of::<$name>("", String::new())))
             }
         }
     )+};
 }
 use deserialize_as_value;
-
-/// A string or a number, as text: `cpus = 2` and `cpus = "2"` mean the same.
-struct Scalar(String);
-
-impl<'de> serde::Deserialize<'de> for Scalar {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl serde::de::Visitor<'_> for Visitor {
-            type Value = Scalar;
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("a string or a number")
-            }
-            fn visit_str<E>(self, v: &str) -> Result<Scalar, E> {
-                Ok(Scalar(v.to_owned()))
-            }
-            fn visit_i64<E>(self, v: i64) -> Result<Scalar, E> {
-                Ok(Scalar(v.to_string()))
-            }
-            fn visit_u64<E>(self, v: u64) -> Result<Scalar, E> {
-                Ok(Scalar(v.to_string()))
-            }
-            fn visit_f64<E>(self, v: f64) -> Result<Scalar, E> {
-                Ok(Scalar(v.to_string()))
-            }
-        }
-        deserializer.deserialize_any(Visitor)
-    }
-}

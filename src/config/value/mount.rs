@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::Value;
+use super::{Value, deserialize_as_value};
 
 /// Whether the guest may write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Access {
     /// Read-only.
@@ -26,6 +26,21 @@ impl Access {
         }
     }
 }
+
+impl Value for Access {
+    const NAME: &'static str = "a mode";
+    const FORM: &'static str = "`ro` or `rw`";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "ro" => Ok(Access::Ro),
+            "rw" => Ok(Access::Rw),
+            _ => Err(String::new()),
+        }
+    }
+}
+
+deserialize_as_value!(Access);
 
 /// What is asked for: `to` defaults to `from`, the mode to read-only.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -46,11 +61,7 @@ impl Value for MountRequest {
 
     fn parse(text: &str) -> Result<Self, String> {
         let mut parts: Vec<&str> = text.split(':').collect();
-        let mode = match parts.last() {
-            Some(&"ro") if parts.len() > 1 => Some(Access::Ro),
-            Some(&"rw") if parts.len() > 1 => Some(Access::Rw),
-            _ => None,
-        };
+        let mode = parts.last().filter(|_| parts.len() > 1).and_then(|mode| Access::parse(mode).ok());
         if mode.is_some() {
             parts.pop();
         }

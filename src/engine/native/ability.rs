@@ -8,8 +8,11 @@ use crate::error::Error;
 
 /// Why no sandbox can be made here; `None` when one can.
 pub fn problem() -> Option<Error> {
+    if rustix::process::geteuid().is_root() && may_administer() {
+        return None;
+    }
     let cause = diagnose::obstacle()?;
-    // What forbids it on paper may not apply to this program (root, an AppArmor profile, a permissive container).
+    // What forbids it on paper may not apply to this program (an AppArmor profile, a permissive container).
     if can_make_namespace() {
         return None;
     }
@@ -29,6 +32,12 @@ pub fn launch_error(error: &SetupError) -> Error {
     }
 }
 
+/// Root of a container may lack what root has.
+fn may_administer() -> bool {
+    use rustix::thread::{CapabilitySet, capabilities};
+    capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN))
+}
+
 /// Tries it in a child of its own.
 fn can_make_namespace() -> bool {
     // SAFETY: the child of a process that has one thread makes one system call and ends.
@@ -36,8 +45,7 @@ fn can_make_namespace() -> bool {
     if child == 0 {
         // SAFETY: as above; `_exit` runs none of the parent's handlers.
         unsafe {
-            let flags = if libc::geteuid() == 0 { libc::CLONE_NEWNS } else { libc::CLONE_NEWUSER };
-            libc::_exit(libc::unshare(flags));
+            libc::_exit(libc::unshare(libc::CLONE_NEWUSER));
         }
     }
     let status = rustix::process::Pid::from_raw(child)
@@ -49,6 +57,14 @@ fn can_make_namespace() -> bool {
 pub fn cannot_limit() -> Vec<&'static str> {
     let is_root = rustix::process::geteuid().is_root();
     ["cpu", "memory", "pids"].into_iter().filter(|name| !(can_group(name) || *name == "pids" && !is_root)).collect()
+}
+
+/// Whether the default limit of processes costs nothing that matters. Root needs a control group for it, and joining one of
+/// version 1 waits for the whole machine (some 10 ms); there it is made only when asked for.
+pub fn limits_processes_by_default() -> bool {
+    let unified =
+        || std::fs::read_to_string("/sys/fs/cgroup/cgroup.controllers").is_ok_and(|names| names.contains("pids"));
+    !rustix::process::geteuid().is_root() || unified()
 }
 
 fn can_group(controller: &str) -> bool {

@@ -47,7 +47,8 @@ pub fn compile(plan: &Plan) -> Result<NativeLaunch> {
                 device: false,
                 optional: false,
             }),
-            Source::Tmpfs => Step::Tmpfs { path: target, mode: 0o1777, size: None },
+            Source::Tmpfs { mode } => Step::Tmpfs { path: target, mode: *mode, size: None },
+            Source::Text(content) => Step::File { path: target, content: content.clone().into_bytes(), mode: 0o644 },
             Source::Link(to) => Step::Symlink { path: target, to: to.clone() },
         }
     }));
@@ -102,6 +103,7 @@ fn limits(plan: &Plan) -> (Limits, Vec<Downgrade>) {
         // The default is best effort; what was asked for is a promise.
         true if pids.is_asked_for() => miss(format!("pids {} ({})", pids.value, pids.origin)),
         true => {}
+        false if plan.engine.abilities.skips_default_pids && !pids.is_asked_for() => {}
         false => limits.pids = Some(u64::from(pids.value.0)),
     }
     (limits, downgrades)

@@ -33,7 +33,7 @@ mod sys;
 mod terminal;
 mod walls;
 
-pub use ability::{cannot_limit, launch_error, problem};
+pub use ability::{cannot_limit, launch_error, limits_processes_by_default, problem};
 pub use compile::{NativeLaunch, compile};
 pub use guest::Command;
 pub use init::Init;

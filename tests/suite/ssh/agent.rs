@@ -52,7 +52,8 @@ fn r4_1_a_socket_in_a_mounted_directory_is_covered(place: &Place) {
 
 fn r4_3_and_r5_the_guest_lists_and_uses_the_hosts_keys(place: &Place) {
     let agent = Agent::with_key(&place.pen);
-    let script = "set -e; echo $SSH_AUTH_SOCK; ssh-add -l | cut -d' ' -f3-; cd /tmp; ssh-add -L >key.pub; echo text >text
+    let script =
+        "set -e; echo $SSH_AUTH_SOCK; ssh-add -l | cut -d' ' -f3-; cd /tmp; ssh-add -L >key.pub; echo text >text
         ssh-keygen -q -Y sign -f key.pub -n file text; head -1 text.sig";
     let ran = place.bash(Some(&agent), &[], script);
     let expected = format!("/ssh-agent\n{KEY} (ED25519)\n-----BEGIN SSH SIGNATURE-----");

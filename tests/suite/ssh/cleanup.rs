@@ -107,7 +107,10 @@ fn r7_11_a_machine_that_is_gone_does_not_hold_up_the_exit() {
         let start = Instant::now();
         signal(machine.sshd.process.pid(), Signal::KILL);
         for session in sessions {
-            let _ = rustix::process::kill_process(rustix::process::Pid::from_raw(session as i32).expect("pid"), Signal::KILL);
+            let _ = rustix::process::kill_process(
+                rustix::process::Pid::from_raw(session as i32).expect("pid"),
+                Signal::KILL,
+            );
         }
         running.close_stdin();
         let ran = running.ran();
@@ -181,7 +184,8 @@ fn session_of(machine: &Machine, tunnel: &Tunnel) -> u32 {
     let mut pid: u32 = owner.trim().parse().expect("a pid");
     while pid > 1 {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("stat");
-        let parent = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)).and_then(|pid| pid.parse().ok());
+        let parent =
+            stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)).and_then(|pid| pid.parse().ok());
         let parent = parent.expect("a parent");
         if parent == machine.sshd.process.pid() {
             return pid;

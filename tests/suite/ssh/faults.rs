@@ -37,7 +37,10 @@ fn r7_6_a_list_that_fails_or_cannot_be_read_is_fatal() {
             ("echo garbage", &["cannot be read"][..]),
             ("echo '[{\"Name\":1}]'", &["cannot be read"]),
             ("echo '{}'", &["cannot be read"]),
-            ("echo '[{\"Name\":\"m\",\"URI\":\"ssh://-oProxyCommand=touch /tmp/pen-owned@h/x\"}]'", &["cannot be used"]),
+            (
+                "echo '[{\"Name\":\"m\",\"URI\":\"ssh://-oProxyCommand=touch /tmp/pen-owned@h/x\"}]'",
+                &["cannot be used"],
+            ),
             ("echo '[{\"Name\":\"m\",\"URI\":\"ssh://u@h;touch /tmp/pen-owned/x\"}]'", &["cannot be used"]),
             ("echo no such machine >&2; exit 125", &["does not tell its connections", "no such machine"]),
         ] {
@@ -65,7 +68,10 @@ fn r7_7_without_an_ssh_program_nothing_starts() {
         let shim = Shim::new(&machine.pen, "podman", "");
         let ran = machine.sh("true").env("PATH", &shim.directory).ran();
         assert_eq!(ran.code, Some(44), "{}", ran.stderr);
-        assert!(ran.stderr.contains("there is no `ssh` on PATH") && ran.stderr.contains("hint: install OpenSSH"), "{ran:?}");
+        assert!(
+            ran.stderr.contains("there is no `ssh` on PATH") && ran.stderr.contains("hint: install OpenSSH"),
+            "{ran:?}"
+        );
         // One that cannot be executed.
         machine.pen.write("../shim/ssh", "not a program");
         std::fs::set_permissions(shim.directory.join("ssh"), PermissionsExt::from_mode(0o755)).expect("chmod");
@@ -148,5 +154,6 @@ fn r7_9_signals_end_a_launch_that_waits_for_its_machine() {
 }
 
 fn is_ssh(pid: u32) -> bool {
-    std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(b"ssh\0") || line.starts_with(b"/usr/bin/ssh\0"))
+    std::fs::read(format!("/proc/{pid}/cmdline"))
+        .is_ok_and(|line| line.starts_with(b"ssh\0") || line.starts_with(b"/usr/bin/ssh\0"))
 }

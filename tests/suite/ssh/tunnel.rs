@@ -179,7 +179,11 @@ fn explain_shows_the_tunnel_and_starts_nothing() {
         let mount = plan["mounts"].as_array().expect("mounts").iter().find(|mount| mount["target"] == "/ssh-agent");
         assert_eq!(mount.expect("the mount")["requirement"], "R7.5");
         let text = machine.command("explain").env("PATH", shim.path()).args(["--", "true"]).ran();
-        assert!(text.ok().contains("ssh -F /dev/null") && text.stdout.contains("accepts the tunnel"), "{}", text.stdout);
+        assert!(
+            text.ok().contains("ssh -F /dev/null") && text.stdout.contains("accepts the tunnel"),
+            "{}",
+            text.stdout
+        );
         // It asked, and neither ran a container nor ssh.
         let calls = ssh.calls();
         assert!(!calls.iter().any(|call| call.contains(" run ") || call.contains("-R")), "{calls:?}");

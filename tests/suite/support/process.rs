@@ -86,6 +86,13 @@ impl Running {
         signal(self.pid(), which);
     }
 
+    /// Gives the guest some input; its stdin must be a pipe.
+    pub fn write(&mut self, text: &str) {
+        use std::io::Write;
+        let stdin = self.child.stdin.as_mut().expect("a pipe");
+        stdin.write_all(text.as_bytes()).and_then(|()| stdin.flush()).expect("the guest reads");
+    }
+
     /// Gives the guest the end of its input.
     pub fn close_stdin(&mut self) {
         drop(self.child.stdin.take());
