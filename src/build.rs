@@ -76,18 +76,19 @@ impl Recipe {
 
 /// A container engine, even where `auto` would run the project with the host's own tools: what is built is an image.
 fn builder(host: &Host, config: &Config, facts: &Facts, tag: &ImageRef) -> Result<EnginePlan> {
-    let (engine, _) = engine::choose(host, config, facts)?;
-    if engine.kind.is_container() {
-        return Ok(engine);
+    match config.engine.value {
+        EngineSetting::Native | EngineSetting::SandboxExec => {
+            let Sourced { value, origin } = &config.engine;
+            Err(Error::usage(format!("{origin}: the engine `{value}` has no images to build"))
+                .hint("use `--engine docker` or `--engine podman`"))
+        }
+        EngineSetting::Auto if facts.docker.is_none() => {
+            let config = Config { image: Some(Sourced::default(tag.clone())), ..config.clone() };
+            let facts = Facts::sweep(host, &config, &[] as &[OsString])?;
+            Ok(engine::choose(host, &config, &facts)?.0)
+        }
+        _ => Ok(engine::choose(host, config, facts)?.0),
     }
-    if config.engine.value != EngineSetting::Auto {
-        let name = engine.kind.name();
-        return Err(Error::usage(format!("{}: the engine `{name}` has no images to build", config.engine.origin))
-            .hint("use `--engine docker` or `--engine podman`"));
-    }
-    let config = Config { image: Some(Sourced::default(tag.clone())), ..config.clone() };
-    let facts = Facts::sweep(host, &config, &[] as &[OsString])?;
-    Ok(engine::choose(host, &config, &facts)?.0)
 }
 
 /// Builds with the engine that would run the image.

@@ -12,6 +12,10 @@ use crate::path::HostPath;
 /// Git and SSH, no agent; for commands that are not a preset's.
 const DEFAULT_IMAGE: &str = "docker.io/library/buildpack-deps:bookworm-scm";
 
+/// What to do without any container engine.
+const INSTALL: &str =
+    "install Docker or Podman: https://docs.docker.com/engine/install or https://podman.io/docs/installation";
+
 /// The engines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -215,28 +219,25 @@ fn automatic(config: &Config, facts: &Facts, image: Option<&ImagePlan>) -> Engin
         }
         (Some(docker), Some(podman)) => {
             let native = facts.native_problem.as_ref().filter(|_| image.is_none());
-            let what = if native.is_some() { "no engine can run here" } else { "no container engine answers" };
-            let problems: Vec<&Error> = native.into_iter().chain([&docker, &podman]).collect();
-            let problem = problems.iter().fold(Error::launch(what), |error, problem| error.cause(problem));
-            let hints = problems.iter().flat_map(|problem| problem.hints());
-            let hints: Vec<String> = match none_is_installed(facts) {
-                true => native.iter().flat_map(|native| native.hints()).cloned().chain([INSTALL.to_owned()]).collect(),
-                false => hints.cloned().collect(),
-            };
-            let problem = hints.into_iter().fold(problem, Error::hint);
+            let problem = none_answers(native, &docker, &podman, facts);
             (EngineKind::Docker, format!("{meant}; none answers"), Some(problem))
         }
     };
     EnginePlan::new(kind, reason, config, facts, problem)
 }
 
-/// What to do without any.
-const INSTALL: &str =
-    "install Docker or Podman: https://docs.docker.com/engine/install or https://podman.io/docs/installation";
-
-fn none_is_installed(facts: &Facts) -> bool {
-    facts.docker.as_ref().is_some_and(|docker| docker.reach == Reach::NoProgram)
-        && facts.podman.as_ref().is_some_and(|podman| podman.reach == Reach::NoProgram)
+/// Why neither the host's own tools nor a container can be had, and what helps.
+fn none_answers(native: Option<&Error>, docker: &Error, podman: &Error, facts: &Facts) -> Error {
+    let what = if native.is_some() { "no engine can run here" } else { "no container engine answers" };
+    let error = native.into_iter().chain([docker, podman]).fold(Error::launch(what), Error::cause);
+    let none_is_installed = facts.docker.as_ref().is_some_and(|docker| docker.reach == Reach::NoProgram)
+        && facts.podman.as_ref().is_some_and(|podman| podman.reach == Reach::NoProgram);
+    let containers: Vec<String> = match none_is_installed {
+        // Either will do; two lines would read as if both were needed.
+        true => vec![INSTALL.to_owned()],
+        false => docker.hints().iter().chain(podman.hints()).cloned().collect(),
+    };
+    native.into_iter().flat_map(Error::hints).cloned().chain(containers).fold(error, Error::hint)
 }
 
 fn docker_problem(facts: &Facts) -> Option<Error> {

@@ -1,6 +1,7 @@
 //! Runs a container through its engine's client.
 
 use std::ffi::OsString;
+use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 
 use super::directory::SessionDirectory;
@@ -57,9 +58,12 @@ pub fn run(
     failure::judge(host, plan, launch, outcome, start, ui)
 }
 
-/// Runs an engine command to its end with the terminal's streams, for `build` and `pull`.
+/// Runs an engine command to its end where the user can watch, for `build` and `pull`. All it says goes to stderr: stdout belongs
+/// to the guest.
 pub fn run_engine(engine: &Client, argv: &[OsString]) -> Result<Outcome> {
-    let status = client(engine, argv)?.status();
+    let watched = std::io::stderr().as_fd().try_clone_to_owned();
+    let stdout = watched.map_or_else(|_| Stdio::null(), Stdio::from);
+    let status = client(engine, argv)?.stdin(Stdio::null()).stdout(stdout).status();
     status.map(Outcome::of).map_err(|error| Error::launch("the engine cannot be started").cause(error))
 }
 
