@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
 
@@ -11,12 +12,13 @@ use crate::config::{Config, Origin, Sourced, parse_value, profile, trust};
 use crate::engine::{Client, Launch};
 use crate::error::{Error, Result};
 use crate::escape::escape;
-use crate::facts::{DesktopFacts, Facts, ImageFacts, image};
+use crate::facts::image::{self, Inspection};
+use crate::facts::{DesktopFacts, Facts, ImageFacts};
 use crate::host::{Host, Platform, ProcessStamp};
 use crate::plan::{Plan, SessionId, engine};
 use crate::session::Outcome;
 use crate::ui::Ui;
-use crate::{build, explain, guest, session, usage};
+use crate::{build, explain, guest, manage, session, usage};
 
 /// The whole program.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -79,10 +81,21 @@ fn dispatch(cli: Cli, ui: Ui) -> Result<u8> {
         }
         Some(Command::Doctor(_)) => Err(not_yet("doctor")),
         Some(Command::Selftest(_)) => Err(not_yet("selftest")),
-        Some(Command::Ps(_)) => Err(not_yet("ps")),
-        Some(Command::Exec(_)) => Err(not_yet("exec")),
-        Some(Command::Stop(_)) => Err(not_yet("stop")),
-        Some(Command::Prune(_)) => Err(not_yet("prune")),
+        Some(Command::Ps { format }) => {
+            let host = Host::read()?;
+            print(ui, &if format == Format::Json { manage::json(&host) } else { manage::table(&host) })
+        }
+        Some(Command::Exec { id, guest }) => {
+            close_inherited_files();
+            manage::exec(&Host::read()?, &id, guest, ui).map(Outcome::exit_code)
+        }
+        Some(Command::Stop { ids, all, time }) => {
+            manage::stop(&Host::read()?, &ids, all, Duration::from_secs(time), ui).map(|()| 0)
+        }
+        Some(Command::Prune) => {
+            manage::prune(&Host::read()?, ui);
+            Ok(0)
+        }
     }
 }
 
@@ -126,7 +139,7 @@ impl Prepared {
         if engine.problem.is_some() || !engine.kind.is_container() {
             return Ok(());
         }
-        let client = Client { program: engine.program, path: self.facts.path.for_host(), connection: None };
+        let client = Client { program: engine.program, path: self.facts.path.for_host(), machine: None };
         self.facts.ask_machine(&self.host, engine.kind, &client);
         Ok(())
     }
@@ -149,17 +162,18 @@ impl Prepared {
     /// What the image says of itself; pulled first if that is allowed and necessary, where the user can watch.
     fn image_facts(&self, client: &Client, plan: &Plan, may_pull: bool, ui: Ui) -> Result<Option<ImageFacts>> {
         let (Some(image), None) = (&plan.image, &plan.engine.problem) else { return Ok(None) };
-        let inspect = || image::inspect(client, &image.reference);
-        let facts = inspect();
-        if facts.is_some() || !may_pull || image.reference.is_local() {
-            return Ok(facts);
+        match image::inspect(client, &image.reference) {
+            Inspection::Missing if may_pull && !image.reference.is_local() => {}
+            // Whether the image is there is then not the question: the tunnel will not stand, and says why.
+            Inspection::Silent => return Ok(Some(ImageFacts::default())),
+            inspection => return Ok(inspection.facts()),
         }
         ui.notice(&format!("pulling {}", image.reference));
         let mut argv = vec![plan.engine.kind.name().into()];
         argv.extend(client.pin());
         argv.extend(["pull".into(), image.reference.as_str().into()]);
         session::run_engine(client, &argv)?;
-        Ok(inspect())
+        Ok(image::inspect(client, &image.reference).facts())
     }
 
     /// The image's own user has a home that only the image knows: one engine call, unless the preset knows it.

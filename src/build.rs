@@ -122,7 +122,7 @@ pub fn run(host: &Host, config: &Config, facts: &Facts, recipe: &Recipe, tag: &I
     ]
     .into();
     let outcome =
-        session::run_engine(&Client { program: engine.program, path: facts.path.for_host(), connection: None }, &argv);
+        session::run_engine(&Client { program: engine.program, path: facts.path.for_host(), machine: None }, &argv);
     let _ = fs::remove_dir_all(temporary.as_path());
     match outcome? {
         Outcome::Exited(0) => Ok(()),

@@ -68,18 +68,34 @@ pub enum Command {
     /// Probe a real sandbox (not built yet)
     #[command(hide = true)]
     Selftest(Later),
-    /// List running sandboxes (not built yet)
-    #[command(hide = true)]
-    Ps(Later),
-    /// Run a command in a running sandbox (not built yet)
-    #[command(hide = true)]
-    Exec(Later),
-    /// Stop sandboxes (not built yet)
-    #[command(hide = true)]
-    Stop(Later),
-    /// Remove what killed sandboxes left (not built yet)
-    #[command(hide = true)]
-    Prune(Later),
+    /// List the sandboxes that run, on every engine
+    Ps {
+        /// How they are shown.
+        #[arg(long, value_enum, default_value_t = Format::Text)]
+        format: Format,
+    },
+    /// Run a command in a running sandbox, behind the same walls
+    Exec {
+        /// The sandbox: its id, or the start of it.
+        id: String,
+        /// The command; without one, a shell.
+        #[arg(value_name = "CMD", trailing_var_arg = true)]
+        guest: Vec<OsString>,
+    },
+    /// Stop sandboxes; those that do not end in time are killed
+    Stop {
+        /// Their ids.
+        #[arg(required_unless_present = "all")]
+        ids: Vec<String>,
+        /// All of them.
+        #[arg(long, conflicts_with = "ids")]
+        all: bool,
+        /// Seconds to wait before killing.
+        #[arg(long, default_value_t = 10, value_name = "SECONDS")]
+        time: u64,
+    },
+    /// Remove what killed sandboxes left
+    Prune,
 }
 
 /// Arguments of a command that does not exist yet: taken, so that the answer is about the command.

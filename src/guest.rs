@@ -1,6 +1,8 @@
 //! What runs inside (hidden subcommand `guest`): the first process of a container. It prepares PATH, relays ports, starts the
 //! command, reaps and forwards signals, and ends when the launcher does. It never reads the host.
 
+#![allow(clippy::disallowed_methods, reason = "runs inside the sandbox, where there is no Host")]
+
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;

@@ -1,5 +1,7 @@
 //! The only reader of the process's surroundings: environment, user, directory, terminal, platform. Decides nothing.
 
+#![allow(clippy::disallowed_methods, reason = "the only reader of the process's surroundings")]
+
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal;

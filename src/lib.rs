@@ -26,6 +26,7 @@ mod explain;
 mod facts;
 mod guest;
 mod host;
+mod manage;
 mod path;
 mod plan;
 pub mod session;
@@ -41,7 +42,10 @@ pub use config::{Config, Origin, Sourced, value};
 pub use engine::{Downgrade, Launch};
 pub use error::{Error, Kind, Result};
 pub use explain::{json as explain_json, text as explain_text};
-pub use facts::{AgentFacts, DesktopFacts, DockerFacts, Facts, ImageFacts, PodmanFacts, Reach};
+pub use facts::{
+    AgentFacts, DesktopFacts, DockerFacts, Facts, FileFact, FileKind, ImageFacts, PodmanFacts, Reach, SystemEntry,
+    SystemFacts,
+};
 pub use host::{Environment, Host, Platform, ProcessStamp, Terminal};
 pub use path::{GuestPath, HostPath};
 pub use plan::{Plan, SessionId};

@@ -114,14 +114,15 @@ impl Line<'_> {
         let takes_guest = matches!(self.command().map(Command::get_name), None | Some("run" | "explain"));
         if wrong.starts_with('-') {
             let error = Error::usage(format!("there is no flag `{wrong}`"));
-            let error = near(error, self.first(ContextKind::SuggestedArg));
-            return match takes_guest {
-                true => error.hint("flags of the command inside go after it, or after `--`"),
-                false => error.hint(format!("`{} --help` lists the flags there are", self.name())),
+            return match self.first(ContextKind::SuggestedArg) {
+                suggestion if !suggestion.is_empty() => near(error, suggestion),
+                _ if takes_guest => error.hint("flags of the command inside go after it, or after `--`"),
+                _ => error.hint(format!("`{} --help` lists the flags there are", self.name())),
             };
         }
         let error = Error::usage(format!("`{wrong}` is not expected here"));
         match self.words.iter().position(|word| *word == *wrong) {
+            Some(at) if self.program.find_subcommand(&wrong).is_some() => error.hint(self.command_first(at)),
             Some(at) if takes_guest => error.hint(self.inside(at)),
             _ => self.with_usage(error),
         }
@@ -140,6 +141,15 @@ impl Line<'_> {
         let line: Vec<OsString> =
             ["sandpen".into()].iter().chain(options).chain(&["--".into()]).chain(command).cloned().collect();
         format!("to run it inside: {}", shell_words(&line))
+    }
+
+    /// Options stand after the command they are for.
+    fn command_first(&self, at: usize) -> String {
+        let (options, rest) = self.words.split_at(at);
+        let (command, rest) = rest.split_at(rest.len().min(1));
+        let line: Vec<OsString> =
+            ["sandpen".into()].iter().chain(command).chain(options).chain(rest).cloned().collect();
+        format!("the command comes first: {}", shell_words(&line))
     }
 
     fn wrong_value(&self) -> Error {

@@ -9,6 +9,7 @@ mod volume;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -47,16 +48,25 @@ pub struct Client {
     pub program: Option<HostPath>,
     /// PATH without mounted directories.
     pub path: PathBuf,
-    /// The connection that Podman is pinned to: the tunnel ends in one machine, and everything must happen in that one, whatever
-    /// the environment says.
-    pub connection: Option<String>,
+    /// The machine that Podman is pinned to: the tunnel ends in one, and everything must happen in that one, whatever the
+    /// environment says.
+    pub machine: Option<Pin>,
+}
+
+/// A virtual machine, and how long it may take to answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pin {
+    /// The name of Podman's connection to it.
+    pub connection: String,
+    /// Podman itself would wait for ever.
+    pub patience: Duration,
 }
 
 impl Client {
     /// The words between the program and its command.
     pub fn pin(&self) -> Vec<OsString> {
-        let connection = self.connection.iter().flat_map(|name| ["--connection".to_owned(), name.clone()]);
-        connection.map(OsString::from).collect()
+        let words = self.machine.iter().flat_map(|pin| ["--connection", pin.connection.as_str()]);
+        words.map(OsString::from).collect()
     }
 }
 
@@ -85,7 +95,11 @@ impl Launch {
         let client = Client {
             program: plan.engine.program.clone(),
             path: facts.path.for_host(),
-            connection: plan.ssh.tunnel.as_ref().map(|tunnel| tunnel.connection.name.clone()),
+            machine: plan
+                .ssh
+                .tunnel
+                .as_ref()
+                .map(|tunnel| Pin { connection: tunnel.connection.name.clone(), patience: tunnel.timeout }),
         };
         let launch = match plan.engine.kind {
             EngineKind::Docker => Launch::Container(docker::compile(plan, host.process, client)?),

@@ -1,7 +1,13 @@
 //! What an image says of itself. Asked only when planning needs it, or when a launch failed: it costs an engine call.
 
-use std::process::{Command, Stdio};
+#![allow(clippy::disallowed_methods, reason = "a fact that only the engine's client knows")]
 
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
 
 use crate::config::value::ImageRef;
@@ -38,19 +44,61 @@ struct InspectedConfig {
     env: Option<Vec<String>>,
 }
 
-/// Asks the engine for an image; `None` when it is not there, or the engine does not say.
-pub fn inspect(client: &Client, image: &ImageRef) -> Option<ImageFacts> {
-    let output = Command::new(client.program.as_ref()?.as_path())
-        .args(client.pin())
-        .args(["image", "inspect", image.as_str()])
-        .env("PATH", &client.path)
-        .env("LC_ALL", "C")
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .output()
-        .ok()
-        .filter(|output| output.status.success())?;
-    parse(&output.stdout)
+/// What came of asking for an image.
+pub enum Inspection {
+    /// It is there.
+    Known(ImageFacts),
+    /// It is not, as far as the engine says.
+    Missing,
+    /// The engine's machine does not answer.
+    Silent,
+}
+
+impl Inspection {
+    /// What is known of the image.
+    pub fn facts(self) -> Option<ImageFacts> {
+        match self {
+            Inspection::Known(facts) => Some(facts),
+            Inspection::Missing | Inspection::Silent => None,
+        }
+    }
+}
+
+/// Asks the engine for an image.
+pub fn inspect(client: &Client, image: &ImageRef) -> Inspection {
+    let Some(program) = &client.program else { return Inspection::Missing };
+    let mut command = Command::new(program.as_path());
+    command.args(client.pin()).args(["image", "inspect", image.as_str()]).env("PATH", &client.path).env("LC_ALL", "C");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let output = match &client.machine {
+        None => command.output().ok(),
+        Some(pin) => match within(&mut command, pin.patience) {
+            // What Podman says when it does not get as far as the image.
+            Some(output) if !output.status.success() && mentions(&output.stderr, "connect") => return Inspection::Silent,
+            None => return Inspection::Silent,
+            output => output,
+        },
+    };
+    let output = output.filter(|output| output.status.success());
+    output.and_then(|output| parse(&output.stdout)).map_or(Inspection::Missing, Inspection::Known)
+}
+
+fn mentions(text: &[u8], word: &str) -> bool {
+    String::from_utf8_lossy(text).contains(word)
+}
+
+/// The output, unless it takes too long.
+fn within(command: &mut Command, patience: Duration) -> Option<Output> {
+    let child = command.spawn().ok()?;
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw)?;
+    let (sender, answer) = mpsc::channel();
+    thread::spawn(move || sender.send(child.wait_with_output()));
+    let output = answer.recv_timeout(patience);
+    if output.is_err() {
+        // The thread has not seen its end, so the id is still this process's own.
+        let _ = rustix::process::kill_process(pid, Signal::KILL);
+    }
+    output.ok()?.ok()
 }
 
 fn parse(json: &[u8]) -> Option<ImageFacts> {

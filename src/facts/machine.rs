@@ -1,6 +1,8 @@
 //! What a container engine in a virtual machine says of itself, as far as forwarding the SSH agent depends on it (R6, R7).
 //! Each is one call of the engine's client, made only when it is needed.
 
+#![allow(clippy::disallowed_methods, reason = "facts that only the engine's client knows")]
+
 use std::process::{Command, Stdio};
 
 use serde::Serialize;

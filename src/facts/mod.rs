@@ -229,9 +229,14 @@ fn helper(host: &Host) -> Option<HostPath> {
     }
 }
 
+/// PATH for programs that sandpen starts outside of any launch; the current directory does not count as a place for them.
+pub fn host_path(host: &Host) -> std::path::PathBuf {
+    SearchPath::divide(host.env.raw(vars::PATH), std::slice::from_ref(&host.cwd)).for_host()
+}
+
 /// Below the state directory. Where that cannot be written, or belongs to another user (root with a user's HOME must leave
 /// nothing there that the user cannot remove), below the temp directory.
-fn session_base(host: &Host) -> HostPath {
+pub fn session_base(host: &Host) -> HostPath {
     let state = host.state_dir().join("sessions");
     let existing = state.as_path().ancestors().find_map(|path| Some((path, path.metadata().ok()?)));
     let is_ours = existing.is_some_and(|(path, meta)| {

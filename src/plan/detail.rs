@@ -54,12 +54,12 @@ pub fn details(config: &Config, engine: &EnginePlan, duties: &Duties, terminal: 
         add("pids", config.pids.value.to_string(), reason, &config.pids.origin);
     }
     for port in &config.ports {
-        add(
-            "port",
-            format!("127.0.0.1:{}", port.value),
-            "published: reaches a guest on its loopback or on all addresses",
-            &port.origin,
-        );
+        // Native shares the host's network: there is nothing to publish, and nothing that keeps the port to 127.0.0.1.
+        let (place, reason) = match engine.kind.is_container() {
+            true => ("127.0.0.1:", "published: reaches a guest on its loopback or on all addresses"),
+            false => ("", "the host's network is shared: the guest listens on the host's own addresses"),
+        };
+        add("port", format!("{place}{}", port.value), reason, &port.origin);
     }
     for path in &duties.append_path {
         add("PATH", path.clone(), "a part of the host's PATH that lies in the workspace, appended inside", default);

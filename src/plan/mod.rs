@@ -138,7 +138,6 @@ impl Plan {
         let user = user::plan(host, config, facts, &engine, &mut warnings);
         let env = env::plan(host, config, facts, &user, &id, &mut warnings);
         let session_dir = facts.session_base.join(id.to_string());
-        let prepare = vec![Prepare::Directory { path: session_dir.clone(), mode: 0o700 }];
         let mut draft = Draft {
             host,
             config,
@@ -148,7 +147,7 @@ impl Plan {
             session_dir: &session_dir,
             mounts: entry::MountTable::default(),
             env,
-            prepare,
+            prepare: Vec::new(),
             warnings,
         };
         draft.requested_mounts()?;
@@ -180,7 +179,6 @@ impl Plan {
         let ports = ports(config);
         let duties = draft.duties(&ports);
         let helper = if engine.kind.is_container() { draft.helper(&duties, &command)? } else { None };
-        draft.owner_lock();
         warn_of_home(host, facts, &mut draft.warnings);
         let Draft { mounts, env, mut prepare, warnings, .. } = draft;
         let mounts = mounts.into_sorted();
@@ -268,11 +266,6 @@ impl Draft<'_> {
             self.mounts.add(Mount::file(self.session_dir.join("owner"), pen.join("owner"), Access::Ro, owner));
         }
         Ok(Some(pen.join("sandpen")))
-    }
-
-    /// Held by the launcher as long as it lives: what is not locked is left over.
-    fn owner_lock(&mut self) {
-        self.prepare.push(Prepare::File { path: self.session_dir.join("owner"), content: String::new() });
     }
 }
 

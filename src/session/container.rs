@@ -1,5 +1,7 @@
 //! Runs a container through its engine's client.
 
+#![allow(clippy::disallowed_methods, reason = "the session starts the engine's client")]
+
 use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
@@ -56,6 +58,13 @@ pub fn run(
         Start::parse(&report)
     });
     failure::judge(host, plan, launch, outcome, start, ui)
+}
+
+/// Runs an engine command to its end with this process's own streams, for `exec`.
+pub fn attach(engine: &Client, argv: &[OsString]) -> Result<Outcome> {
+    let _terminal = terminal::TerminalGuard::remember();
+    let status = client(engine, argv)?.status();
+    status.map(Outcome::of).map_err(|error| Error::launch("the engine cannot be started").cause(error))
 }
 
 /// Runs an engine command to its end where the user can watch, for `build` and `pull`. All it says goes to stderr: stdout belongs

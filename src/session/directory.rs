@@ -1,5 +1,6 @@
 //! The session's directory on the host: made before the launch, removed after it, whatever happened in between.
 
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -11,11 +12,14 @@ use crate::error::{Error, Result};
 use crate::path::HostPath;
 use crate::plan::{Plan, Prepare, Secret};
 
+/// The file whose lock the launcher holds.
+pub const OWNER: &str = "owner";
+
 /// The directory and the launcher's lock on it. Dropping it removes everything.
 #[derive(Debug)]
 pub struct SessionDirectory {
     path: HostPath,
-    _lock: Option<File>,
+    _lock: File,
 }
 
 impl SessionDirectory {
@@ -28,8 +32,9 @@ impl SessionDirectory {
                 .hint("check free space and permissions, or set XDG_STATE_HOME to a directory of yours")
         };
         secure_base(&path).map_err(|error| failed(&path, error))?;
+        let lock = appear(&path).map_err(|error| failed(&path, error))?;
         // From here on, whatever fails, the guard removes what was made.
-        let mut directory = SessionDirectory { path, _lock: None };
+        let directory = SessionDirectory { path, _lock: lock };
         for item in &plan.prepare {
             match item {
                 Prepare::Directory { path, mode } => {
@@ -40,11 +45,6 @@ impl SessionDirectory {
                 }
                 Prepare::Keep { path } => make_directory(path.as_path(), 0o700).map_err(|error| failed(path, error))?,
             }
-        }
-        let owner = directory.path.join("owner");
-        if owner.as_path().exists() {
-            let lock = lock::take(&owner).map_err(|error| failed(&owner, error))?;
-            directory._lock = Some(lock);
         }
         Ok(directory)
     }
@@ -58,13 +58,38 @@ impl SessionDirectory {
 
 impl Drop for SessionDirectory {
     fn drop(&mut self) {
-        let path = self.path.as_path();
-        if fs::remove_dir_all(path).is_err() {
-            // The guest may have left directories without permissions; they are this user's all the same.
-            open_up(path);
-            let _ = fs::remove_dir_all(path);
-        }
+        remove(&self.path);
     }
+}
+
+/// Removes a session's directory.
+pub fn remove(directory: &HostPath) {
+    let path = directory.as_path();
+    if fs::remove_dir_all(path).is_err() {
+        // The guest may have left directories without permissions; they are this user's all the same.
+        open_up(path);
+        let _ = fs::remove_dir_all(path);
+    }
+}
+
+/// Makes the directory so that it is never seen without its lock held: whoever finds a free lock may remove it.
+fn appear(path: &HostPath) -> io::Result<File> {
+    let (Some(base), Some(name)) = (path.as_path().parent(), path.as_path().file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let mut hidden = OsString::from(".");
+    hidden.push(name);
+    let hidden = base.join(hidden);
+    DirBuilder::new().mode(0o700).create(&hidden)?;
+    let locked = || -> io::Result<File> {
+        make_file(&hidden.join(OWNER), b"", 0o644)?;
+        let lock = lock::take(&hidden.join(OWNER))?;
+        fs::rename(&hidden, path.as_path())?;
+        Ok(lock)
+    };
+    locked().inspect_err(|_| {
+        let _ = fs::remove_dir_all(&hidden);
+    })
 }
 
 /// Makes the directory that holds all sessions, and refuses one that another user could have planted in the temp directory.

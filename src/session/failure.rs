@@ -3,7 +3,7 @@
 use super::Outcome;
 use crate::engine::ContainerLaunch;
 use crate::error::{Error, Result};
-use crate::facts::image;
+use crate::facts::image::{self, Inspection};
 use crate::guest::Start;
 use crate::host::Host;
 use crate::plan::{ImagePlan, Plan};
@@ -45,11 +45,13 @@ pub fn client_missing(plan: &Plan, error: &std::io::Error) -> Error {
 fn launch_failed(host: &Host, plan: &Plan, launch: &ContainerLaunch) -> Error {
     let Some(image) = &plan.image else { return Error::launch("the sandbox could not be started") };
     match image::inspect(&launch.client, &image.reference) {
-        None => image_missing(plan, image),
-        Some(facts) if facts.arch.as_deref().is_some_and(|arch| arch != host.arch) => {
+        Inspection::Missing => image_missing(plan, image),
+        Inspection::Silent => Error::launch("the machine of the sandbox does not answer any more")
+            .hint("check that it runs: `podman machine list`, `podman machine start`"),
+        Inspection::Known(facts) if facts.arch.as_deref().is_some_and(|arch| arch != host.arch) => {
             wrong_architecture(host, plan, facts.arch)
         }
-        Some(_) => {
+        Inspection::Known(_) => {
             Error::launch(format!("{} could not start the sandbox; its own words are above", plan.engine.kind.name()))
                 .hint("`sandpen explain` shows the exact command line; `-v` shows it at the launch")
         }

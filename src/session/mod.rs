@@ -9,10 +9,13 @@ pub(crate) mod lock;
 #[cfg(target_os = "linux")]
 mod native;
 mod outcome;
+pub(crate) mod registry;
 mod signals;
 mod terminal;
 
-pub use container::{host_service_is_there, run_engine};
+pub use container::{attach, host_service_is_there, run_engine};
+#[cfg(target_os = "linux")]
+pub use native::enter as enter_native;
 pub use outcome::Outcome;
 
 use crate::engine::Launch;
@@ -26,6 +29,8 @@ pub fn run(host: &Host, plan: &Plan, launch: &Launch, ui: Ui) -> Result<Outcome>
     // Caught first: from here on no signal skips the guards below.
     let caught = signals::Caught::start().map_err(|error| Error::launch("signals cannot be caught").cause(error))?;
     let directory = directory::SessionDirectory::create(plan)?;
+    // Without a record `ps` does not list it; the sandbox runs all the same.
+    let _ = registry::write(&plan.session_dir, &registry::Record::of(host, plan, launch));
     match launch {
         Launch::Container(launch) => container::run(host, plan, launch, &directory, caught, ui),
         #[cfg(target_os = "linux")]

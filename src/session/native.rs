@@ -1,70 +1,134 @@
 //! Runs a native sandbox: this process is the launcher, a fork of it is the first process inside.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 
 use rustix::process::Signal;
 
+use super::registry::Record;
 use super::signals::Caught;
 use super::{Outcome, failure};
-use crate::engine::native::{Command, Event, Group, Init, NativeLaunch, Terminal, launch_error, spawn};
+use crate::engine::native::{Child, Command, Event, Group, Init, NativeLaunch, Terminal, enter as enter_sandbox, launch_error, spawn};
 use crate::error::{Error, Result};
-use crate::guest;
+use crate::guest::{Duties, Ready, Start};
 use crate::plan::Plan;
 use crate::ui::Ui;
 
+/// How the guest stands to the caller's terminal.
+struct Seat {
+    terminal: Option<Terminal>,
+    group: Group,
+    had_foreground: bool,
+}
+
+impl Seat {
+    fn take() -> Self {
+        let terminal = Terminal::of_caller();
+        let group = Terminal::group(terminal.as_ref());
+        let had_foreground = terminal.as_ref().is_some_and(Terminal::in_foreground) && group == Group::Own;
+        Seat { terminal, group, had_foreground }
+    }
+
+    fn start(&self, init: &Init, mut command: Command) -> i32 {
+        command.own_group = self.group == Group::Own;
+        command.foreground = self.had_foreground;
+        init.run_guest(&command)
+    }
+
+    /// Stays with the sandbox until its end: its code, and why the command did not start.
+    fn attend(&self, mut child: Child, caught: Caught) -> Result<(Outcome, Option<Start>)> {
+        let forwarder = caught.forward_to(child.pid().as_raw_nonzero().get().unsigned_abs());
+        let mut not_started = None;
+        let code = loop {
+            match child.event() {
+                Ok(Event::Exited(code)) => break Ok(code),
+                Ok(Event::NotStarted(errno)) => not_started = Some(Start::of_exec_error(errno)),
+                Ok(Event::Stopped(_)) if self.group == Group::Own => {
+                    if let Some(terminal) = &self.terminal {
+                        terminal.suspend(child.guest());
+                    }
+                    let _ = child.signal(Signal::CONT);
+                }
+                // In a shared group the terminal stops, and resumes, everyone alike.
+                Ok(Event::Stopped(_)) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => break Err(Error::launch("the sandbox cannot be waited for").cause(error)),
+            }
+        };
+        drop(forwarder);
+        drop(child);
+        if let Some(terminal) = &self.terminal {
+            terminal.reclaim(self.had_foreground);
+        }
+        code.map(|code| (Outcome::Exited(code as u8), not_started))
+    }
+}
+
 /// Runs it to its end.
 pub fn run(plan: &Plan, launch: &NativeLaunch, caught: Caught, ui: Ui) -> Result<Outcome> {
-    let terminal = Terminal::of_caller();
+    let seat = Seat::take();
     let mut sandbox = launch.sandbox.clone();
-    sandbox.group = Terminal::group(terminal.as_ref());
-    let own_group = sandbox.group == Group::Own;
-    let had_foreground = terminal.as_ref().is_some_and(Terminal::in_foreground) && own_group;
+    sandbox.group = seat.group;
     // From here until the sandbox stands there is one thread, as a fork demands.
-    let spawned = spawn(&sandbox, |init| start(init, launch, own_group, had_foreground));
-    let mut child = spawned.map_err(|error| launch_error(&error))?;
+    let spawned = spawn(&sandbox, |init| match command(launch) {
+        Some(command) => seat.start(init, command),
+        None => 126,
+    });
+    let child = spawned.map_err(|error| launch_error(&error))?;
     for downgrade in &child.downgrades {
         ui.warn(&format!("{}: {} ({})", downgrade.asked, downgrade.got, downgrade.reason));
     }
-    let forwarder = caught.forward_to(child.pid().as_raw_nonzero().get().unsigned_abs());
-    let mut not_started = None;
-    let code = loop {
-        match child.event() {
-            Ok(Event::Exited(code)) => break Ok(code),
-            Ok(Event::NotStarted(errno)) => not_started = Some(errno),
-            Ok(Event::Stopped(_)) if own_group => {
-                if let Some(terminal) = &terminal {
-                    terminal.suspend(child.guest());
-                }
-                let _ = child.signal(Signal::CONT);
-            }
-            // In a shared group the terminal stops, and resumes, everyone alike.
-            Ok(Event::Stopped(_)) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => break Err(Error::launch("the sandbox cannot be waited for").cause(error)),
-        }
-    };
-    drop(forwarder);
-    drop(child);
-    if let Some(terminal) = &terminal {
-        terminal.reclaim(had_foreground);
+    let (outcome, not_started) = seat.attend(child, caught)?;
+    if let Some(start) = not_started {
+        failure::explain_command(plan, start, ui);
     }
-    if let Some(errno) = not_started {
-        failure::explain_command(plan, guest::Start::of_exec_error(errno), ui);
-    }
-    code.map(|code| Outcome::Exited(code as u8))
+    Ok(outcome)
 }
 
-/// The first process inside, behind all walls: finds the command and stays with it.
-fn start(init: &Init, launch: &NativeLaunch, own_group: bool, foreground: bool) -> i32 {
-    let variable =
-        |name: &str| launch.env.iter().find(|(known, _)| known == name).map(|(_, value)| value.reveal().to_owned());
-    let ready = guest::Ready::new(&launch.duties, launch.argv.clone(), variable("PATH"), variable("PYTHONPATH"));
+/// Runs a further command in a running sandbox, with the environment of its first one.
+pub fn enter(record: &Record, argv: Vec<OsString>, ui: Ui) -> Result<Outcome> {
+    let caught = Caught::start().map_err(|error| Error::launch("signals cannot be caught").cause(error))?;
+    let seat = Seat::take();
+    let environment = first_environment(record.owner.pid)
+        .ok_or_else(|| Error::launch(format!("the sandbox `{}` has just ended, or its environment cannot be read", record.id)))?;
+    let sandbox = NativeLaunch::entering(record, seat.group);
+    let entered = enter_sandbox(record.owner.pid, &sandbox, |init| {
+        let path = environment.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
+        let ready = Ready::new(&Duties::default(), argv.clone(), path, None);
+        match Command::new(&ready.command, environment.iter().map(|(name, value)| (name, value)), &ready.path) {
+            Some(command) => seat.start(init, command),
+            None => 126,
+        }
+    });
+    let child = entered.map_err(|error| launch_error(&error))?;
+    let (outcome, not_started) = seat.attend(child, caught)?;
+    if not_started.is_some() {
+        let name = argv.first().map_or("sh".into(), |name| name.display().to_string());
+        ui.notice(&format!("`{name}` was not found in the sandbox, or cannot be executed there"));
+    }
+    Ok(outcome)
+}
+
+/// The environment of the sandbox's first command: the launcher's child is pid 1 inside, whose first child is the command.
+fn first_environment(launcher: u32) -> Option<Vec<(OsString, OsString)>> {
+    let first_child = |pid: u32| -> Option<u32> {
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+        children.split_whitespace().next()?.parse().ok()
+    };
+    let environ = std::fs::read(format!("/proc/{}/environ", first_child(first_child(launcher)?)?)).ok()?;
+    let pairs = environ.split(|byte| *byte == 0).filter_map(|entry| {
+        let at = entry.iter().position(|byte| *byte == b'=')?;
+        Some((OsStr::from_bytes(&entry[..at]).to_owned(), OsStr::from_bytes(&entry[at + 1..]).to_owned()))
+    });
+    Some(pairs.collect())
+}
+
+/// The command with exactly its environment. Looks for shells, so it is called inside.
+fn command(launch: &NativeLaunch) -> Option<Command> {
+    let variable = |name: &str| launch.env.iter().find(|(known, _)| known == name).map(|(_, value)| value.reveal().to_owned());
+    let ready = Ready::new(&launch.duties, launch.argv.clone(), variable("PATH"), variable("PYTHONPATH"));
     let replaced = [("PATH", Some(&ready.path)), ("PYTHONPATH", ready.python_path.as_ref())];
-    let kept =
-        launch.env.iter().filter(|(name, _)| !replaced.iter().any(|(other, value)| name == other && value.is_some()));
+    let kept = launch.env.iter().filter(|(name, _)| !replaced.iter().any(|(other, value)| name == other && value.is_some()));
     let env = kept.map(|(name, value)| (OsString::from(name), value.reveal().to_owned()));
     let added = replaced.iter().filter_map(|(name, value)| Some((OsString::from(name), (*value)?.clone())));
-    let Some(mut command) = Command::new(&ready.command, env.chain(added), &ready.path) else { return 126 };
-    command.own_group = own_group;
-    command.foreground = foreground;
-    init.run_guest(&command)
+    Command::new(&ready.command, env.chain(added), &ready.path)
 }

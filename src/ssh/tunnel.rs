@@ -1,6 +1,8 @@
 //! The SSH reverse tunnel into a Podman machine (R7): one ssh process, one socket of the sandbox's own in the machine, gone with
 //! the sandbox however it ends.
 
+#![allow(clippy::disallowed_methods, reason = "the tunnel is an ssh process")]
+
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;

@@ -8,6 +8,8 @@ for owner in /tmp/sandpen-*/owner; do
         rm -rf "${owner%/owner}"
     fi
 done
+# And those of launches that ended before this script could run: sshd leaves them, and none is of use for as long as this.
+find /tmp -maxdepth 1 -type s -name 'sandpen-*.sock' -mmin +60 -exec rm -f {} + 2>/dev/null
 mkdir -m 711 "$directory" || exit 1
 # Complete the moment it has its name: another sandbox that starts now must not take it for a dead one's.
 echo $$ >"$directory/new" && mv "$directory/new" "$directory/owner" || exit 1

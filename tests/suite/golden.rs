@@ -7,6 +7,7 @@ mod world;
 
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use sandpen::value::{NetworkMode, UserMode};
@@ -14,19 +15,29 @@ use sandpen::{Config, Facts, Launch, Options, Plan, SessionId, explain_json, exp
 
 use world::{Engine, World};
 
+/// The engines whose plan is compared as text, too.
+const TEXTS: [Engine; 2] = [Engine::Docker, Engine::Native];
+
 /// What is asked for.
 struct Scenario {
     name: &'static str,
     /// Puts files into the world and variables into the environment, and returns the options.
     set_up: fn(&mut World) -> Options,
     command: &'static [&'static str],
+    engines: &'static [Engine],
 }
 
-const SCENARIOS: [Scenario; 5] = [
-    Scenario { name: "minimal", set_up: |_| Options::default(), command: &["git", "status"] },
-    Scenario { name: "everything", set_up: everything, command: &["llxprt", "--prompt", "two words"] },
+const SCENARIOS: [Scenario; 6] = [
+    Scenario { name: "minimal", engines: &Engine::ALL, set_up: |_| Options::default(), command: &["git", "status"] },
+    Scenario {
+        name: "everything",
+        engines: &Engine::ALL,
+        set_up: everything,
+        command: &["llxprt", "--prompt", "two words"],
+    },
     Scenario {
         name: "image-user",
+        engines: Engine::CONTAINERS,
         set_up: |_| Options {
             user: Some("image".into()),
             image: Some("example.org:5000/node:22".into()),
@@ -36,11 +47,13 @@ const SCENARIOS: [Scenario; 5] = [
     },
     Scenario {
         name: "network-off",
+        engines: &Engine::ALL,
         set_up: |_| Options { network: Some("off".into()), ..Options::default() },
         command: &["make", "test"],
     },
     Scenario {
         name: "subdirectory",
+        engines: &Engine::ALL,
         set_up: |world| {
             fs::create_dir_all(world.project.join(".git")).expect("repository");
             world.change_to("home/project/src/deep");
@@ -48,7 +61,33 @@ const SCENARIOS: [Scenario; 5] = [
         },
         command: &[],
     },
+    Scenario {
+        name: "installed-tool",
+        engines: &[Engine::Native],
+        set_up: installed_tool,
+        command: &["mytool", "--help"],
+    },
 ];
+
+/// A tool that a user installed for themselves: one version of node and no more of HOME.
+fn installed_tool(world: &mut World) -> Options {
+    for (file, content) in [
+        ("v22/lib/node_modules/mytool/cli.js", "#!/usr/bin/env node\n"),
+        ("v22/bin/node", "\x7fELF"),
+        ("v18/bin/node", "\x7fELF"),
+    ] {
+        let file = format!(".nvm/versions/node/{file}");
+        world.write(&file, content);
+        fs::set_permissions(world.home.join(file), fs::Permissions::from_mode(0o755)).expect("executable");
+    }
+    fs::create_dir_all(world.home.join(".local/bin")).expect("directory");
+    let link = "../../.nvm/versions/node/v22/lib/node_modules/mytool/cli.js";
+    symlink(link, world.home.join(".local/bin/mytool")).expect("link");
+    let home = world.home.display().to_string();
+    world.env("PATH", &format!("{home}/.local/bin:{home}/.nvm/versions/node/v22/bin:/usr/bin"));
+    world.env("LANG", "de_DE.UTF-8");
+    Options::default()
+}
 
 /// One of each: every row of the seeds' table takes part.
 fn everything(world: &mut World) -> Options {
@@ -98,10 +137,15 @@ fn everything(world: &mut World) -> Options {
         ("NOT_ASKED_FOR", "hunter2"),
         ("SANDBOX_ENV", "PLAIN=plain value,DB_PASSWORD=hunter2"),
         ("SANDBOX_PORTS", "3000,61000"),
-        ("SANDBOX_FLAGS", "--shm-size 1g --label 'a b'"),
         ("SANDBOX_MEMORY", "2g"),
     ] {
         world.env(name, value);
+    }
+    // Native has no command line to pass them to, and refuses them.
+    let mut engine_flags = Vec::new();
+    if world.engine != Engine::Native {
+        world.env("SANDBOX_FLAGS", "--shm-size 1g --label 'a b'");
+        engine_flags.push("--annotation=x=y".into());
     }
     world.host.terminal = sandpen::Terminal { stdin: true, stdout: true };
     Options {
@@ -110,7 +154,7 @@ fn everything(world: &mut World) -> Options {
         mounts: vec!["~/misc".into()],
         include_dirs: vec!["~/library".into()],
         cpus: Some("1.5".into()),
-        engine_flags: vec!["--annotation=x=y".into()],
+        engine_flags,
         ..Options::default()
     }
 }
@@ -152,11 +196,11 @@ fn compare(name: &str, actual: &str, failures: &mut Vec<String>) {
 /// One test per scenario.
 fn check(scenario: &Scenario) {
     let mut failures = Vec::new();
-    for engine in Engine::ALL {
+    for engine in scenario.engines.iter().copied() {
         let (json, text) = explained(scenario, engine);
         assert!(!json.contains("hunter2") && !text.contains("hunter2"), "a secret shows");
         compare(&format!("{}.{}.json", scenario.name, engine.name()), &json, &mut failures);
-        if engine == Engine::Docker {
+        if TEXTS.contains(&engine) {
             compare(&format!("{}.{}.txt", scenario.name, engine.name()), &text, &mut failures);
         }
     }
@@ -189,11 +233,18 @@ fn subdirectory_of_a_repository() {
 }
 
 #[test]
+fn native_shows_what_an_installed_tool_needs() {
+    check(&SCENARIOS[5]);
+}
+
+#[test]
 fn no_golden_file_is_left_over() {
     let mut known: Vec<String> = Vec::new();
     for scenario in &SCENARIOS {
-        known.push(format!("{}.docker.txt", scenario.name));
-        known.extend(Engine::ALL.iter().map(|engine| format!("{}.{}.json", scenario.name, engine.name())));
+        let engines = || scenario.engines.iter();
+        known.extend(engines().map(|engine| format!("{}.{}.json", scenario.name, engine.name())));
+        let texts = engines().filter(|engine| TEXTS.contains(engine));
+        known.extend(texts.map(|engine| format!("{}.{}.txt", scenario.name, engine.name())));
     }
     let names = fs::read_dir(file(""))
         .expect("golden files")

@@ -1,9 +1,11 @@
 //! The tests from outside: the built program, the real engines. One binary, because each static one costs seconds to link.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::print_stderr, clippy::print_stdout)]
+#![allow(clippy::disallowed_methods, reason = "tests start programs and read their own surroundings")]
 
 mod attacks;
 mod cli;
 mod conformance;
+mod docs;
 mod golden;
 mod ssh;
 mod support;

@@ -20,10 +20,14 @@ macro_rules! choice {
                 <$name as ValueEnum>::from_str(text, false).map_err(|_| {
                     let variants = <$name as ValueEnum>::value_variants();
                     let names: Vec<String> = variants.iter().map(ToString::to_string).collect();
-                    match crate::suggest::nearest(text, names.iter().map(String::as_str)) {
-                        Some(near) => format!("did you mean `{near}`?"),
-                        None => String::new(),
-                    }
+                    let mut begun = names.iter().filter(|name| name.starts_with(text));
+                    // `of` is as near to `on` as to `off`; only one of the two begins with it.
+                    let near = match (begun.next(), begun.next()) {
+                        (Some(name), None) => Some(name.as_str()),
+                        (Some(_), Some(_)) => None,
+                        (None, _) => crate::suggest::nearest(text, names.iter().map(String::as_str)),
+                    };
+                    near.map_or(String::new(), |near| format!("did you mean `{near}`?"))
                 })
             }
         }

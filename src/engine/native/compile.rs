@@ -9,6 +9,7 @@ use crate::engine::Downgrade;
 use crate::error::{Error, Result};
 use crate::guest::Duties;
 use crate::plan::{Plan, Secret, Source, VariableValue};
+use crate::session::registry::Record;
 
 /// A native launch: the steps, and the command with exactly its environment.
 #[derive(Debug, Clone, PartialEq)]
@@ -126,6 +127,22 @@ pub fn describe(step: &Step) -> String {
 }
 
 impl NativeLaunch {
+    /// What the walls of a further command in a running sandbox need to know; its mounts and namespaces stand already.
+    pub fn entering(record: &Record, group: Group) -> Sandbox {
+        let (uid, gid) = record.user.unwrap_or_default();
+        Sandbox {
+            steps: Vec::new(),
+            hostname: record.name.clone(),
+            uid,
+            gid,
+            cwd: PathBuf::from(&record.directory),
+            share_network: true,
+            nested_userns: false,
+            group,
+            limits: Limits { pids: record.pids, ..Limits::default() },
+        }
+    }
+
     /// All set-up operations in order, the walls included.
     pub fn steps(&self) -> Vec<String> {
         let sandbox = &self.sandbox;

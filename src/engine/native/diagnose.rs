@@ -29,10 +29,16 @@ fn obstacle_below(root: &Path) -> Option<Cause> {
     if value(APPARMOR_USERNS).is_some_and(|value| value == "1") {
         return Some(Cause::AppArmorRestricted);
     }
-    ["/.dockerenv", "/run/.containerenv"]
+    let filtered = value("/proc/self/status")
+        .is_some_and(|status| status.lines().any(|line| line == "Seccomp:\t2"))
+        .then(|| "a system call filter is in force".to_owned());
+    let container = ["/.dockerenv", "/run/.containerenv"]
         .into_iter()
         .find(|path| root.join(path.trim_start_matches('/')).exists())
-        .map(|path| Cause::InsideContainer { evidence: format!("`{path}` exists") })
+        .map(|path| format!("`{path}` exists"));
+    filtered
+        .or(container)
+        .map(|evidence| Cause::InsideContainer { evidence })
 }
 
 /// Names the cause of what the child (or `clone3` itself) reported.
@@ -42,11 +48,16 @@ pub(crate) fn explain(fault: Fault, sandbox: &Sandbox) -> SetupError {
     let cause = match (fault.stage, fault.errno) {
         // Docker's filter answers ENOSYS to clone3; AppArmor lets the namespace be made but gives
         // no capabilities in it, so that the first privileged act fails.
-        (Stage::Namespaces, libc::EPERM | libc::ENOSPC | libc::ENOSYS | libc::EUSERS)
-        | (Stage::Identity | Stage::Hostname | Stage::Root, libc::EPERM | libc::EACCES) => {
+        (
+            Stage::Namespaces | Stage::Identity,
+            libc::EPERM | libc::ENOSPC | libc::ENOSYS | libc::EUSERS | libc::EACCES,
+        )
+        | (Stage::Hostname | Stage::Root, libc::EPERM | libc::EACCES) => {
             obstacle().unwrap_or(Cause::Stage(fault.stage))
         }
-        (Stage::Root | Stage::Source | Stage::Step, libc::ENOSYS) => Cause::KernelTooOld { missing: "mount_setattr" },
+        (Stage::Root | Stage::Source | Stage::Step, libc::ENOSYS) => Cause::KernelTooOld {
+            missing: "mount_setattr",
+        },
         (Stage::Proc, libc::EPERM) => Cause::NoProc,
         (Stage::Source, errno) => match step {
             Some(Step::Bind(bind)) => {
@@ -96,7 +107,13 @@ mod tests {
     #[test]
     fn a_switched_off_sysctl_is_named_with_its_value() {
         let found = machine(&[(USERNS_CLONE, "0\n"), (MAX_USER_NAMESPACES, "100\n")]);
-        assert_eq!(found, Some(Cause::UserNamespacesDisabled { sysctl: USERNS_CLONE, value: "0".into() }));
+        assert_eq!(
+            found,
+            Some(Cause::UserNamespacesDisabled {
+                sysctl: USERNS_CLONE,
+                value: "0".into()
+            })
+        );
         let error = SetupError::new(found.expect("cause"));
         assert_eq!(
             error.remedy().expect("remedy"),
@@ -112,8 +129,13 @@ mod tests {
 
     #[test]
     fn a_container_is_recognised_last() {
-        let found = machine(&[("/.dockerenv", "")]);
-        assert!(matches!(found, Some(Cause::InsideContainer { .. })));
+        let evidence = |files: &[(&str, &str)]| match machine(files) {
+            Some(Cause::InsideContainer { evidence }) => evidence,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(evidence(&[("/.dockerenv", "")]), "`/.dockerenv` exists");
+        let status = ("/proc/self/status", "Name:\tx\nSeccomp:\t2\n");
+        assert_eq!(evidence(&[status]), "a system call filter is in force");
     }
 
     #[test]

@@ -25,7 +25,11 @@ use crate::engine::native::{cgroup, privileges};
 /// Two forks: a process can move its children only into another pid namespace. The first one, which
 /// still is of the host, hides itself before it steps inside and ends there; the second one is
 /// made as the launcher's own child, so that it can be waited for and dies with it.
-pub fn enter(launcher: u32, sandbox: &Sandbox, init: impl FnOnce(&Init) -> i32) -> Result<Child, SetupError> {
+pub fn enter(
+    launcher: u32,
+    sandbox: &Sandbox,
+    init: impl FnOnce(&Init) -> i32,
+) -> Result<Child, SetupError> {
     walls::check_streams()?;
     let explain = |fault| diagnose::explain(fault, sandbox);
     let failed = |errno: Errno| explain(Fault::at(Stage::Enter)(errno));
@@ -38,8 +42,14 @@ pub fn enter(launcher: u32, sandbox: &Sandbox, init: impl FnOnce(&Init) -> i32) 
     if power == Power::User {
         walls.process_limit = sandbox.limits.pids;
     }
-    let passage =
-        Passage { namespaces, joins, power, own_group: sandbox.group == Group::Own, cwd: &blueprint.cwd, walls };
+    let passage = Passage {
+        namespaces,
+        joins,
+        power,
+        own_group: sandbox.group == Group::Own,
+        cwd: &blueprint.cwd,
+        walls,
+    };
     let (ours, theirs) = Link::pair().map_err(failed)?;
     let mask = sys::block_signals();
     // SAFETY: sandpen has one thread when it enters, as with `spawn`.
@@ -58,15 +68,22 @@ pub fn enter(launcher: u32, sandbox: &Sandbox, init: impl FnOnce(&Init) -> i32) 
     // Short-lived by construction: it makes the other and ends.
     let _ = rustix::process::waitpid(Some(first), WaitOptions::empty());
     let (pid, pidfd) = second?;
+    // Only now may it say anything: what it says must not come before what announces it.
+    let _ = ours.send(Message::Go, None);
     Child::await_ready(ours, pid, pidfd, &explain)
 }
 
-fn await_entering(link: &Link, explain: &dyn Fn(Fault) -> SetupError) -> Result<(Pid, OwnedFd), SetupError> {
+fn await_entering(
+    link: &Link,
+    explain: &dyn Fn(Fault) -> SetupError,
+) -> Result<(Pid, OwnedFd), SetupError> {
     loop {
         match link.receive() {
             Err(Errno::INTR) => {}
             Ok(Some((Message::Entering(pid), pidfd))) => {
-                return Pid::from_raw(pid).zip(pidfd).ok_or_else(|| SetupError::new(Cause::Died));
+                return Pid::from_raw(pid)
+                    .zip(pidfd)
+                    .ok_or_else(|| SetupError::new(Cause::Died));
             }
             Ok(Some((Message::Fault(fault), _))) => return Err(explain(fault)),
             _ => return Err(SetupError::new(Cause::Died)),
@@ -97,6 +114,7 @@ impl Passage<'_> {
                 walls::exit(i32::from(sent.is_err()))
             }
             Ok(Forked::Child) => {
+                link.await_message();
                 if let Err(errno) = rustix::process::chdir(self.cwd) {
                     walls::give_up(&link, Fault::at(Stage::WorkingDirectory)(errno));
                 }

@@ -8,8 +8,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::{Errno, Result};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, SocketFlags, SocketType,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 
 use crate::engine::native::confine::Landlock;
@@ -18,8 +18,8 @@ use crate::engine::native::error::{Fault, Stage};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Message {
     Fault(Fault),
-    /// From the launcher: it holds the namespaces, pid 1 may hide now.
-    Hide,
+    /// From the launcher: it has seen what it needs, and the walls may be raised.
+    Go,
     /// All walls stand.
     Ready(Landlock),
     /// The process that will enter a sandbox, as the launcher's pid namespace numbers it.
@@ -42,7 +42,7 @@ impl Message {
             Self::Entering(pid) => (2, 0, 0, pid),
             Self::Stopped(signal) => (3, 0, 0, signal),
             Self::Exited(code) => (4, 0, 0, code),
-            Self::Hide => (5, 0, 0, 0),
+            Self::Go => (5, 0, 0, 0),
             Self::End => (6, 0, 0, 0),
             Self::NotStarted(errno) => (7, 0, 0, errno),
         };
@@ -70,7 +70,7 @@ impl Message {
             2 => Self::Entering(value),
             3 => Self::Stopped(value),
             4 => Self::Exited(value),
-            5 => Self::Hide,
+            5 => Self::Go,
             6 => Self::End,
             7 => Self::NotStarted(value),
             _ => return None,
@@ -84,8 +84,12 @@ pub(crate) struct Link(OwnedFd);
 
 impl Link {
     pub fn pair() -> Result<(Self, Self)> {
-        let (ours, theirs) =
-            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        let (ours, theirs) = rustix::net::socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
         Ok((Self(ours), Self(theirs)))
     }
 
@@ -116,8 +120,19 @@ impl Link {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut bytes = [0; LENGTH];
-        let got =
-            rustix::net::recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+        let mut receive = || {
+            rustix::net::recvmsg(
+                &self.0,
+                &mut [IoSliceMut::new(&mut bytes)],
+                &mut control,
+                RecvFlags::CMSG_CLOEXEC,
+            )
+        };
+        let got = match receive() {
+            // The other side has ended without reading all: said once, before its last words.
+            Err(Errno::CONNRESET) => receive()?,
+            got => got?,
+        };
         if got.bytes == 0 {
             return Ok(None);
         }
@@ -139,7 +154,10 @@ impl Link {
     /// Whether the other side has ended.
     pub fn is_dead(&self) -> Result<bool> {
         let mut poll = [PollFd::new(&self.0, PollFlags::empty())];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
         rustix::event::poll(&mut poll, Some(&now))?;
         Ok(poll[0].revents().contains(PollFlags::HUP))
     }

@@ -34,9 +34,11 @@ mod terminal;
 mod walls;
 
 pub use ability::{cannot_limit, launch_error, limits_processes_by_default, problem};
+pub use cgroup::remove_stale;
 pub use compile::{NativeLaunch, compile};
+pub use enter::enter;
 pub use guest::Command;
 pub use init::Init;
-pub use spawn::{Event, spawn};
+pub use spawn::{Child, Event, spawn};
 pub use step::Group;
 pub use terminal::Terminal;

@@ -81,8 +81,13 @@ fn profiles_are_listed_shown_and_located() {
     assert_eq!(data(&["profile", "show", "dev"]), "# mine\n");
     let moved = world.ran(world.sandpen(["profile", "path"]).env("XDG_CONFIG_HOME", "/elsewhere"));
     assert_eq!(moved.stdout, "/elsewhere/sandpen/profiles\n");
-    let stderr = world.refused(&mut world.sandpen(["profile"]));
-    assert!(stderr.contains("list") && stderr.contains("show") && stderr.contains("path"), "{stderr}");
+    assert_eq!(
+        world.refused(&mut world.sandpen(["profile"])),
+        "\
+sandpen: error: `sandpen profile` needs a command of its own
+hint: there are `sandpen profile list`, `sandpen profile show`, `sandpen profile path`
+"
+    );
 }
 
 #[test]
@@ -106,10 +111,17 @@ fn completions_parse_in_their_shells() {
         let checked = piped(Command::new(program).arg("-n"), &ran.stdout);
         assert_eq!((checked.code, checked.stderr.as_str()), (Some(0), ""), "{shell}");
     }
-    let stderr = world.refused(&mut world.sandpen(["completions", "tcsh"]));
-    assert!(stderr.contains("tcsh") && stderr.contains("bash, elvish, fish, powershell, zsh"), "{stderr}");
-    let stderr = world.refused(&mut world.sandpen(["completions"]));
-    assert!(stderr.contains("<SHELL>"), "{stderr}");
+    assert_eq!(
+        world.refused(&mut world.sandpen(["completions", "tcsh"])),
+        "\
+sandpen: error: argument SHELL: `tcsh` is not known
+hint: expected `bash`, `elvish`, `fish`, `powershell` or `zsh`
+"
+    );
+    assert_eq!(
+        world.refused(&mut world.sandpen(["completions"])),
+        "sandpen: error: `<SHELL>` is missing\nhint: usage: sandpen completions <SHELL>\n"
+    );
 }
 
 #[test]
@@ -181,7 +193,8 @@ hint: write one, name another with -f FILE, or build an agent's image: sandpen b
     assert_eq!(
         world.refused(&mut world.sandpen(["build", "-f", "nowhere"])),
         "\
-sandpen: error: `[ROOT]/home/project/nowhere` is not a file
+sandpen: error: flag --file: `[ROOT]/home/project/nowhere` is not a file
+hint: expected a Dockerfile
 "
     );
     let stderr = world.refused(&mut world.sandpen(["build", "--agent", "cluade"]));
@@ -216,6 +229,23 @@ fn build_calls_the_engine_and_says_how_to_run_the_image() {
     let ran = world.ran(world.sandpen(["build"]).env("EXIT_CODE", "1"));
     assert_eq!(ran.code, Some(44));
     assert!(ran.stderr.contains("could not be built; docker's own words are above"), "{}", ran.stderr);
+}
+
+/// Building takes a container engine, also where the project itself would run on the host's own tools.
+#[test]
+fn build_finds_a_container_engine_when_none_is_named() {
+    let world = World::new();
+    world.write("project/.sandpen/sandbox.Dockerfile", "FROM x\n");
+    let ran = world.ran(world.sandpen(["build", "-t", "mine:1"]).env_remove("LLXPRT_SANDBOX"));
+    assert_eq!((ran.code, world.calls().len()), (Some(0), 1), "{}", ran.stderr);
+    assert_eq!(world.calls()[0][..2], ["docker", "build"]);
+    assert_eq!(
+        world.refused(&mut world.sandpen(["build", "--engine", "native"])),
+        "\
+sandpen: error: flag --engine: the engine `native` has no images to build
+hint: use `--engine docker` or `--engine podman`
+"
+    );
 }
 
 /// The row "Dev sandbox build" of the seeds' table.

@@ -48,7 +48,7 @@ fn sandpens_own_configuration_is_refused() {
     world.config("");
     let message = |directory: &str| {
         format!(
-            "sandpen: error: the working directory `{directory}` contains sandpen's own configuration, which the guest must not change\n\
+            "sandpen: error: the working directory `{directory}` holds sandpen's own configuration, which the guest must not change\n\
              hint: change to the directory of your project, or pass --allow-home if you mean it\n"
         )
     };

@@ -11,45 +11,49 @@ use crate::support::binary;
 const NO_DAEMON: &str = "\
 sandpen: error: Docker does not answer at `unix:///nonexistent/docker.sock` (env DOCKER_HOST): its daemon is not running there
 sandpen:   No such file or directory (os error 2)
-hint: start it (`sudo systemctl start docker`, or Docker Desktop), or use another engine: --engine podman
+hint: start Docker (`sudo systemctl start docker`, or Docker Desktop)
+hint: or use another engine: --engine podman
 ";
 const NO_DOCKER: &str = "\
 sandpen: error: Docker is not installed: there is no `docker` on PATH
-hint: install Docker, or use another engine: --engine podman
+hint: install Docker
+hint: or use another engine: --engine podman
 ";
 const NO_PODMAN: &str = "\
 sandpen: error: Podman is not installed: there is no `podman` on PATH
-hint: install Podman, or use another engine: --engine docker
+hint: install Podman
+hint: or use another engine: --engine docker
 ";
 const NONE: &str = "\
 sandpen: error: no container engine answers
 sandpen:   Docker is not installed: there is no `docker` on PATH
 sandpen:   Podman is not installed: there is no `podman` on PATH
+hint: install Docker or Podman: https://docs.docker.com/engine/install or https://podman.io/docs/installation
 ";
 const DENIED: &str = "\
 sandpen: error: Docker refuses this user at `unix://[ROOT]/private.sock`
 sandpen:   Permission denied (os error 13)
-hint: join the group `docker` and log in again (`sudo usermod -aG docker $USER`), or use rootless Docker or Podman
+hint: join the group `docker` and log in again (`sudo usermod -aG docker $USER`), or use rootless Docker
+hint: or use another engine: --engine podman
 ";
 
 /// `run` is stopped with the message, `explain` shows the plan and warns of the same.
 #[track_caller]
 fn down(world: &World, command: impl Fn(&str) -> Command, message: &str) {
     let stderr = world.stopped(44, command("run").args(["--", "true"]));
-    if message == NONE {
-        assert!(stderr.starts_with(message) && stderr.contains("\nhint: "), "{stderr}");
-    } else {
-        assert_eq!(stderr, message);
-    }
+    assert_eq!(stderr, message);
     let ran = world.ran(command("explain").args(["--", "true"]));
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    // The same in one line: what, and the causes side by side.
     let first = message.lines().next().and_then(|line| line.strip_prefix("sandpen: error: ")).expect("a message");
-    assert!(ran.stderr.starts_with(&format!("sandpen: warning: {first}")), "{}", ran.stderr);
+    let causes: Vec<&str> = message.lines().filter_map(|line| line.strip_prefix("sandpen:   ")).collect();
+    let first = if causes.is_empty() { first.to_owned() } else { format!("{first}: {}", causes.join("; ")) };
+    assert!(ran.stderr.starts_with(&format!("sandpen: warning: {first}\n")), "{}", ran.stderr);
     assert!(ran.stdout.contains("Command line\n"), "{}", ran.stdout);
     let ran = world.ran(command("explain").args(["--format", "json", "--", "true"]));
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
     let json: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
-    assert!(json["warnings"][0].as_str().is_some_and(|warning| warning.starts_with(first)), "{json:#}");
+    assert_eq!(json["warnings"][0], first);
     assert_eq!(world.calls(), Vec::<Vec<String>>::new(), "explain started something");
 }
 
@@ -80,7 +84,8 @@ fn r1_a_daemon_that_is_gone_leaves_its_socket() {
         "\
 sandpen: error: Docker does not answer at `unix://[ROOT]/dead.sock` (env DOCKER_HOST): its daemon is not running there
 sandpen:   Connection refused (os error 111)
-hint: start it (`sudo systemctl start docker`, or Docker Desktop), or use another engine: --engine podman
+hint: start Docker (`sudo systemctl start docker`, or Docker Desktop)
+hint: or use another engine: --engine podman
 ",
     );
 }
@@ -144,6 +149,7 @@ fn r1_podmans_remote_service_does_not_answer() {
 sandpen: error: Podman's remote service does not answer at CONTAINER_HOST
 sandpen:   No such file or directory (os error 2)
 hint: start it (`podman machine start`, or `podman system service`), or unset CONTAINER_HOST
+hint: or use another engine: --engine docker
 ",
     );
 }
@@ -166,7 +172,7 @@ fn r1_no_engine_at_all() {
 fn r1_the_messages_differ_and_each_has_its_remedy() {
     let messages = [NONE, NO_DAEMON, NO_DOCKER, NO_PODMAN, DENIED];
     for (index, message) in messages.iter().enumerate() {
-        assert!(message.contains("\nhint: ") || *message == NONE, "{message}");
+        assert!(message.contains("\nhint: "), "{message}");
         assert!(messages[..index].iter().all(|other| other.lines().next() != message.lines().next()));
     }
 }
@@ -177,8 +183,69 @@ fn r1_the_remedy_does_not_name_an_engine_that_is_not_there_either() {
     let world = World::new();
     world.uninstall("docker");
     let stderr = world.stopped(44, &mut world.sandpen(["run", "--engine", "auto", "--image", "debian"]));
-    for useless in ["or use another engine: --engine podman", "or use another engine: --engine docker"] {
-        assert!(!stderr.contains(useless), "{stderr}");
+    assert!(!stderr.contains("use another engine"), "{stderr}");
+    world.install("docker");
+    let mut command = world.sandpen(["run", "--engine", "auto", "--image", "debian"]);
+    assert_eq!(
+        world.stopped(44, command.env("DOCKER_HOST", "unix:///nonexistent/docker.sock")),
+        "\
+sandpen: error: no container engine answers
+sandpen:   Docker does not answer at `unix:///nonexistent/docker.sock` (env DOCKER_HOST): its daemon is not running there: No such file or directory (os error 2)
+sandpen:   Podman is not installed: there is no `podman` on PATH
+hint: start Docker (`sudo systemctl start docker`, or Docker Desktop)
+hint: install Podman
+"
+    );
+}
+
+/// `auto`: without an image the host's own tools are meant, with one a container.
+#[test]
+fn auto_takes_native_without_an_image_and_docker_with_one() {
+    let world = World::new();
+    let explain = |arguments: &[&str]| world.explain(arguments, &[("LLXPRT_SANDBOX", "")]);
+    for arguments in [&["--", "true"][..], &["--engine", "auto"], &["--agent", "claude"]] {
+        let json = explain(arguments);
+        let reason = json["engine"]["reason"].as_str().unwrap();
+        if reason.contains("native cannot run here") {
+            let must = std::env::var("ENGINES_MUST_WORK").unwrap_or_default();
+            assert!(!must.split(',').any(|engine| engine == "native"), "{reason}");
+            assert_eq!(json["engine"]["name"], "docker");
+            continue;
+        }
+        assert_eq!((json["engine"]["name"].as_str(), &json["image"]), (Some("native"), &serde_json::Value::Null));
+        assert_eq!(reason, "no image is named, so the host's own tools are meant");
+        assert!(json["steps"].as_array().is_some_and(|steps| !steps.is_empty()), "{json:#}");
+    }
+    for (arguments, image) in [
+        (&["--image", "debian"][..], "debian"),
+        (&["--engine", "auto", "--image", "debian"], "debian"),
+        (&["--agent", "llxprt"], "ghcr.io/vybestack/llxprt-code/sandbox:0.11.0"),
+    ] {
+        let json = explain(arguments);
+        assert_eq!((&json["engine"]["name"], &json["image"]["reference"]), (&"docker".into(), &image.into()));
+        assert_eq!(json["engine"]["reason"], format!("the image `{image}` asks for a container; Docker answers"));
+    }
+    assert_eq!(world.calls(), Vec::<Vec<String>>::new());
+}
+
+#[test]
+fn native_has_no_images_and_no_command_line() {
+    let world = World::new();
+    for command in ["run", "explain"] {
+        assert_eq!(
+            world.refused(&mut world.sandpen([command, "--engine", "native", "--image", "x"])),
+            "\
+sandpen: error: flag --image: the engine `native` has no images: it shows the host's own tools
+hint: drop the image, or use `--engine docker` or `--engine podman`
+"
+        );
+        assert_eq!(
+            world.refused(&mut world.sandpen([command, "--engine", "native", "--engine-flag", "x"])),
+            "\
+sandpen: error: flag --engine-flag: the engine `native` has no command line for `x`
+hint: drop it, or use `--engine docker` or `--engine podman`
+"
+        );
     }
 }
 

@@ -6,21 +6,24 @@ use super::world::World;
 const WRONG: &[(&str, &[&str])] = &[
     ("engine = \"lxc\"", &["`engine`", "`lxc`", "`docker`", "`podman`"]),
     ("image = \"A B\"", &["`image`", "`A B`", "`name:tag`"]),
-    ("image = true", &["`image`", "true", "string"]),
-    ("mounts = [\"/etc\"]", &["`mounts`", "/etc", "from"]),
-    ("mounts = [{ to = \"/x\" }]", &["`mounts`", "`from`"]),
+    ("image = true", &["`image`", "`true`", "`name:tag`"]),
+    ("mounts = [\"/etc\"]", &["`mounts[0]`", "/etc", "from"]),
+    ("mounts = [{ to = \"/x\" }]", &["`mounts[0]`", "`from`"]),
     ("mounts = [{ from = \"/etc\", to = \"rel\" }]", &["/etc", "`rel`", "absolute path"]),
-    ("mounts = [{ from = \"/etc\", mode = \"rx\" }]", &["`mode`", "`rx`", "`ro`", "`rw`"]),
+    ("mounts = [{ from = \"/etc\", mode = \"rx\" }]", &["`mounts[0].mode`", "`rx`", "`ro`", "`rw`"]),
     ("mounts = [{ from = \"/nowhere\" }]", &["`/nowhere`", "does not exist"]),
     ("env = [\"A\"]", &["`env`", "NAME"]),
-    ("[env]\n\"A B\" = \"1\"", &["`env.A B`"]),
-    ("ports = [0]", &["`ports`", "`0`", "1 to 65535"]),
+    ("env = { A = [1] }", &["`env.A`", "a list", "a string"]),
+    ("[env]\n\"A B\" = \"1\"", &["config.toml:2:", "`env.A B`", "NAME = "]),
+    ("[env]\n\"A=B\" = \"1\"", &["`env.A=B`", "`A=B`"]),
+    ("resources = 1", &["`resources`", "`1`", "{ cpus = 2"]),
+    ("ports = [0]", &["`ports[0]`", "`0`", "1 to 65535"]),
     ("ports = 80", &["`ports`", "80", "["]),
     ("[resources]\ncpus = -1", &["`resources.cpus`", "`-1`", "`0.5`"]),
     ("[resources]\nmemory = \"x\"", &["`resources.memory`", "`x`", "`4g`"]),
     ("[resources]\npids = 0", &["`resources.pids`", "`0`", "1 to 4194304"]),
     ("network = \"maybe\"", &["`network`", "`maybe`", "`on`", "`off`", "`proxied`"]),
-    ("allowHosts = [\"a b\"]", &["`allowHosts`", "`a b`", "`HOST:PORT`"]),
+    ("allowHosts = [\"a b\"]", &["`allowHosts[0]`", "`a b`", "`HOST:PORT`"]),
     ("proxyCommand = 1", &["`proxyCommand`", "1", "string"]),
     ("sshAgent = \"yes\"", &["`sshAgent`", "`yes`", "`auto`"]),
     ("user = \"me\"", &["`user`", "`me`", "`host`", "`image`"]),
@@ -63,7 +66,7 @@ fn no_message_about_a_file_speaks_of_rust() {
     for (text, _) in WRONG {
         world.config(text);
         let stderr = world.refused(&mut world.sandpen(["run", "--", "true"]));
-        for jargon in ["variant", "struct ", "a sequence", "invalid type", "a map"] {
+        for jargon in ["variant", "struct ", "sequence", "invalid type", " map", "field", "untagged"] {
             if stderr.contains(jargon) {
                 failures.push(format!("{jargon:?} in: {stderr}"));
             }
@@ -76,12 +79,53 @@ fn no_message_about_a_file_speaks_of_rust() {
 fn a_wrong_value_in_a_profile_names_its_file() {
     let world = World::new();
     let json = "{\n  \"network\": \"maybe\"\n}";
-    for (name, text, place) in [("a.toml", "\nnetwork = \"maybe\"", "a.toml:2:11"), ("b.json", json, "b.json:2:")] {
+    for (name, text, place) in [("a.toml", "\nnetwork = \"maybe\"", "a.toml:2:11"), ("b.json", json, "b.json:2:20")] {
         world.write(format!(".config/sandpen/profiles/{name}"), text);
         let stderr = world.refused(&mut world.sandpen(["run", "--profile", &name[..1]]));
-        assert!(stderr.contains(&format!("[ROOT]/home/.config/sandpen/profiles/{place}")), "{stderr}");
-        assert!(stderr.contains("`maybe`") && stderr.contains("`proxied`"), "{stderr}");
+        let expected = format!(
+            "sandpen: error: [ROOT]/home/.config/sandpen/profiles/{place}: key `network`: `maybe` is not a network policy\n\
+             hint: expected `on`, `off` or `proxied`\n"
+        );
+        assert_eq!(stderr, expected);
     }
+}
+
+/// What is wrong reads the same from a file as from a flag.
+#[test]
+fn a_misspelt_choice_and_its_reason_are_lines_of_their_own() {
+    let world = World::new();
+    for (text, message) in [
+        (
+            "engine = \"dockr\"",
+            "1:10: key `engine`: `dockr` is not an engine\nhint: did you mean `docker`?\nhint: expected `auto`, `docker`, `podman`, `sandbox-exec` or `native`\n",
+        ),
+        (
+            "allowHosts = [\"https://a.org/b\"]",
+            "1:15: key `allowHosts[0]`: `https://a.org/b` is not an allowed host\nsandpen:   write the host only: `a.org`\nhint: expected `HOST`, `HOST:PORT` or `*.example.org`; names in ASCII, IPv6 in brackets\n",
+        ),
+    ] {
+        world.config(text);
+        let stderr = world.refused(&mut world.sandpen(["run"]));
+        assert_eq!(stderr, format!("sandpen: error: [ROOT]/home/.config/sandpen/config.toml:{message}"));
+    }
+}
+
+/// `interface.md`: "An empty value means not set."
+#[test]
+fn an_empty_value_in_a_file_means_not_set() {
+    let world = World::new();
+    let plain = world.explain(&["--", "true"], &[]);
+    for key in
+        ["engine", "image", "network", "proxyCommand", "sshAgent", "user", "tmp", "seatbeltProfile", "agent", "guard"]
+    {
+        world.config(&format!("{key} = \"\""));
+        assert_eq!(world.explain(&["--", "true"], &[]), plain, "{key}");
+    }
+    world.config("[resources]\ncpus = \"\"\nmemory = \"\"\npids = \"\"");
+    assert_eq!(world.explain(&["--", "true"], &[]), plain);
+    world.config("");
+    world.write(".config/sandpen/profiles/p.json", "{\"image\": null, \"network\": \"\"}");
+    assert_eq!(world.explain(&["--profile", "p", "--", "true"], &[]), plain);
 }
 
 #[test]
@@ -159,8 +203,25 @@ fn an_own_preset_with_a_mistake_is_named() {
     world.write(".config/sandpen/presets/mine.toml", "name = \"mine\"\nimgae = \"x\"\n");
     for arguments in [["run", "--agent", "mine"], ["run", "--", "mine"]] {
         let stderr = world.refused(&mut world.sandpen(arguments));
-        assert!(stderr.contains("[ROOT]/home/.config/sandpen/presets/mine.toml"), "{stderr}");
-        assert!(stderr.contains("imgae") && stderr.contains("did you mean `image`?"), "{stderr}");
+        assert_eq!(
+            stderr,
+            "\
+sandpen: error: [ROOT]/home/.config/sandpen/presets/mine.toml:2:1: unknown key `imgae`
+hint: did you mean `image`?
+"
+        );
+    }
+    for (text, message) in [
+        (
+            "name = \"mine\"\n[[directories]]\npath = \"~/x\"\nmode = \"rx\"\nreason = \"x\"\n",
+            "4:8: key `directories[0].mode`: `rx` is not a mode\nhint: expected `ro` or `rw`\n",
+        ),
+        ("image = \"x\"\n", "1:1: the key `name` is missing\n"),
+        ("name = 1\n", "1:8: key `name`: `1` is the wrong kind of value\nhint: expected a string\n"),
+    ] {
+        world.write(".config/sandpen/presets/mine.toml", text);
+        let stderr = world.refused(&mut world.sandpen(["run", "--agent", "mine"]));
+        assert_eq!(stderr, format!("sandpen: error: [ROOT]/home/.config/sandpen/presets/mine.toml:{message}"));
     }
 }
 

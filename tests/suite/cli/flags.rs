@@ -102,7 +102,7 @@ hint: expected `FROM[:TO[:ro|rw]]`
         "--env",
         "A B=c",
         "\
-sandpen: error: flag --env: `A B=c` is not a variable
+sandpen: error: flag --env: `A B=…` is not a variable
 sandpen:   `A B` is not a variable's name
 hint: expected `NAME=VALUE`, or `NAME` to pass the host's value
 ",
@@ -128,7 +128,7 @@ hint: expected a number from 1 to 65535
         "http://example.org",
         "\
 sandpen: error: flag --allow-host: `http://example.org` is not an allowed host
-sandpen:   the port is not a number from 1 to 65535
+sandpen:   write the host only: `example.org`
 hint: expected `HOST`, `HOST:PORT` or `*.example.org`; names in ASCII, IPv6 in brackets
 ",
     ),
@@ -179,8 +179,10 @@ fn a_wrong_choice_names_itself_its_flag_and_the_choices() {
             }
         }
     }
-    let stderr = world.refused(&mut world.sandpen(["explain", "--format", "yaml"]));
-    assert!(stderr.contains("--format") && stderr.contains("yaml") && stderr.contains("text, json"), "{stderr}");
+    assert_eq!(
+        world.refused(&mut world.sandpen(["explain", "--format", "yaml"])),
+        "sandpen: error: flag --format: `yaml` is not known\nhint: expected `text` or `json`\n"
+    );
 }
 
 #[test]
@@ -188,7 +190,10 @@ fn a_flag_without_its_value_is_named() {
     let world = World::new();
     for flag in ["--engine", "--image", "--profile", "--mount", "--env", "--publish", "--cpus", "--network", "--tmp"] {
         let stderr = world.refused(&mut world.sandpen(["run", flag]));
-        assert!(stderr.contains(flag) && stderr.contains("a value is required"), "{stderr}");
+        assert!(
+            stderr.starts_with(&format!("sandpen: error: flag {flag}: a value is missing\nhint: expected ")),
+            "{stderr}"
+        );
     }
 }
 
@@ -196,9 +201,14 @@ fn a_flag_without_its_value_is_named() {
 fn a_flag_that_takes_one_value_cannot_be_given_twice() {
     let world = World::new();
     let stderr = world.refused(&mut world.sandpen(["run", "--cpus", "1", "--cpus", "2"]));
-    assert!(stderr.contains("--cpus") && stderr.contains("multiple times"), "{stderr}");
+    assert_eq!(stderr, "sandpen: error: flag --cpus: it can be given once only\n");
     let stderr = world.refused(&mut world.sandpen(["run", "-q", "-v"]));
-    assert!(stderr.contains("--quiet") && stderr.contains("--verbose"), "{stderr}");
+    assert_eq!(
+        stderr,
+        "sandpen: error: flag --quiet and flag --verbose contradict each other\nhint: drop one of the two\n"
+    );
+    let stderr = world.refused(&mut world.sandpen(["run", "--strict=yes"]));
+    assert_eq!(stderr, "sandpen: error: flag --strict: it takes no value, and `yes` is one\n");
 }
 
 /// `interface.md`: "An empty value means not set."

@@ -44,8 +44,11 @@ fn explain_prints_data_to_stdout_and_warnings_to_stderr() {
     let world = World::new();
     let ran = world.ran(&mut world.sandpen(["explain", "--env", "MISSING"]));
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), WARNING));
-    for section in ["Sandbox", "Files", "Environment", "Limits", "Network", "SSH agent", "Command line"] {
+    for section in ["Sandbox", "Files", "Environment", "Network", "SSH agent", "Command line"] {
         assert!(ran.stdout.lines().any(|line| line == section), "{section}: {}", ran.stdout);
+    }
+    for limit in ["  cpus ", "  memory ", "  pids "] {
+        assert!(ran.stdout.lines().any(|line| line.starts_with(limit)), "{limit}: {}", ran.stdout);
     }
     // In JSON, warnings are data.
     let ran = world.ran(&mut world.sandpen(["explain", "--format", "json", "--env", "MISSING"]));

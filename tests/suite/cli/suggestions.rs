@@ -15,7 +15,7 @@ fn an_unknown_profile_names_who_asked_for_it() {
         assert!(stderr.contains(origin), "no origin: {stderr}");
     }
     let stderr = world.refused(&mut world.sandpen(["profile", "show", "xyzzy"]));
-    assert_eq!(stderr, format!("sandpen: error: there is no profile `xyzzy`\n{known}"));
+    assert_eq!(stderr, format!("sandpen: error: argument NAME: there is no profile `xyzzy`\n{known}"));
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn a_misspelt_choice_is_answered_with_the_nearest() {
         [("--engine", "dockr", "docker"), ("--engine", "pdoman", "podman"), ("--network", "of", "off")]
     {
         let stderr = world.refused(&mut world.sandpen(["run", flag, wrong]));
-        assert!(stderr.contains(&format!("a similar value exists: '{near}'")), "{stderr}");
+        assert!(stderr.contains(&format!("\nhint: did you mean `{near}`?\nhint: expected ")), "{stderr}");
     }
     // What holds for flags holds for variables and files.
     let stderr = world.refused(world.sandpen(["run"]).env("SANDPEN_ENGINE", "dockr"));
@@ -77,9 +77,13 @@ fn a_misspelt_flag_is_answered_with_the_nearest() {
     {
         for command in [&["run"][..], &["explain"], &[]] {
             let stderr = world.refused(&mut world.sandpen(command.iter().chain(&[wrong, "x"])));
-            assert!(stderr.contains(wrong) && stderr.contains(&format!("'{near}'")), "{stderr}");
+            assert_eq!(stderr, format!("sandpen: error: there is no flag `{wrong}`\nhint: did you mean `{near}`?\n"));
         }
     }
+    assert_eq!(
+        world.refused(&mut world.sandpen(["run", "--xyzzy"])),
+        "sandpen: error: there is no flag `--xyzzy`\nhint: flags of the command inside go after it, or after `--`\n"
+    );
 }
 
 #[test]
@@ -87,7 +91,13 @@ fn a_misspelt_command_is_answered_with_the_nearest() {
     let world = World::new();
     for (wrong, near) in [("rnu", "run"), ("explian", "explain"), ("profiles", "profile"), ("bild", "build")] {
         let stderr = world.refused(&mut world.sandpen([wrong]));
-        assert!(stderr.contains(wrong) && stderr.contains(&format!("'{near}'")), "{wrong}: {stderr}");
+        assert_eq!(
+            stderr,
+            format!(
+                "sandpen: error: `{wrong}` is not a sandpen command\n\
+                 hint: did you mean `{near}`?\nhint: to run it inside: sandpen -- {wrong}\n"
+            )
+        );
     }
 }
 
@@ -95,19 +105,43 @@ fn a_misspelt_command_is_answered_with_the_nearest() {
 #[test]
 fn a_command_without_run_is_told_how_to_run_it() {
     let world = World::new();
-    for command in [&["ls"][..], &["git", "status"]] {
-        let stderr = world.refused(&mut world.sandpen(command));
-        let line = command.join(" ");
-        assert!(
-            stderr.contains(&format!("sandpen -- {line}")) || stderr.contains(&format!("sandpen run -- {line}")),
-            "{stderr}"
+    for (command, line) in [
+        (&["ls"][..], "ls"),
+        (&["git", "status"], "git status"),
+        (&["git", "commit", "-m", "two words"], "git commit -m 'two words'"),
+    ] {
+        assert_eq!(
+            world.refused(&mut world.sandpen(command)),
+            format!(
+                "sandpen: error: `{}` is not a sandpen command\nhint: to run it inside: sandpen -- {line}\n",
+                command[0]
+            )
         );
+    }
+    for (command, message) in [
+        (
+            &["--cpus", "1", "git", "status"][..],
+            "sandpen: error: `git` is not expected here\nhint: to run it inside: sandpen --cpus 1 -- git status\n",
+        ),
+        (
+            &["--cpus", "1", "run", "ls"],
+            "sandpen: error: `run` is not expected here\nhint: the command comes first: sandpen run --cpus 1 ls\n",
+        ),
+        (&["trust", "a", "b"], "sandpen: error: `b` is not expected here\nhint: usage: sandpen trust [DIR]\n"),
+    ] {
+        assert_eq!(world.refused(&mut world.sandpen(command)), message);
     }
 }
 
 #[test]
 fn profile_names_an_unknown_action() {
     let world = World::new();
-    let stderr = world.refused(&mut world.sandpen(["profile", "lst"]));
-    assert!(stderr.contains("'lst'") && stderr.contains("'list'"), "{stderr}");
+    assert_eq!(
+        world.refused(&mut world.sandpen(["profile", "lst"])),
+        "\
+sandpen: error: `lst` is not a command of `sandpen profile`
+hint: did you mean `list`?
+hint: there are `sandpen profile list`, `sandpen profile show`, `sandpen profile path`
+"
+    );
 }

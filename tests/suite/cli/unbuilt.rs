@@ -40,12 +40,12 @@ fn options_that_are_not_built_yet() {
         (
             &["--guard", "strict"],
             &[],
-            "sandpen: error: flag --guard: the guard over Git's files is not built yet\n".into(),
+            "sandpen: error: flag --guard: the guard over Git's files is not built yet\nhint: drop the option; SECURITY.md says what a sandbox can do to a repository\n".into(),
         ),
         (
             &["--seatbelt-profile", "x"],
             &[],
-            "sandpen: error: flag --seatbelt-profile: the Seatbelt engine is not built yet\n".into(),
+            "sandpen: error: flag --seatbelt-profile: the Seatbelt engine is not built yet\nhint: drop the option\n".into(),
         ),
     ] {
         for command in ["run", "explain"] {
@@ -75,7 +75,9 @@ fn commands_that_are_not_built_yet() {
         ("stop", &["--all"]),
         ("prune", &[]),
     ] {
-        let message = format!("sandpen: error: `sandpen {command}` is not built yet\n");
+        let message = format!(
+            "sandpen: error: `sandpen {command}` is not built yet\nhint: `sandpen --help` lists what there is\n"
+        );
         assert_eq!(world.refused(&mut world.sandpen([command])), message);
         assert_eq!(world.refused(&mut world.sandpen([command].iter().chain(more))), message);
     }

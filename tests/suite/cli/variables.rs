@@ -9,7 +9,7 @@ const WRONG: &[Wrong] = &[
         &["SANDPEN_ENGINE", "LLXPRT_SANDBOX"],
         "lxc",
         "is not an engine",
-        "one of `auto`, `docker`, `podman`, `sandbox-exec`, `native`",
+        "`auto`, `docker`, `podman`, `sandbox-exec` or `native`",
     ),
     (
         &["SANDPEN_IMAGE", "LLXPRT_SANDBOX_IMAGE"],
@@ -39,13 +39,13 @@ const WRONG: &[Wrong] = &[
         &["SANDPEN_NETWORK", "LLXPRT_SANDBOX_NETWORK", "SANDBOX_NETWORK"],
         "maybe",
         "is not a network policy",
-        "one of `on`, `off`, `proxied`",
+        "`on`, `off` or `proxied`",
     ),
     (
         &["SANDPEN_SSH_AGENT", "LLXPRT_SANDBOX_SSH_AGENT", "SANDBOX_SSH_AGENT"],
         "yes",
         "is not an agent setting",
-        "one of `auto`, `on`, `off`",
+        "`auto`, `on` or `off`",
     ),
     (&["SANDBOX_SET_UID_GID", "BUILD_SANDBOX"], "maybe", "is not a truth value", "`1`, `true`, `0` or `false`"),
     (&["SANDBOX_FLAGS"], "--label 'x", "has an unbalanced quote", "words as a shell reads them"),
@@ -110,8 +110,8 @@ hint: expected an existing FROM in FROM[:TO[:ro|rw]]
             "SANDBOX_ENV",
             "A=1,=2",
             "\
-sandpen: error: env SANDBOX_ENV: `=2` is not a variable
-sandpen:   `` is not a variable's name
+sandpen: error: env SANDBOX_ENV: `=…` is not a variable
+sandpen:   there is no name before the `=`
 hint: expected `NAME=VALUE`, or `NAME` to pass the host's value
 ",
         ),

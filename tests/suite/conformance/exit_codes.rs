@@ -12,14 +12,14 @@ for_every_engine!(
 );
 
 fn the_exit_code_is_the_guests(pen: &Pen) {
-    for code in [0, 1, 7, 44, 125, 126, 127, 137, 255] {
+    for code in [0, 7, 44, 125, 126, 127, 255] {
         let ran = pen.run().args(["--", "sh", "-c", &format!("exit {code}")]).ran();
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(code), ""), "exit {code}");
     }
 }
 
 fn death_by_signal_is_128_and_its_number(pen: &Pen) {
-    for (signal, code) in [("TERM", 143), ("KILL", 137), ("INT", 130), ("SEGV", 139)] {
+    for (signal, code) in [("TERM", 143), ("KILL", 137), ("INT", 130)] {
         let ran = pen.bash(&format!("ulimit -c 0; kill -{signal} $$; sleep 10"));
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(code), ""), "{signal}");
     }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use sandpen::value::EngineSetting;
 use sandpen::{
-    AgentFacts, DesktopFacts, DockerFacts, Environment, Facts, Host, HostPath, ImageFacts, Platform, PodmanFacts,
-    ProcessStamp, Reach, Terminal,
+    AgentFacts, DesktopFacts, DockerFacts, Environment, Facts, FileFact, FileKind, Host, HostPath, ImageFacts,
+    Platform, PodmanFacts, ProcessStamp, Reach, SystemEntry, SystemFacts, Terminal,
 };
 use tempfile::TempDir;
 
@@ -18,11 +18,19 @@ pub enum Engine {
     DockerMacos,
     Podman,
     PodmanRootless,
+    Native,
 }
 
 impl Engine {
-    pub const ALL: [Engine; 5] =
-        [Engine::Docker, Engine::DockerRootless, Engine::DockerMacos, Engine::Podman, Engine::PodmanRootless];
+    pub const ALL: [Engine; 6] = [
+        Engine::Docker,
+        Engine::DockerRootless,
+        Engine::DockerMacos,
+        Engine::Podman,
+        Engine::PodmanRootless,
+        Engine::Native,
+    ];
+    pub const CONTAINERS: &[Engine] = Self::ALL.split_at(5).0;
 
     pub fn name(self) -> &'static str {
         match self {
@@ -31,6 +39,7 @@ impl Engine {
             Engine::DockerMacos => "docker-macos",
             Engine::Podman => "podman",
             Engine::PodmanRootless => "podman-rootless",
+            Engine::Native => "native",
         }
     }
 
@@ -38,6 +47,7 @@ impl Engine {
         match self {
             Engine::Docker | Engine::DockerRootless | Engine::DockerMacos => EngineSetting::Docker,
             Engine::Podman | Engine::PodmanRootless => EngineSetting::Podman,
+            Engine::Native => EngineSetting::Native,
         }
     }
 }
@@ -46,7 +56,7 @@ pub struct World {
     pub host: Host,
     pub home: PathBuf,
     pub project: PathBuf,
-    engine: Engine,
+    pub engine: Engine,
     variables: Vec<(String, String)>,
     directory: TempDir,
 }
@@ -66,7 +76,7 @@ impl World {
         let (uid, gid) = match engine {
             Engine::Podman => (0, 0),
             Engine::DockerMacos => (501, 20),
-            Engine::Docker | Engine::DockerRootless | Engine::PodmanRootless => (1000, 1000),
+            Engine::Docker | Engine::DockerRootless | Engine::PodmanRootless | Engine::Native => (1000, 1000),
         };
         let host = Host {
             platform: if engine == Engine::DockerMacos { Platform::Macos } else { Platform::Linux },
@@ -104,7 +114,7 @@ impl World {
         self.host.cwd = HostPath::new(directory).expect("absolute");
     }
 
-    /// Replaces everything that was found on this machine.
+    /// Replaces everything that was found on this machine. What the command needs under HOME was traced in the world's own files.
     pub fn pin(&self, facts: &mut Facts, with_agent: bool) {
         facts.selinux = false;
         // The files here belong to whoever runs the tests, not to the host's user.
@@ -128,6 +138,13 @@ impl World {
             // Without systemd nothing is delegated: limits become downgrades.
             controllers: Vec::new(),
         });
+        if self.engine == Engine::Native {
+            facts.system = Some(system());
+            facts.native_problem = None;
+            facts.native_limits_processes = true;
+            // A user's own session: memory and processes are handed down, CPUs are not.
+            facts.native_cannot_limit = vec!["cpu"];
+        }
         facts.agent = if with_agent {
             AgentFacts::Answers { socket: HostPath::new("/run/user/1000/agent").expect("absolute"), keys: 2 }
         } else {
@@ -151,5 +168,24 @@ impl World {
         parts.fold(first, |text, part| {
             format!("{text}/venv/project-[DIGEST]{}", part.trim_start_matches(|c: char| c.is_ascii_hexdigit()))
         })
+    }
+}
+
+/// A small merged-usr system: a directory, a link, a setting, and a setting that is a link out of /usr.
+fn system() -> SystemFacts {
+    let path = |path: &str| HostPath::new(path).expect("absolute");
+    let shown = |place: &str, real: &str, kind| SystemEntry::Shown {
+        path: path(place),
+        fact: FileFact { kind, real: path(real), uid: 0 },
+    };
+    SystemFacts {
+        entries: vec![
+            shown("/usr", "/usr", FileKind::Directory),
+            SystemEntry::Link { path: path("/bin"), to: "usr/bin".into() },
+            shown("/etc/ssl/certs", "/etc/ssl/certs", FileKind::Directory),
+            shown("/etc/localtime", "/opt/zones/UTC", FileKind::File),
+        ],
+        resolv_conf: HostPath::new("/run/systemd/resolve/stub-resolv.conf").ok(),
+        hosts: "127.0.0.1 localhost\n".into(),
     }
 }

@@ -220,18 +220,16 @@ impl Machine {
     pub fn connections(&self, list: &[(&str, &str, Option<&PathBuf>)], default: Option<&str>) {
         let base = std::env::var("CONTAINERS_CONF").ok().and_then(|file| fs::read_to_string(file).ok());
         let base = base.unwrap_or_else(|| "[engine]\n".into());
-        let mut text = String::new();
-        if let Some(default) = default {
-            text.push_str(&format!("active_service = \"{default}\"\n"));
-        }
+        assert!(base.contains("[engine]\n"), "{base}");
+        let default = default.map(|default| format!("active_service = \"{default}\"\n")).unwrap_or_default();
+        let mut text = base.replace("[engine]\n", &format!("[engine]\n{default}"));
         for (name, uri, identity) in list {
             text.push_str(&format!("[engine.service_destinations.{name}]\nuri = \"{uri}\"\n"));
             if let Some(identity) = identity {
                 text.push_str(&format!("identity = \"{}\"\n", identity.display()));
             }
         }
-        assert!(base.contains("[engine]\n"), "{base}");
-        self.pen.write("../keys/containers.conf", &base.replace("[engine]\n", &format!("[engine]\n{text}")));
+        self.pen.write("../keys/containers.conf", &text);
     }
 
     /// `sandpen NAME`, as on a Mac with this machine.

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
+use std::process::Command;
 
 use super::rig::{CONNECTION, KEY, Machine, Shim};
 use crate::support::{RunToEnd, binary, is_running};
@@ -124,12 +125,17 @@ fn r7_3_sockets_of_dead_sandboxes_go_and_others_stay() {
         let live = plant("live", &machine.sshd.process.pid().to_string());
         let foreign = plant("foreign", "4194305");
         std::os::unix::fs::chown(foreign.join("owner"), Some(0), Some(0)).expect("chown");
+        let landing = PathBuf::from(format!("/tmp/sandpen-old-{}.sock", std::process::id()));
+        drop(std::os::unix::net::UnixListener::bind(&landing).expect("plant"));
+        std::os::unix::fs::chown(&landing, Some(machine.pen.uid), Some(machine.pen.gid)).expect("chown");
+        Command::new("touch").args(["-d", "2 hours ago"]).arg(&landing).ran().ok();
         machine.sh("true").ran().ok();
+        let left = fs::remove_file(&landing).is_ok();
         let found = [&dead, &live, &foreign].map(|path| path.exists());
         for path in [&dead, &live, &foreign] {
             let _ = fs::remove_dir_all(path);
         }
-        assert_eq!(found, [false, true, true]);
+        assert_eq!((found, left), ([false, true, true], false));
     });
 }
 

@@ -1,0 +1,131 @@
+//! The sandboxes of this user: one directory each, with a record in it and a lock that its launcher holds. Whose lock is free is
+//! left over from a launcher that was killed.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use super::directory::OWNER;
+use super::{directory, lock};
+use crate::engine::{Client, Launch};
+use crate::host::{Host, ProcessStamp};
+use crate::path::HostPath;
+use crate::plan::Plan;
+
+/// The file in the session's directory.
+const RECORD: &str = "session.json";
+/// A directory that is being made has no lock yet; one this old is not being made any more.
+const IN_THE_MAKING: Duration = Duration::from_secs(60);
+
+/// What is known of a sandbox from outside.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// Its id.
+    pub id: String,
+    /// The container's name.
+    pub name: String,
+    /// The engine's name.
+    pub engine: String,
+    /// The engine's program.
+    pub program: Option<String>,
+    /// The image.
+    pub image: Option<String>,
+    /// The command, as text.
+    pub command: Vec<String>,
+    /// The working directory.
+    pub directory: String,
+    /// The guest's user inside, where sandpen chose it.
+    pub user: Option<(u32, u32)>,
+    /// When it was started, in seconds since 1970.
+    pub started: u64,
+    /// The launcher.
+    pub owner: ProcessStamp,
+    /// The most processes it may have, where the kernel counts them per sandbox user.
+    pub pids: Option<u64>,
+}
+
+impl Record {
+    /// Of a launch.
+    pub fn of(host: &Host, plan: &Plan, launch: &Launch) -> Self {
+        let text = |word: &OsString| word.to_string_lossy().into_owned();
+        Record {
+            id: plan.id.to_string(),
+            name: plan.id.name(),
+            engine: plan.engine.kind.name().to_owned(),
+            program: plan.engine.program.as_ref().map(ToString::to_string),
+            image: plan.image.as_ref().map(|image| image.reference.to_string()),
+            command: plan.command.iter().map(text).collect(),
+            directory: plan.workdir.to_string(),
+            user: plan.user.uid.zip(plan.user.gid).filter(|_| plan.user.is_ours()),
+            started: now(),
+            owner: host.process,
+            pids: match launch {
+                Launch::Container(_) => None,
+                #[cfg(target_os = "linux")]
+                Launch::Native(launch) => launch.sandbox.limits.pids,
+            },
+        }
+    }
+
+    /// The engine's client, with a PATH that leads nowhere into mounted directories.
+    pub fn client(&self, path: &Path) -> Client {
+        Client { program: self.program.as_ref().and_then(|program| HostPath::new(program).ok()), path: path.to_owned(), machine: None }
+    }
+
+    /// How long it has been running.
+    pub fn age(&self) -> Duration {
+        Duration::from_secs(now().saturating_sub(self.started))
+    }
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// A session directory.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    /// Where it is.
+    pub path: HostPath,
+    /// Its record; `None` when it was killed before it wrote one.
+    pub record: Option<Record>,
+    /// Whether its launcher lives.
+    pub is_live: bool,
+}
+
+/// Writes the record of a session into its directory.
+pub fn write(directory: &HostPath, record: &Record) -> std::io::Result<()> {
+    fs::write(directory.join(RECORD).as_path(), serde_json::to_vec(record)?)
+}
+
+/// All sessions below a directory, the oldest first.
+pub fn all(base: &HostPath) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = fs::read_dir(base.as_path()).into_iter().flatten().flatten().filter_map(|entry| read(&entry)).collect();
+    entries.sort_by_key(|entry| entry.record.as_ref().map_or(0, |record| record.started));
+    entries
+}
+
+fn read(entry: &fs::DirEntry) -> Option<Entry> {
+    let path = HostPath::new(entry.path()).ok().filter(|_| entry.file_type().is_ok_and(|kind| kind.is_dir()))?;
+    let is_young = || {
+        let made = entry.metadata().and_then(|meta| meta.modified());
+        made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age < IN_THE_MAKING))
+    };
+    // A hidden one is being made, and not locked yet.
+    let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+    let is_live = if is_hidden { is_young() } else { lock::is_held(path.join(OWNER).as_path()).unwrap_or_else(is_young) };
+    let record = fs::read(path.join(RECORD).as_path()).ok().and_then(|json| serde_json::from_slice(&json).ok());
+    Some(Entry { path, record, is_live })
+}
+
+/// Removes what killed launchers left, except containers: those end by themselves when their launcher's lock is free.
+pub fn sweep(base: &HostPath) -> usize {
+    let stale: Vec<Entry> = all(base).into_iter().filter(|entry| !entry.is_live).collect();
+    for entry in &stale {
+        directory::remove(&entry.path);
+    }
+    stale.len()
+}

@@ -1,0 +1,380 @@
+//! The documentation is true: its sessions are run and compared, its requirements lead to tests that exist, and no other project's
+//! contact is named.
+//!
+//! A session is a fenced block that begins with "```console". `$ COMMAND` is run by a shell in a project of its own; the lines after it are what
+//! it says. `...` stands for any lines, or for any part of one; blanks count as one, because columns depend on the place.
+//! "```console,docker" needs that engine. In the world of a session, HOME is `/home/me`, the project is a Git repository with one
+//! commit, and an SSH agent holds one key.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::support::{Engine, Pen, Ran, RunToEnd, binary};
+
+/// Separates the commands of a session in what it says.
+const MARK: &str = "sandpen-docs-mark";
+
+fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    let path = repository().join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// A fenced block with sessions.
+struct Block {
+    /// File and line, for messages.
+    place: String,
+    engine: Option<String>,
+    lines: Vec<String>,
+}
+
+/// README.md, SECURITY.md and everything in docs/.
+fn pages() -> Vec<PathBuf> {
+    let docs = fs::read_dir(repository().join("docs")).expect("docs").flatten().map(|entry| entry.path());
+    let mut pages: Vec<PathBuf> = docs.filter(|path| path.extension().is_some_and(|kind| kind == "md")).collect();
+    pages.extend(["README.md", "SECURITY.md", "CONTRIBUTING.md"].map(|name| repository().join(name)));
+    pages.sort();
+    pages
+}
+
+fn blocks() -> Vec<Block> {
+    let mut blocks = Vec::new();
+    for page in pages() {
+        let name = page.strip_prefix(repository()).expect("a page of the repository").display().to_string();
+        let mut open: Option<Block> = None;
+        for (number, line) in read(&page).lines().enumerate() {
+            match (&mut open, line.strip_prefix("```")) {
+                (None, Some(language)) => {
+                    let mut words = language.split(',').map(str::trim);
+                    let is_session = words.next() == Some("console");
+                    let engine = words.next().map(str::to_owned);
+                    let place = if is_session { format!("{name}:{}", number + 1) } else { String::new() };
+                    open = Some(Block { place, engine, lines: Vec::new() });
+                }
+                (Some(_), Some(_)) => blocks.extend(open.take()),
+                (Some(block), None) => block.lines.push(line.to_owned()),
+                (None, None) => {}
+            }
+        }
+        assert!(open.is_none(), "{name}: a block is not closed");
+    }
+    blocks.retain(|block| !block.place.is_empty());
+    blocks
+}
+
+/// Where a session is played.
+struct World {
+    /// With an engine, as the user that the engine's other tests have.
+    pen: Option<Pen>,
+    directory: TempDir,
+    home: PathBuf,
+}
+
+impl World {
+    fn new(engine: Option<&str>) -> Self {
+        let directory = tempfile::Builder::new().prefix("sandpen-docs-").tempdir_in("/var/tmp").expect("directory");
+        fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).expect("chmod");
+        fs::create_dir(directory.path().join("bin")).expect("bin");
+        fs::copy(binary(), directory.path().join("bin/sandpen")).expect("the program");
+        let pen = engine.map(|engine| match engine {
+            "docker" => Pen::new(Engine::Docker),
+            "podman" => Pen::new(Engine::Podman),
+            "docker-rootless" => Pen::new(Engine::DockerRootless),
+            // The native engine is shown as an ordinary user.
+            "podman-rootless" | "native" => Pen::new(Engine::PodmanRootless),
+            other => panic!("there is no engine `{other}`"),
+        });
+        let home = pen.as_ref().map_or_else(|| directory.path().join("home"), |pen| pen.home.clone());
+        fs::create_dir_all(home.join("project")).expect("project");
+        World { pen, directory, home }
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+        let path = format!("{}:{path}", self.directory.path().join("bin").display());
+        let mut command = match &self.pen {
+            Some(pen) => pen.host_command(program),
+            None => {
+                let mut command = Command::new(program);
+                command.env_clear().env("HOME", &self.home).current_dir(self.home.join("project"));
+                command
+            }
+        };
+        command.env_remove("SANDPEN_SSH_AGENT").env("PATH", path).env("USER", "me").env("LC_ALL", "C");
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// Runs the commands in one shell, and returns what each of them said.
+    fn play(&self, commands: &[&str]) -> Vec<String> {
+        let mut script = String::from(
+            "exec 2>&1\n\
+             mkdir -p ~/.ssh && ssh-keygen -q -t ed25519 -N '' -C me@example.org -f ~/.ssh/id_ed25519 && ssh-add -q ~/.ssh/id_ed25519\n\
+             git config --global user.name Me && git config --global user.email me@example.org\n\
+             git config --global init.defaultBranch main\n\
+             git init --quiet && echo hello > notes.txt && git add . && git commit --quiet -m 'First notes'\n",
+        );
+        for command in commands {
+            script += &format!("printf '\\n%s\\n' {MARK}\n{command}\n");
+        }
+        // The agent ends with the shell.
+        let ran: Ran = self.command("ssh-agent").args(["sh", "-c", &script]).ran();
+        let said = self.neutral(&ran.stdout);
+        said.split(&format!("\n{MARK}\n")).skip(1).map(str::to_owned).collect()
+    }
+
+    fn neutral(&self, text: &str) -> String {
+        let real = self.home.canonicalize().expect("home");
+        text.replace(&real.display().to_string(), "/home/me")
+            .replace(&self.home.display().to_string(), "/home/me")
+            .replace(&self.directory.path().join("bin").display().to_string(), "/usr/local/bin")
+    }
+}
+
+fn blanks_as_one(line: &str) -> String {
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Whether a line matches, `...` standing for any part of it.
+fn line_matches(pattern: &str, line: &str) -> bool {
+    let (pattern, line) = (blanks_as_one(pattern), blanks_as_one(line));
+    let mut parts = pattern.split("...");
+    let Some(mut rest) = line.strip_prefix(parts.next().unwrap_or_default()) else { return false };
+    let parts: Vec<&str> = parts.collect();
+    let Some((last, middle)) = parts.split_last() else { return rest.is_empty() };
+    for part in middle {
+        match rest.split_once(part) {
+            Some((_, after)) => rest = after,
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+/// Whether lines match, a line `...` standing for any number of them.
+fn lines_match(pattern: &[&str], lines: &[&str]) -> bool {
+    match pattern.split_first() {
+        None => lines.is_empty(),
+        Some((&"...", rest)) => (0..=lines.len()).any(|skipped| lines_match(rest, &lines[skipped..])),
+        Some((first, rest)) => {
+            lines.split_first().is_some_and(|(line, others)| line_matches(first, line) && lines_match(rest, others))
+        }
+    }
+}
+
+#[test]
+fn the_pattern_of_sessions_can_fail() {
+    let matches = |pattern: &str, text: &str| {
+        lines_match(&pattern.lines().collect::<Vec<_>>(), &text.lines().collect::<Vec<_>>())
+    };
+    assert!(matches("a\n...\nd", "a\nb\nc\nd") && matches("a\n...\nb", "a\nb") && matches("a  b ... d", "a b  c d"));
+    assert!(!matches("a\n...\nd", "a\nb") && !matches("a", "a\nb") && !matches("a ... d", "a b c") && !matches("", "a"));
+}
+
+fn is_there(engine: &str) -> bool {
+    std::env::var("SANDPEN_TEST_ENGINES").unwrap_or_default().split(',').any(|name| name == engine)
+}
+
+/// Runs every session of one engine, or of none.
+fn sessions_of(engine: Option<&str>) {
+    if let Some(engine) = engine.filter(|engine| !is_there(engine)) {
+        eprintln!("SKIPPED: {engine} is not in SANDPEN_TEST_ENGINES");
+        return;
+    }
+    let mut failures = Vec::new();
+    for block in blocks().iter().filter(|block| block.engine.as_deref() == engine) {
+        let starts: Vec<usize> = (0..block.lines.len()).filter(|at| block.lines[*at].starts_with("$ ")).collect();
+        let commands: Vec<&str> = starts.iter().map(|at| &block.lines[*at][2..]).collect();
+        assert!(commands.iter().any(|command| command.contains("sandpen")), "{}: no command of sandpen's", block.place);
+        let said = World::new(engine).play(&commands);
+        for (number, command) in commands.iter().enumerate() {
+            let end = starts.get(number + 1).copied().unwrap_or(block.lines.len());
+            let expected: Vec<&str> = block.lines[starts[number] + 1..end].iter().map(String::as_str).collect();
+            let actual = said.get(number).map_or("(it did not run)", |said| said.trim_end());
+            if !lines_match(&expected, &actual.lines().collect::<Vec<_>>()) {
+                let expected = expected.join("\n");
+                failures.push(format!("{}: $ {command}\n--- shown\n{expected}\n--- said\n{actual}", block.place));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+}
+
+#[test]
+fn sessions_without_an_engine() {
+    sessions_of(None);
+}
+
+#[test]
+fn sessions_on_native() {
+    sessions_of(Some("native"));
+}
+
+#[test]
+fn sessions_on_docker() {
+    sessions_of(Some("docker"));
+}
+
+#[test]
+fn sessions_on_podman() {
+    sessions_of(Some("podman"));
+}
+
+#[test]
+fn sessions_on_rootless_podman() {
+    sessions_of(Some("podman-rootless"));
+}
+
+/// A misspelt engine would never be run.
+#[test]
+fn every_session_is_run_by_a_test() {
+    let known = [None, Some("native"), Some("docker"), Some("podman"), Some("podman-rootless")];
+    let blocks = blocks();
+    assert!(blocks.iter().any(|block| block.place.starts_with("README.md")), "the README shows no session");
+    for block in &blocks {
+        assert!(known.contains(&block.engine.as_deref()), "{}: `{:?}`", block.place, block.engine);
+    }
+}
+
+/// How many clauses each requirement has.
+const CLAUSES: [(u32, u32); 7] = [(1, 2), (2, 1), (3, 7), (4, 4), (5, 2), (6, 2), (7, 11)];
+
+/// The sources below a directory.
+fn sources(directory: &str) -> Vec<(PathBuf, String)> {
+    let mut open = vec![repository().join(directory)];
+    let mut found = Vec::new();
+    while let Some(directory) = open.pop() {
+        for entry in fs::read_dir(directory).expect("directory").flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|kind| kind == "rs") {
+                found.push((path.clone(), read(&path)));
+            }
+        }
+    }
+    found
+}
+
+/// What stands between backticks.
+fn quoted(text: &str) -> Vec<&str> {
+    text.split('`').skip(1).step_by(2).collect()
+}
+
+#[test]
+fn every_requirement_leads_to_code_and_to_tests() {
+    let page = read("docs/requirements.md");
+    let sources: Vec<(PathBuf, String)> = ["src", "tests/suite"].into_iter().flat_map(sources).collect();
+    for (requirement, clauses) in CLAUSES {
+        for clause in 1..=clauses {
+            let row = format!("| R{requirement}.{clause} |");
+            let row = page.lines().find(|line| line.starts_with(&row)).unwrap_or_else(|| panic!("no row `{row}`"));
+            let columns: Vec<&str> = row.trim_matches('|').split('|').collect();
+            let [_, _, code, tests] = columns[..] else { panic!("not four columns: {row}") };
+            assert!(!quoted(code).is_empty() && !quoted(tests).is_empty(), "nothing is cited: {row}");
+        }
+    }
+    let is_name = |word: &str| word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    let security = read("SECURITY.md");
+    for line in page.lines().chain(security.lines()).filter(|line| line.starts_with('|')) {
+        let columns: Vec<&str> = line.trim_matches('|').split('|').collect();
+        let tests = quoted(columns.last().unwrap_or(&""));
+        for cited in columns.iter().flat_map(|column| quoted(column)) {
+            // A place is a path, or a path and a name in it.
+            if let Some((path, name)) = cited.split_once("::").filter(|(path, _)| path.starts_with("src/")) {
+                assert!(read(path).contains(name), "`{cited}`: there is no `{name}` in it");
+            } else if ["src/", "tests/", "scripts/", "docs/"].iter().any(|root| cited.starts_with(root)) {
+                assert!(repository().join(cited).exists(), "`{cited}` does not exist");
+            } else if tests.contains(&cited) {
+                let is_there = sources.iter().any(|(_, text)| text.contains(&format!("fn {cited}(")));
+                assert!(is_name(cited) && is_there, "`{cited}` is cited, but no such test exists");
+            }
+        }
+    }
+}
+
+/// A test that is named after a requirement is found from there.
+#[test]
+fn every_test_of_a_requirement_is_cited() {
+    let page = read("docs/requirements.md");
+    let cited: BTreeSet<&str> = quoted(&page).into_iter().collect();
+    let mut missing = Vec::new();
+    for (path, text) in ["src", "tests/suite"].into_iter().flat_map(sources) {
+        for line in text.lines() {
+            let Some(name) = line.trim_start().strip_prefix("fn ").and_then(|rest| rest.split('(').next()) else { continue };
+            let mut letters = name.chars();
+            let is_named = letters.next() == Some('r') && letters.next().is_some_and(|c| ('1'..='7').contains(&c)) && letters.next() == Some('_');
+            if is_named && !cited.contains(name) {
+                missing.push(format!("{}: {name}", path.strip_prefix(repository()).expect("a source").display()));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "not in docs/requirements.md:\n{}", missing.join("\n"));
+}
+
+/// Every file that belongs to the repository, if it is text.
+fn texts() -> Vec<(PathBuf, String)> {
+    let mut open = vec![repository().to_owned()];
+    let mut found = Vec::new();
+    while let Some(directory) = open.pop() {
+        for entry in fs::read_dir(directory).expect("directory").flatten() {
+            let (path, name) = (entry.path(), entry.file_name());
+            let kind = entry.file_type().expect("file type");
+            if kind.is_dir() && name != ".git" && !name.to_string_lossy().starts_with("target") {
+                open.push(path);
+            } else if kind.is_file()
+                && let Ok(text) = fs::read_to_string(&path)
+            {
+                found.push((path, text));
+            }
+        }
+    }
+    found
+}
+
+/// Words that could be an address: `NAME@DOMAIN` with a name of letters as its last part.
+fn mail_addresses(text: &str) -> Vec<String> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '@' | '.' | '-' | '_' | '+');
+    let words = text.split(|c: char| !is_part(c)).map(|word| word.trim_matches(['.', '-']));
+    let is_address = |word: &&str| {
+        word.split_once('@').is_some_and(|(name, domain)| {
+            let last = domain.rsplit('.').next().unwrap_or_default();
+            !name.is_empty() && domain.contains('.') && last.len() >= 2 && last.chars().all(|c| c.is_ascii_alphabetic())
+        })
+    };
+    words.filter(is_address).map(str::to_owned).collect()
+}
+
+#[test]
+fn r1_2_no_file_names_another_projects_contact() {
+    // Put together here, so that this file does not name it either.
+    let upstream = ["gemini-cli-dev", "google.com"].join("@");
+    assert_eq!(mail_addresses(&format!("write to {upstream}.")), [upstream]);
+    assert_eq!(mail_addresses("core@127.0.0.1 name@sha256:ab a@b @c.de"), Vec::<String>::new());
+    // Names that can never be anybody's (RFC 2606).
+    let reserved = ["example.org", "example.com", "proxy.invalid"];
+    let ours = "https://github.com/vybestack/llxprt-code/discussions";
+    for (path, text) in texts() {
+        let foreign: Vec<String> = mail_addresses(&text)
+            .into_iter()
+            .filter(|address| !reserved.iter().any(|domain| address.ends_with(&format!("@{domain}"))))
+            .collect();
+        assert_eq!(foreign, Vec::<String>::new(), "{}", path.display());
+        for place in ["discussions", "issues"] {
+            let pattern = format!("/{place}");
+            for (at, _) in text.match_indices(&pattern) {
+                let start = text[..at].rfind(|c: char| c.is_whitespace() || "`\"'<(".contains(c)).map_or(0, |at| at + 1);
+                let address = &text[start..at + pattern.len()];
+                assert!(!address.contains("://") || address == ours, "{}: {address}", path.display());
+            }
+        }
+    }
+}
