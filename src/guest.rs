@@ -5,7 +5,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -50,11 +50,13 @@ pub struct Forward {
     pub port: u16,
 }
 
-/// How the command started; the launcher reads it from the session directory. Anything else in that file is no report.
+/// How far the command got; the launcher reads it from the session directory. Anything else in that file is no report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Start {
-    /// It runs, or ran.
+pub enum Report {
+    /// It runs.
     Started,
+    /// It ran, and the helper saw its end.
+    Ended,
     /// There is no such command.
     NotFound,
     /// It is there, and cannot be executed.
@@ -63,36 +65,38 @@ pub enum Start {
     WrongArchitecture,
 }
 
-impl Start {
-    const ALL: [Start; 4] = [Start::Started, Start::NotFound, Start::NotExecutable, Start::WrongArchitecture];
+impl Report {
+    const ALL: [Report; 5] =
+        [Report::Started, Report::Ended, Report::NotFound, Report::NotExecutable, Report::WrongArchitecture];
 
     fn word(self) -> &'static str {
         match self {
-            Start::Started => "started",
-            Start::NotFound => "not-found",
-            Start::NotExecutable => "not-executable",
-            Start::WrongArchitecture => "wrong-architecture",
+            Report::Started => "started",
+            Report::Ended => "ended",
+            Report::NotFound => "not-found",
+            Report::NotExecutable => "not-executable",
+            Report::WrongArchitecture => "wrong-architecture",
         }
     }
 
     /// Reads a report.
     pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|start| start.word() == text.trim())
+        Self::ALL.into_iter().find(|report| report.word() == text.trim())
     }
 
     /// What an error of `exec` means.
     pub fn of_exec_error(errno: i32) -> Self {
         match errno {
-            libc::ENOENT | libc::ENOTDIR => Start::NotFound,
-            _ => Start::NotExecutable,
+            libc::ENOENT | libc::ENOTDIR => Report::NotFound,
+            _ => Report::NotExecutable,
         }
     }
 
     fn exit_code(self) -> u8 {
         match self {
-            Start::Started => 0,
-            Start::NotFound => 127,
-            Start::NotExecutable | Start::WrongArchitecture => 126,
+            Report::Started | Report::Ended => 0,
+            Report::NotFound => 127,
+            Report::NotExecutable | Report::WrongArchitecture => 126,
         }
     }
 }
@@ -108,22 +112,23 @@ pub fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let Some(duties) = duties else { return ExitCode::from(2) };
     match run(&duties, arguments.collect()) {
         Ok(code) => ExitCode::from(code),
-        Err(start) => {
-            report(start);
-            ExitCode::from(start.exit_code())
+        Err(failed) => {
+            report(failed);
+            ExitCode::from(failed.exit_code())
         }
     }
 }
 
-fn report(start: Start) {
+fn report(report: Report) {
     // A pen that cannot be written costs a good explanation, not the run.
-    let _ = fs::write(Path::new(PEN).join(STATUS), start.word());
+    let _ = fs::write(Path::new(PEN).join(STATUS), report.word());
 }
 
-fn run(duties: &Duties, command: Vec<OsString>) -> Result<u8, Start> {
+fn run(duties: &Duties, command: Vec<OsString>) -> Result<u8, Report> {
     // Nothing inside may look into or attach to this process, which holds the walls' only watch.
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
+    confine();
     if duties.owner {
         watch_owner();
     }
@@ -132,12 +137,12 @@ fn run(duties: &Duties, command: Vec<OsString>) -> Result<u8, Start> {
     }
     let Ready { command, path, python_path } =
         Ready::new(duties, command, std::env::var_os("PATH"), std::env::var_os("PYTHONPATH"));
-    let (name, arguments) = command.split_first().ok_or(Start::NotFound)?;
+    let (name, arguments) = command.split_first().ok_or(Report::NotFound)?;
     let program = find(name, &path)?;
     // Registered before the child exists, so that no signal and no death is missed.
     let mut signals =
         signal_hook::iterator::Signals::new([SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCONT])
-            .map_err(|_| Start::NotExecutable)?;
+            .map_err(|_| Report::NotExecutable)?;
     let spawn = |program: &Path, name: &OsStr, arguments: &[OsString]| {
         let mut child = Command::new(program);
         child.arg0(name).args(arguments).env("PATH", &path).process_group(0);
@@ -149,22 +154,35 @@ fn run(duties: &Duties, command: Vec<OsString>) -> Result<u8, Start> {
     let child = match spawn(&program, name, arguments) {
         Err(error) if error.raw_os_error() == Some(libc::ENOEXEC) => {
             if is_elf(&program) {
-                return Err(Start::WrongArchitecture);
+                return Err(Report::WrongArchitecture);
             }
             // A script without `#!`: shells run it with sh, and so does execvp.
             let with_script: Vec<OsString> =
                 std::iter::once(program.into_os_string()).chain(arguments.iter().cloned()).collect();
-            spawn(Path::new("/bin/sh"), OsStr::new("sh"), &with_script).map_err(|_| Start::NotExecutable)?
+            spawn(Path::new("/bin/sh"), OsStr::new("sh"), &with_script).map_err(|_| Report::NotExecutable)?
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Start::NotFound),
-        Err(_) => return Err(Start::NotExecutable),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Report::NotFound),
+        Err(_) => return Err(Report::NotExecutable),
         Ok(child) => child,
     };
-    report(Start::Started);
-    let Some(child) = Pid::from_raw(child.id() as i32) else { return Err(Start::NotExecutable) };
+    report(Report::Started);
+    let Some(child) = Pid::from_raw(child.id() as i32) else { return Err(Report::NotExecutable) };
     // Ctrl-C and Ctrl-\ then reach the command's own group, as they would outside.
     let _ = rustix::termios::tcsetpgrp(rustix::stdio::stdin(), child);
-    Ok(supervise(child, &mut signals))
+    let code = supervise(child, &mut signals);
+    report(Report::Ended);
+    Ok(code)
+}
+
+/// The native engine's filter on top of the container's own: engines let through what they differ in (new user namespaces,
+/// keyrings, io_uring). Every thread and process from here on has it.
+fn confine() {
+    #[cfg(target_os = "linux")]
+    if let Err(errno) = crate::engine::native::confine_container() {
+        // Fails closed: a guest that was promised this wall does not run without it.
+        let _ = writeln!(io::stderr(), "sandpen: the system call filter cannot be installed: {errno}");
+        std::process::exit(126);
+    }
 }
 
 /// The command as it is executed, after the duties that change it.
@@ -242,18 +260,18 @@ fn with_startup(file: &str, path: &OsStr, command: Vec<OsString>) -> Vec<OsStrin
 }
 
 /// Looks a command up as `execvp` does.
-fn find(name: &OsStr, path: &OsStr) -> Result<PathBuf, Start> {
+fn find(name: &OsStr, path: &OsStr) -> Result<PathBuf, Report> {
     let candidates: Vec<PathBuf> = if name.as_encoded_bytes().contains(&b'/') {
         vec![PathBuf::from(name)]
     } else {
         std::env::split_paths(path).map(|directory| directory.join(name)).collect()
     };
-    let mut answer = Start::NotFound;
+    let mut answer = Report::NotFound;
     for candidate in candidates {
         match candidate.metadata() {
             Ok(meta) if meta.is_file() && meta.permissions().mode() & 0o111 != 0 => return Ok(candidate),
-            Ok(_) => answer = Start::NotExecutable,
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => answer = Start::NotExecutable,
+            Ok(_) => answer = Report::NotExecutable,
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => answer = Report::NotExecutable,
             Err(_) => {}
         }
     }
@@ -312,12 +330,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reports_are_one_of_four_words() {
-        for start in Start::ALL {
-            assert_eq!(Start::parse(start.word()), Some(start));
+    fn reports_are_one_of_five_words() {
+        for report in Report::ALL {
+            assert_eq!(Report::parse(report.word()), Some(report));
         }
-        assert_eq!(Start::parse("started\u{1b}[31m"), None);
-        assert_eq!(Start::parse(""), None);
+        assert_eq!(Report::parse("started\u{1b}[31m"), None);
+        assert_eq!(Report::parse(""), None);
     }
 
     #[test]
@@ -336,8 +354,8 @@ mod tests {
     #[test]
     fn commands_are_found_as_execvp_finds_them() {
         assert!(find(OsStr::new("sh"), OsStr::new("/nowhere:/bin")).is_ok());
-        assert_eq!(find(OsStr::new("no-such-command"), OsStr::new("/bin")), Err(Start::NotFound));
-        assert_eq!(find(OsStr::new("/etc/passwd"), OsStr::new("")), Err(Start::NotExecutable));
+        assert_eq!(find(OsStr::new("no-such-command"), OsStr::new("/bin")), Err(Report::NotFound));
+        assert_eq!(find(OsStr::new("/etc/passwd"), OsStr::new("")), Err(Report::NotExecutable));
     }
 
     #[test]

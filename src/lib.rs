@@ -33,6 +33,7 @@ pub mod session;
 mod ssh;
 mod suggest;
 mod ui;
+mod untrusted;
 mod usage;
 mod vars;
 

@@ -25,7 +25,14 @@ pub fn table(host: &Host) -> String {
         let memory = memory(&record).map_or("?".into(), size);
         let command = if record.command.is_empty() { "(shell)".into() } else { record.command.join(" ") };
         let command: String = command.chars().take(60).collect();
-        rows.push([record.id.clone(), record.engine.clone(), age(record.age()), memory, record.directory.clone(), command]);
+        rows.push([
+            record.id.clone(),
+            record.engine.clone(),
+            age(record.age()),
+            memory,
+            record.directory.clone(),
+            command,
+        ]);
     }
     let width = |column: usize| rows.iter().map(|row| escape(&row[column]).chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..5).map(width).collect();
@@ -83,7 +90,9 @@ pub fn stop(host: &Host, ids: &[String], all: bool, time: Duration, ui: Ui) -> R
         true => live(host),
         false => ids.iter().map(|id| find(host, id)).collect::<Result<_>>()?,
     };
-    let signal = |record: &Record, signal| i32::try_from(record.owner.pid).ok().and_then(Pid::from_raw).map(|pid| kill_process(pid, signal));
+    let signal = |record: &Record, signal| {
+        i32::try_from(record.owner.pid).ok().and_then(Pid::from_raw).map(|pid| kill_process(pid, signal))
+    };
     for record in &records {
         signal(record, Signal::TERM);
     }
@@ -133,7 +142,11 @@ fn remove_container(client: &Client, engine: &str, name: &str) {
 }
 
 fn live(host: &Host) -> Vec<Record> {
-    registry::all(&facts::session_base(host)).into_iter().filter(|entry| entry.is_live).filter_map(|entry| entry.record).collect()
+    registry::all(&facts::session_base(host))
+        .into_iter()
+        .filter(|entry| entry.is_live)
+        .filter_map(|entry| entry.record)
+        .collect()
 }
 
 /// A live sandbox by its id or its name, or by the start of its id if that is unique.
@@ -158,7 +171,8 @@ fn find(host: &Host, id: &str) -> Result<Record> {
 
 /// What the sandbox's processes hold: those of its control group for containers, the launcher's descendants for native.
 fn memory(record: &Record) -> Option<u64> {
-    let processes: Vec<(u32, u32)> = std::fs::read_dir("/proc").ok()?.flatten().filter_map(|entry| parent(&entry.path())).collect();
+    let processes: Vec<(u32, u32)> =
+        std::fs::read_dir("/proc").ok()?.flatten().filter_map(|entry| parent(&entry.path())).collect();
     let mut family = vec![record.owner.pid];
     let mut at = 0;
     while let Some(pid) = family.get(at).copied() {

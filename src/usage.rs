@@ -129,9 +129,10 @@ impl Line<'_> {
     }
 
     fn unknown_command(&self, word: &str) -> Error {
-        let shown = self.program.get_subcommands().filter(|command| !command.is_hide_set());
-        let error = Error::usage(format!("`{word}` is not a sandpen command"));
-        let error = near(error, nearest(word, shown.map(Command::get_name)).unwrap_or_default().to_owned());
+        let shown = self.program.get_subcommands().filter(|command| !command.is_hide_set()).map(Command::get_name);
+        // Two letters are too few to guess from: `ls` is what it says, and not `ps`.
+        let near_name = nearest(word, shown.filter(|name| name.len() > 2)).unwrap_or_default();
+        let error = near(Error::usage(format!("`{word}` is not a sandpen command")), near_name.to_owned());
         error.hint(self.inside(0))
     }
 

@@ -1,8 +1,6 @@
 //! The project file `.sandpen/config.toml`: input from strangers, without effect until the user trusts its exact content.
 
 use std::fs;
-use std::io::Read;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use super::file;
@@ -12,6 +10,7 @@ use super::sourced::Origin;
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::path::HostPath;
+use crate::untrusted;
 
 /// A project file larger than this is no configuration.
 const LARGEST: u64 = 1 << 20;
@@ -41,14 +40,13 @@ impl ProjectFile {
     /// The project file of this very directory.
     pub fn read(directory: &HostPath) -> Result<Option<Self>> {
         let path = directory.as_path().join(".sandpen/config.toml");
-        // Not blocking on a planted FIFO, not following a planted link.
-        let opened = fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW).open(&path);
-        let Ok(handle) = opened else { return Ok(None) };
-        let is_file = handle.metadata().is_ok_and(|meta| meta.is_file() && meta.len() <= LARGEST);
-        let mut content = String::new();
-        if !is_file || handle.take(LARGEST).read_to_string(&mut content).is_err() {
-            return Err(Error::usage(format!("`{}` is not a text file of at most 1 MiB", path.display())));
-        }
+        let content = match untrusted::read(&path, LARGEST) {
+            Ok(content) => content,
+            Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+                return Err(Error::usage(format!("`{}` is not a text file of at most 1 MiB", path.display())));
+            }
+            Err(_) => return Ok(None),
+        };
         Ok(Some(ProjectFile { directory: directory.clone(), content }))
     }
 

@@ -9,7 +9,8 @@ use crate::plan::{Plan, Secret};
 
 /// Builds `podman run …`.
 pub fn compile(plan: &Plan, owner: ProcessStamp, client: Client) -> Result<ContainerLaunch> {
-    let mut flags: Vec<OsString> = Vec::new();
+    // Unasked, Podman passes the host's proxy variables on, logins included.
+    let mut flags: Vec<OsString> = vec!["--http-proxy=false".into()];
     let mut files = Vec::new();
     let global = client.pin();
     if plan.terminal {

@@ -74,7 +74,9 @@ pub fn inspect(client: &Client, image: &ImageRef) -> Inspection {
         None => command.output().ok(),
         Some(pin) => match within(&mut command, pin.patience) {
             // What Podman says when it does not get as far as the image.
-            Some(output) if !output.status.success() && mentions(&output.stderr, "connect") => return Inspection::Silent,
+            Some(output) if !output.status.success() && mentions(&output.stderr, "connect") => {
+                return Inspection::Silent;
+            }
             None => return Inspection::Silent,
             output => output,
         },

@@ -121,6 +121,12 @@ impl Facts {
         let path = SearchPath::divide(host.env.raw(vars::PATH), &mounted);
         let python_path = SearchPath::divide(host.env.raw(vars::PYTHONPATH), &mounted);
         let (preset, preset_refused) = choose_preset(host, config, &path, command.first().map(AsRef::as_ref))?;
+        // What the preset mounts counts, too, for programs of the host: its agent may write there.
+        let guest_path = path;
+        let directories =
+            preset.iter().flat_map(|preset| &preset.directories).filter_map(|entry| entry.path.strip_prefix("~/"));
+        mounted.extend(directories.map(|below| host.home.join(below)));
+        let path = SearchPath::divide(host.env.raw(vars::PATH), &mounted);
         let setting = config.engine.value;
         let names_image = config.image.is_some()
             || config.build.is_some()
@@ -138,7 +144,7 @@ impl Facts {
         let podman = means_podman.then(|| PodmanFacts::look(host, path.find("podman")));
         let system = is_native.then(SystemFacts::look);
         let tool = match command.first().and_then(|name| name.as_ref().to_str()) {
-            Some(name) if is_native && !name.contains('/') => ToolFacts::trace(name, &host.home, &path),
+            Some(name) if is_native && !name.contains('/') => ToolFacts::trace(name, &host.home, &guest_path),
             _ => ToolFacts::default(),
         };
         let interesting = plan::paths_of_interest(host, config, preset.as_ref());

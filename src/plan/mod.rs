@@ -28,7 +28,7 @@ use crate::config::value::{Access, Cpus, HostRule, Memory, NetworkMode, Pids, Po
 use crate::config::{Config, Sourced};
 use crate::error::{Error, Result};
 use crate::facts::{Facts, FileKind};
-use crate::guest::{Duties, Forward};
+use crate::guest::{Duties, Forward, STATUS};
 use crate::host::{Host, Platform};
 use crate::path::{GuestPath, HostPath};
 
@@ -255,10 +255,11 @@ impl Draft<'_> {
             return Ok(None);
         };
         let pen = self.pen();
-        let own = self.session_dir.join("pen");
-        self.prepare.push(Prepare::Directory { path: own.clone(), mode: 0o1777 });
-        let channel = Why::default("the helper reports how the command started");
-        self.mounts.add(Mount::directory(own, pen.clone(), Access::Rw, channel));
+        // A file, not a directory: the guest can write a word into it, and leave nothing else behind.
+        let status = self.session_dir.join(STATUS);
+        self.prepare.push(Prepare::Shared { path: status.clone() });
+        let channel = Why::default("the helper reports how far the command got");
+        self.mounts.add(Mount::file(status, pen.join(STATUS), Access::Rw, channel));
         let helper = Why::default("init, PATH additions, ports: this program, read-only");
         self.mounts.add(Mount::file(program.clone(), pen.join("sandpen"), Access::Ro, helper));
         if duties.owner {

@@ -56,6 +56,20 @@ pub enum Prepare {
         /// What it holds.
         content: String,
     },
+    /// An empty file that the guest may write, whoever it is.
+    Shared {
+        /// Where.
+        path: HostPath,
+    },
+    /// A mount point in a directory of the user's, below `root`; made only where no link leads out of it.
+    Point {
+        /// Where.
+        path: HostPath,
+        /// The directory that must not be left.
+        root: HostPath,
+        /// Whether it is a directory or a file.
+        is_directory: bool,
+    },
     /// A directory of the user's that stays: an agent's settings, a Python environment.
     Keep {
         /// Where.

@@ -1,4 +1,4 @@
-//! Mount points inside the session's own directories, made beforehand: an engine would make them as root, and they would stay.
+//! Mount points inside mounted directories, made beforehand: an engine would make them as root, and they would stay.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -7,7 +7,7 @@ use super::entry::{Mount, Source};
 use super::session::Prepare;
 use crate::path::HostPath;
 
-/// The mount points to make: for every mount, where its target falls into the session directory mounted closest above it.
+/// The mount points to make: for every mount, where its target falls into the directory mounted closest above it.
 pub fn mount_points(mounts: &[Mount], session_dir: &HostPath) -> Vec<Prepare> {
     let by_target: HashMap<&OsStr, &Mount> = mounts.iter().map(|mount| (mount.target.as_os_str(), mount)).collect();
     let mut points = Vec::new();
@@ -18,13 +18,12 @@ pub fn mount_points(mounts: &[Mount], session_dir: &HostPath) -> Vec<Prepare> {
             continue;
         };
         let Ok(below) = target.strip_prefix(above) else { continue };
-        if source.is_within(session_dir) {
-            let path = source.join(below);
-            points.push(match mount.is_directory {
-                true => Prepare::Directory { path, mode: 0o755 },
-                false => Prepare::File { path, content: String::new() },
-            });
-        }
+        let path = source.join(below);
+        points.push(match (source.is_within(session_dir), mount.is_directory) {
+            (true, true) => Prepare::Directory { path, mode: 0o755 },
+            (true, false) => Prepare::File { path, content: String::new() },
+            (false, is_directory) => Prepare::Point { path, root: source.clone(), is_directory },
+        });
     }
     points
 }

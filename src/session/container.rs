@@ -12,12 +12,16 @@ use super::{Outcome, failure, terminal};
 use crate::engine::{Client, ContainerLaunch};
 use crate::error::{Error, Result};
 use crate::facts::machine::HOST_SERVICE;
-use crate::guest::{STATUS, Start};
+use crate::guest::{Report, STATUS};
 use crate::host::Host;
 use crate::plan::Plan;
 use crate::ssh::{Opened, Tunnel};
 use crate::ui::Ui;
+use crate::untrusted;
 use crate::vars;
+
+/// A report is one word.
+const LONGEST_REPORT: u64 = 64;
 
 /// Runs it to its end.
 pub fn run(
@@ -50,14 +54,14 @@ pub fn run(
         child.wait().map_err(|error| Error::launch("the engine's client cannot be waited for").cause(error))?;
     drop(forwarder);
     let outcome = Outcome::of(status);
-    // A client that exited has removed its container (`--rm`); one that was killed has not.
-    container.armed = matches!(outcome, Outcome::Signaled(_));
-    drop(container);
-    let start = plan.helper.as_ref().and_then(|_| {
-        let report = std::fs::read_to_string(plan.session_dir.join("pen").join(STATUS).as_path()).ok()?;
-        Start::parse(&report)
+    let report = plan.helper.as_ref().and_then(|_| {
+        let report = untrusted::read(plan.session_dir.join(STATUS).as_path(), LONGEST_REPORT).ok()?;
+        Report::parse(&report)
     });
-    failure::judge(host, plan, launch, outcome, start, ui)
+    // A client that exited has removed its container (`--rm`). One that was killed has not, nor one that left before the guest.
+    container.armed = matches!(outcome, Outcome::Signaled(_)) || report == Some(Report::Started);
+    drop(container);
+    failure::judge(host, plan, launch, outcome, report, ui)
 }
 
 /// Runs an engine command to its end with this process's own streams, for `exec`.

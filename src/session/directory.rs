@@ -43,6 +43,10 @@ impl SessionDirectory {
                 Prepare::File { path, content } => {
                     make_file(path.as_path(), content.as_bytes(), 0o644).map_err(|error| failed(path, error))?
                 }
+                Prepare::Shared { path } => make_shared(path.as_path()).map_err(|error| failed(path, error))?,
+                Prepare::Point { path, root, is_directory } => {
+                    make_point(path.as_path(), root.as_path(), *is_directory)
+                }
                 Prepare::Keep { path } => make_directory(path.as_path(), 0o700).map_err(|error| failed(path, error))?,
             }
         }
@@ -117,6 +121,21 @@ fn make_file(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     }
     let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
     file.write_all(content)
+}
+
+fn make_shared(path: &Path) -> io::Result<()> {
+    make_file(path, b"", 0o600)?;
+    // Set afterwards, because the umask would take it away.
+    fs::set_permissions(path, fs::Permissions::from_mode(0o666))
+}
+
+/// Makes a mount point as this user. Where it is there already, or cannot be made, the engine has its own word to say.
+fn make_point(path: &Path, root: &Path, is_directory: bool) {
+    let existing = path.ancestors().find_map(|above| above.canonicalize().ok());
+    if path.symlink_metadata().is_ok() || !existing.is_some_and(|existing| existing.starts_with(root)) {
+        return;
+    }
+    let _ = if is_directory { fs::create_dir_all(path) } else { make_file(path, b"", 0o644) };
 }
 
 fn open_up(directory: &Path) {

@@ -4,7 +4,7 @@ use super::Outcome;
 use crate::engine::ContainerLaunch;
 use crate::error::{Error, Result};
 use crate::facts::image::{self, Inspection};
-use crate::guest::Start;
+use crate::guest::Report;
 use crate::host::Host;
 use crate::plan::{ImagePlan, Plan};
 use crate::ui::Ui;
@@ -21,14 +21,14 @@ pub fn judge(
     plan: &Plan,
     launch: &ContainerLaunch,
     outcome: Outcome,
-    start: Option<Start>,
+    report: Option<Report>,
     ui: Ui,
 ) -> Result<Outcome> {
-    match start {
-        Some(Start::Started) => Ok(outcome),
-        Some(Start::WrongArchitecture) => Err(wrong_architecture(host, plan, None)),
-        Some(start @ (Start::NotFound | Start::NotExecutable)) => {
-            explain_command(plan, start, ui);
+    match report {
+        Some(Report::Started | Report::Ended) => Ok(outcome),
+        Some(Report::WrongArchitecture) => Err(wrong_architecture(host, plan, None)),
+        Some(report @ (Report::NotFound | Report::NotExecutable)) => {
+            explain_command(plan, report, ui);
             Ok(outcome)
         }
         // Nothing inside reported: the helper never ran (or there is none), so the engine's word counts.
@@ -82,10 +82,10 @@ fn wrong_architecture(host: &Host, plan: &Plan, arch: Option<String>) -> Error {
 }
 
 /// 126 and 127 are the guest's own codes; what they mean here is said once.
-pub fn explain_command(plan: &Plan, start: Start, ui: Ui) {
+pub fn explain_command(plan: &Plan, report: Report, ui: Ui) {
     let command = plan.command.first().map_or("sh".into(), |name| name.display().to_string());
     let image = plan.image.as_ref().map_or(String::new(), |image| format!(" in the image `{}`", image.reference));
-    if start == Start::NotExecutable {
+    if report == Report::NotExecutable {
         ui.notice(&format!("`{command}` cannot be executed{image}: check its permissions"));
         return;
     }

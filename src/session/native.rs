@@ -8,9 +8,11 @@ use rustix::process::Signal;
 use super::registry::Record;
 use super::signals::Caught;
 use super::{Outcome, failure};
-use crate::engine::native::{Child, Command, Event, Group, Init, NativeLaunch, Terminal, enter as enter_sandbox, launch_error, spawn};
+use crate::engine::native::{
+    Child, Command, Event, Group, Init, NativeLaunch, Terminal, enter as enter_sandbox, launch_error, spawn,
+};
 use crate::error::{Error, Result};
-use crate::guest::{Duties, Ready, Start};
+use crate::guest::{Duties, Ready, Report};
 use crate::plan::Plan;
 use crate::ui::Ui;
 
@@ -36,13 +38,13 @@ impl Seat {
     }
 
     /// Stays with the sandbox until its end: its code, and why the command did not start.
-    fn attend(&self, mut child: Child, caught: Caught) -> Result<(Outcome, Option<Start>)> {
+    fn attend(&self, mut child: Child, caught: Caught) -> Result<(Outcome, Option<Report>)> {
         let forwarder = caught.forward_to(child.pid().as_raw_nonzero().get().unsigned_abs());
         let mut not_started = None;
         let code = loop {
             match child.event() {
                 Ok(Event::Exited(code)) => break Ok(code),
-                Ok(Event::NotStarted(errno)) => not_started = Some(Start::of_exec_error(errno)),
+                Ok(Event::NotStarted(errno)) => not_started = Some(Report::of_exec_error(errno)),
                 Ok(Event::Stopped(_)) if self.group == Group::Own => {
                     if let Some(terminal) = &self.terminal {
                         terminal.suspend(child.guest());
@@ -78,8 +80,8 @@ pub fn run(plan: &Plan, launch: &NativeLaunch, caught: Caught, ui: Ui) -> Result
         ui.warn(&format!("{}: {} ({})", downgrade.asked, downgrade.got, downgrade.reason));
     }
     let (outcome, not_started) = seat.attend(child, caught)?;
-    if let Some(start) = not_started {
-        failure::explain_command(plan, start, ui);
+    if let Some(report) = not_started {
+        failure::explain_command(plan, report, ui);
     }
     Ok(outcome)
 }
@@ -88,8 +90,9 @@ pub fn run(plan: &Plan, launch: &NativeLaunch, caught: Caught, ui: Ui) -> Result
 pub fn enter(record: &Record, argv: Vec<OsString>, ui: Ui) -> Result<Outcome> {
     let caught = Caught::start().map_err(|error| Error::launch("signals cannot be caught").cause(error))?;
     let seat = Seat::take();
-    let environment = first_environment(record.owner.pid)
-        .ok_or_else(|| Error::launch(format!("the sandbox `{}` has just ended, or its environment cannot be read", record.id)))?;
+    let environment = first_environment(record.owner.pid).ok_or_else(|| {
+        Error::launch(format!("the sandbox `{}` has just ended, or its environment cannot be read", record.id))
+    })?;
     let sandbox = NativeLaunch::entering(record, seat.group);
     let entered = enter_sandbox(record.owner.pid, &sandbox, |init| {
         let path = environment.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
@@ -124,10 +127,12 @@ fn first_environment(launcher: u32) -> Option<Vec<(OsString, OsString)>> {
 
 /// The command with exactly its environment. Looks for shells, so it is called inside.
 fn command(launch: &NativeLaunch) -> Option<Command> {
-    let variable = |name: &str| launch.env.iter().find(|(known, _)| known == name).map(|(_, value)| value.reveal().to_owned());
+    let variable =
+        |name: &str| launch.env.iter().find(|(known, _)| known == name).map(|(_, value)| value.reveal().to_owned());
     let ready = Ready::new(&launch.duties, launch.argv.clone(), variable("PATH"), variable("PYTHONPATH"));
     let replaced = [("PATH", Some(&ready.path)), ("PYTHONPATH", ready.python_path.as_ref())];
-    let kept = launch.env.iter().filter(|(name, _)| !replaced.iter().any(|(other, value)| name == other && value.is_some()));
+    let kept =
+        launch.env.iter().filter(|(name, _)| !replaced.iter().any(|(other, value)| name == other && value.is_some()));
     let env = kept.map(|(name, value)| (OsString::from(name), value.reveal().to_owned()));
     let added = replaced.iter().filter_map(|(name, value)| Some((OsString::from(name), (*value)?.clone())));
     Command::new(&ready.command, env.chain(added), &ready.path)

@@ -72,7 +72,11 @@ impl Record {
 
     /// The engine's client, with a PATH that leads nowhere into mounted directories.
     pub fn client(&self, path: &Path) -> Client {
-        Client { program: self.program.as_ref().and_then(|program| HostPath::new(program).ok()), path: path.to_owned(), machine: None }
+        Client {
+            program: self.program.as_ref().and_then(|program| HostPath::new(program).ok()),
+            path: path.to_owned(),
+            machine: None,
+        }
     }
 
     /// How long it has been running.
@@ -103,7 +107,8 @@ pub fn write(directory: &HostPath, record: &Record) -> std::io::Result<()> {
 
 /// All sessions below a directory, the oldest first.
 pub fn all(base: &HostPath) -> Vec<Entry> {
-    let mut entries: Vec<Entry> = fs::read_dir(base.as_path()).into_iter().flatten().flatten().filter_map(|entry| read(&entry)).collect();
+    let mut entries: Vec<Entry> =
+        fs::read_dir(base.as_path()).into_iter().flatten().flatten().filter_map(|entry| read(&entry)).collect();
     entries.sort_by_key(|entry| entry.record.as_ref().map_or(0, |record| record.started));
     entries
 }
@@ -116,7 +121,8 @@ fn read(entry: &fs::DirEntry) -> Option<Entry> {
     };
     // A hidden one is being made, and not locked yet.
     let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
-    let is_live = if is_hidden { is_young() } else { lock::is_held(path.join(OWNER).as_path()).unwrap_or_else(is_young) };
+    let is_live =
+        if is_hidden { is_young() } else { lock::is_held(path.join(OWNER).as_path()).unwrap_or_else(is_young) };
     let record = fs::read(path.join(RECORD).as_path()).ok().and_then(|json| serde_json::from_slice(&json).ok());
     Some(Entry { path, record, is_live })
 }

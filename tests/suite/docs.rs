@@ -176,7 +176,9 @@ fn the_pattern_of_sessions_can_fail() {
         lines_match(&pattern.lines().collect::<Vec<_>>(), &text.lines().collect::<Vec<_>>())
     };
     assert!(matches("a\n...\nd", "a\nb\nc\nd") && matches("a\n...\nb", "a\nb") && matches("a  b ... d", "a b  c d"));
-    assert!(!matches("a\n...\nd", "a\nb") && !matches("a", "a\nb") && !matches("a ... d", "a b c") && !matches("", "a"));
+    assert!(
+        !matches("a\n...\nd", "a\nb") && !matches("a", "a\nb") && !matches("a ... d", "a b c") && !matches("", "a")
+    );
 }
 
 fn is_there(engine: &str) -> bool {
@@ -309,9 +311,13 @@ fn every_test_of_a_requirement_is_cited() {
     let mut missing = Vec::new();
     for (path, text) in ["src", "tests/suite"].into_iter().flat_map(sources) {
         for line in text.lines() {
-            let Some(name) = line.trim_start().strip_prefix("fn ").and_then(|rest| rest.split('(').next()) else { continue };
+            let Some(name) = line.trim_start().strip_prefix("fn ").and_then(|rest| rest.split('(').next()) else {
+                continue;
+            };
             let mut letters = name.chars();
-            let is_named = letters.next() == Some('r') && letters.next().is_some_and(|c| ('1'..='7').contains(&c)) && letters.next() == Some('_');
+            let is_named = letters.next() == Some('r')
+                && letters.next().is_some_and(|c| ('1'..='7').contains(&c))
+                && letters.next() == Some('_');
             if is_named && !cited.contains(name) {
                 missing.push(format!("{}: {name}", path.strip_prefix(repository()).expect("a source").display()));
             }
@@ -371,7 +377,8 @@ fn r1_2_no_file_names_another_projects_contact() {
         for place in ["discussions", "issues"] {
             let pattern = format!("/{place}");
             for (at, _) in text.match_indices(&pattern) {
-                let start = text[..at].rfind(|c: char| c.is_whitespace() || "`\"'<(".contains(c)).map_or(0, |at| at + 1);
+                let start =
+                    text[..at].rfind(|c: char| c.is_whitespace() || "`\"'<(".contains(c)).map_or(0, |at| at + 1);
                 let address = &text[start..at + pattern.len()];
                 assert!(!address.contains("://") || address == ours, "{}: {address}", path.display());
             }

@@ -139,3 +139,17 @@ macro_rules! deserialize_as_value {
     )+};
 }
 use deserialize_as_value;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_mismatch_survives_as_text(text in any::<String>(), reason in "[^\u{1f}]*") {
+            let mismatch = Mismatch::of::<Port>(&text, reason);
+            prop_assert_eq!(mismatch.to_string().parse(), Ok(mismatch));
+        }
+    }
+}

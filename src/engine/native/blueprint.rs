@@ -11,30 +11,11 @@ use crate::engine::native::sys::{MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Operation<'a> {
-    Dir {
-        at: CString,
-        mode: u32,
-    },
-    Bind {
-        source: CString,
-        at: CString,
-        attributes: u64,
-        optional: bool,
-    },
-    Tmpfs {
-        at: CString,
-        mode: u32,
-        size: Option<u64>,
-    },
-    Symlink {
-        at: CString,
-        to: CString,
-    },
-    File {
-        at: CString,
-        content: &'a [u8],
-        mode: u32,
-    },
+    Dir { at: CString, mode: u32 },
+    Bind { source: CString, at: CString, attributes: u64, optional: bool },
+    Tmpfs { at: CString, mode: u32, size: Option<u64> },
+    Symlink { at: CString, to: CString },
+    File { at: CString, content: &'a [u8], mode: u32 },
     Proc,
     Dev,
 }
@@ -52,10 +33,7 @@ impl<'a> Blueprint<'a> {
         let mut operations = Vec::with_capacity(sandbox.steps.len());
         for (index, step) in sandbox.steps.iter().enumerate() {
             let operation = links.operation(step).map_err(|reason| {
-                SetupError::new(Cause::InvalidStep {
-                    index,
-                    reason: format!("`{}` {reason}", step.target().display()),
-                })
+                SetupError::new(Cause::InvalidStep { index, reason: format!("`{}` {reason}", step.target().display()) })
             })?;
             operations.push(operation);
         }
@@ -80,31 +58,16 @@ struct Links(Vec<(PathBuf, PathBuf)>);
 impl Links {
     fn operation<'a>(&mut self, step: &'a Step) -> Checked<Operation<'a>> {
         Ok(match step {
-            Step::Dir { path, mode } => Operation::Dir {
-                at: self.target(path)?,
-                mode: *mode,
-            },
+            Step::Dir { path, mode } => Operation::Dir { at: self.target(path)?, mode: *mode },
             Step::Bind(bind) => Operation::Bind {
                 source: absolute(&bind.source)?,
                 at: self.target(&bind.target)?,
                 attributes: attributes(bind),
                 optional: bind.optional,
             },
-            Step::Tmpfs { path, mode, size } => Operation::Tmpfs {
-                at: self.target(path)?,
-                mode: *mode,
-                size: *size,
-            },
+            Step::Tmpfs { path, mode, size } => Operation::Tmpfs { at: self.target(path)?, mode: *mode, size: *size },
             Step::Symlink { path, to } => self.link(path, to)?,
-            Step::File {
-                path,
-                content,
-                mode,
-            } => Operation::File {
-                at: self.target(path)?,
-                content,
-                mode: *mode,
-            },
+            Step::File { path, content, mode } => Operation::File { at: self.target(path)?, content, mode: *mode },
             Step::Proc => Operation::Proc,
             Step::Dev => Operation::Dev,
         })
@@ -118,10 +81,7 @@ impl Links {
         };
         let at = parent.join(name);
         self.0.push((at.clone(), normalised(&parent.join(to))));
-        Ok(Operation::Symlink {
-            at: relative(&at)?,
-            to: c_string(to.as_os_str())?,
-        })
+        Ok(Operation::Symlink { at: relative(&at)?, to: c_string(to.as_os_str())? })
     }
 
     fn target(&self, path: &Path) -> Checked<CString> {
@@ -133,10 +93,7 @@ impl Links {
         let mut path = path.to_owned();
         // The kernel's own limit.
         for _ in 0..40 {
-            let hit = self
-                .0
-                .iter()
-                .find_map(|(link, to)| Some((path.strip_prefix(link).ok()?, to)));
+            let hit = self.0.iter().find_map(|(link, to)| Some((path.strip_prefix(link).ok()?, to)));
             match hit {
                 // `join("")` would append a slash.
                 Some((rest, to)) if rest.as_os_str().is_empty() => path = to.clone(),
@@ -210,10 +167,7 @@ mod tests {
     }
 
     fn link(path: &str, to: &str) -> Step {
-        Step::Symlink {
-            path: path.into(),
-            to: to.into(),
-        }
+        Step::Symlink { path: path.into(), to: to.into() }
     }
 
     fn places(steps: Vec<Step>) -> Vec<String> {
@@ -247,15 +201,7 @@ mod tests {
         ];
         assert_eq!(
             places(steps),
-            [
-                "bin",
-                "home",
-                "var/home/me/x",
-                "usr/bin/tool",
-                "var/home/y/z",
-                "binary",
-                "var/home"
-            ]
+            ["bin", "home", "var/home/me/x", "usr/bin/tool", "var/home/y/z", "binary", "var/home"]
         );
     }
 
@@ -263,18 +209,12 @@ mod tests {
     fn paths_that_could_lead_astray_are_refused() {
         for (step, reason) in [
             (Step::read_only("usr"), "`usr` is not absolute"),
-            (
-                Step::read_only("/usr/../etc"),
-                "`/usr/../etc` contains `..`",
-            ),
+            (Step::read_only("/usr/../etc"), "`/usr/../etc` contains `..`"),
             (Step::read_only("/"), "`/` is the root itself"),
             (Step::read_only("/a\0b"), "`/a\0b` contains a NUL byte"),
         ] {
             let error = Blueprint::draw(&sandbox(vec![Step::Proc, step])).expect_err("invalid");
-            let expected = Cause::InvalidStep {
-                index: 1,
-                reason: reason.into(),
-            };
+            let expected = Cause::InvalidStep { index: 1, reason: reason.into() };
             assert_eq!(error.cause, expected);
         }
         let circle = vec![link("/a", "/b"), link("/b", "/a"), Step::read_only("/a/c")];

@@ -51,11 +51,7 @@ pub(crate) fn arrange(limits: Limits, power: Power) -> Arrangement {
                 }));
             };
             missed(wanted.pids.map(|pids| format!("{pids} processes")));
-            missed(
-                wanted
-                    .memory
-                    .map(|memory| format!("{memory} bytes of memory")),
-            );
+            missed(wanted.memory.map(|memory| format!("{memory} bytes of memory")));
             missed(wanted.cpus.map(|cpus| format!("{cpus} processors")));
         }
     }
@@ -85,11 +81,7 @@ fn quota(cpus: f64) -> u64 {
 impl Cgroups {
     fn make(limits: Limits) -> Result<Self> {
         let membership = std::fs::read_to_string("/proc/self/cgroup")?;
-        let mut made = Self {
-            directories: vec![],
-            unified: None,
-            joins: vec![],
-        };
+        let mut made = Self { directories: vec![], unified: None, joins: vec![] };
         let unified = made.unified_group(&membership, limits);
         if unified.is_err() {
             made.remove();
@@ -122,10 +114,7 @@ impl Cgroups {
         for (name, _) in settings {
             let controller = name.split('.').next().unwrap_or_default();
             if !enabled.split_whitespace().any(|word| word == controller) {
-                write(
-                    &parent.join("cgroup.subtree_control"),
-                    &format!("+{controller}"),
-                )?;
+                write(&parent.join("cgroup.subtree_control"), &format!("+{controller}"))?;
             }
         }
         let directory = self.create(parent)?;
@@ -225,10 +214,7 @@ pub fn remove_stale() -> usize {
 /// The doors to the groups that `launcher` has made, for a process that enters its sandbox.
 pub(crate) fn of_launcher(launcher: u32) -> Result<Vec<OwnedFd>> {
     let membership = std::fs::read_to_string(format!("/proc/{launcher}/cgroup"))?;
-    groups_near(&membership, &format!("{PREFIX}{launcher}-"))
-        .iter()
-        .map(|directory| door(directory))
-        .collect()
+    groups_near(&membership, &format!("{PREFIX}{launcher}-")).iter().map(|directory| door(directory)).collect()
 }
 
 fn door(directory: &Path) -> Result<OwnedFd> {
@@ -239,10 +225,8 @@ fn door(directory: &Path) -> Result<OwnedFd> {
 
 /// Where a process with this membership would have made groups: those whose names begin so.
 fn groups_near(membership: &str, prefix: &str) -> Vec<PathBuf> {
-    let mut parents: Vec<PathBuf> = ["pids", "memory", "cpu"]
-        .into_iter()
-        .filter_map(|controller| group_of(membership, controller))
-        .collect();
+    let mut parents: Vec<PathBuf> =
+        ["pids", "memory", "cpu"].into_iter().filter_map(|controller| group_of(membership, controller)).collect();
     if let Some(own) = group_of(membership, "") {
         parents.extend(own.ancestors().skip(1).map(Path::to_owned));
     }

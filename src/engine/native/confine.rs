@@ -9,8 +9,8 @@
 use std::os::fd::BorrowedFd;
 
 use landlock::{
-    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
-    RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
+    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
 use rustix::fs::OFlags;
 use rustix::io::{Errno, Result};
@@ -33,14 +33,7 @@ const VERSION: ABI = ABI::V6;
 /// Whether the kernel can keep signals inside the sandbox.
 pub(crate) fn scopes_signals() -> bool {
     // SAFETY: with this flag the call takes no pointer and only returns the version.
-    let version = unsafe {
-        libc::syscall(
-            libc::SYS_landlock_create_ruleset,
-            std::ptr::null::<u8>(),
-            0_usize,
-            1,
-        )
-    };
+    let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0_usize, 1) };
     version >= 6
 }
 
@@ -66,11 +59,7 @@ fn apply(nested: bool, scope_signals: bool) -> std::result::Result<Landlock, Rul
         if let Ok(root) = PathFd::new("/") {
             ruleset = ruleset.add_rule(PathBeneath::new(root, all))?;
         }
-        for stream in [
-            rustix::stdio::stdin(),
-            rustix::stdio::stdout(),
-            rustix::stdio::stderr(),
-        ] {
+        for stream in [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()] {
             if let Some(access) = granted(stream) {
                 ruleset = with_stream(ruleset, stream, access);
             }
@@ -85,15 +74,9 @@ fn apply(nested: bool, scope_signals: bool) -> std::result::Result<Landlock, Rul
 }
 
 /// The kernel refuses a rule for what has no place in any file system (a memfd), and needs none.
-fn with_stream(
-    ruleset: RulesetCreated,
-    stream: BorrowedFd<'_>,
-    access: BitFlags<AccessFs>,
-) -> RulesetCreated {
+fn with_stream(ruleset: RulesetCreated, stream: BorrowedFd<'_>, access: BitFlags<AccessFs>) -> RulesetCreated {
     match ruleset.try_clone() {
-        Ok(spare) => ruleset
-            .add_rule(PathBeneath::new(stream, access))
-            .unwrap_or(spare),
+        Ok(spare) => ruleset.add_rule(PathBeneath::new(stream, access)).unwrap_or(spare),
         Err(_) => ruleset,
     }
 }

@@ -53,14 +53,8 @@ pub(crate) fn open() -> Result<Nodes> {
 }
 
 fn terminal_name() -> Option<CString> {
-    let streams = [
-        rustix::stdio::stdin(),
-        rustix::stdio::stdout(),
-        rustix::stdio::stderr(),
-    ];
-    let stream = streams
-        .into_iter()
-        .find(|stream| rustix::termios::isatty(stream))?;
+    let streams = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
+    let stream = streams.into_iter().find(|stream| rustix::termios::isatty(stream))?;
     rustix::termios::ttyname(stream, Vec::new()).ok()
 }
 

@@ -36,9 +36,7 @@ fn obstacle_below(root: &Path) -> Option<Cause> {
         .into_iter()
         .find(|path| root.join(path.trim_start_matches('/')).exists())
         .map(|path| format!("`{path}` exists"));
-    filtered
-        .or(container)
-        .map(|evidence| Cause::InsideContainer { evidence })
+    filtered.or(container).map(|evidence| Cause::InsideContainer { evidence })
 }
 
 /// Names the cause of what the child (or `clone3` itself) reported.
@@ -55,9 +53,7 @@ pub(crate) fn explain(fault: Fault, sandbox: &Sandbox) -> SetupError {
         | (Stage::Hostname | Stage::Root, libc::EPERM | libc::EACCES) => {
             obstacle().unwrap_or(Cause::Stage(fault.stage))
         }
-        (Stage::Root | Stage::Source | Stage::Step, libc::ENOSYS) => Cause::KernelTooOld {
-            missing: "mount_setattr",
-        },
+        (Stage::Root | Stage::Source | Stage::Step, libc::ENOSYS) => Cause::KernelTooOld { missing: "mount_setattr" },
         (Stage::Proc, libc::EPERM) => Cause::NoProc,
         (Stage::Source, errno) => match step {
             Some(Step::Bind(bind)) => {
@@ -107,13 +103,7 @@ mod tests {
     #[test]
     fn a_switched_off_sysctl_is_named_with_its_value() {
         let found = machine(&[(USERNS_CLONE, "0\n"), (MAX_USER_NAMESPACES, "100\n")]);
-        assert_eq!(
-            found,
-            Some(Cause::UserNamespacesDisabled {
-                sysctl: USERNS_CLONE,
-                value: "0".into()
-            })
-        );
+        assert_eq!(found, Some(Cause::UserNamespacesDisabled { sysctl: USERNS_CLONE, value: "0".into() }));
         let error = SetupError::new(found.expect("cause"));
         assert_eq!(
             error.remedy().expect("remedy"),

@@ -25,11 +25,7 @@ use crate::engine::native::{cgroup, privileges};
 /// Two forks: a process can move its children only into another pid namespace. The first one, which
 /// still is of the host, hides itself before it steps inside and ends there; the second one is
 /// made as the launcher's own child, so that it can be waited for and dies with it.
-pub fn enter(
-    launcher: u32,
-    sandbox: &Sandbox,
-    init: impl FnOnce(&Init) -> i32,
-) -> Result<Child, SetupError> {
+pub fn enter(launcher: u32, sandbox: &Sandbox, init: impl FnOnce(&Init) -> i32) -> Result<Child, SetupError> {
     walls::check_streams()?;
     let explain = |fault| diagnose::explain(fault, sandbox);
     let failed = |errno: Errno| explain(Fault::at(Stage::Enter)(errno));
@@ -42,14 +38,8 @@ pub fn enter(
     if power == Power::User {
         walls.process_limit = sandbox.limits.pids;
     }
-    let passage = Passage {
-        namespaces,
-        joins,
-        power,
-        own_group: sandbox.group == Group::Own,
-        cwd: &blueprint.cwd,
-        walls,
-    };
+    let passage =
+        Passage { namespaces, joins, power, own_group: sandbox.group == Group::Own, cwd: &blueprint.cwd, walls };
     let (ours, theirs) = Link::pair().map_err(failed)?;
     let mask = sys::block_signals();
     // SAFETY: sandpen has one thread when it enters, as with `spawn`.
@@ -73,17 +63,12 @@ pub fn enter(
     Child::await_ready(ours, pid, pidfd, &explain)
 }
 
-fn await_entering(
-    link: &Link,
-    explain: &dyn Fn(Fault) -> SetupError,
-) -> Result<(Pid, OwnedFd), SetupError> {
+fn await_entering(link: &Link, explain: &dyn Fn(Fault) -> SetupError) -> Result<(Pid, OwnedFd), SetupError> {
     loop {
         match link.receive() {
             Err(Errno::INTR) => {}
             Ok(Some((Message::Entering(pid), pidfd))) => {
-                return Pid::from_raw(pid)
-                    .zip(pidfd)
-                    .ok_or_else(|| SetupError::new(Cause::Died));
+                return Pid::from_raw(pid).zip(pidfd).ok_or_else(|| SetupError::new(Cause::Died));
             }
             Ok(Some((Message::Fault(fault), _))) => return Err(explain(fault)),
             _ => return Err(SetupError::new(Cause::Died)),

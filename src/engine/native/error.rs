@@ -93,11 +93,7 @@ impl Fault {
     }
 
     pub fn at_step(stage: Stage, step: usize) -> impl Fn(Errno) -> Self {
-        move |errno| Self {
-            stage,
-            step: step as u32,
-            errno: errno.raw_os_error(),
-        }
+        move |errno| Self { stage, step: step as u32, errno: errno.raw_os_error() }
     }
 }
 
@@ -142,17 +138,11 @@ pub struct SetupError {
 
 impl SetupError {
     pub(crate) fn new(cause: Cause) -> Self {
-        Self {
-            cause,
-            source: None,
-        }
+        Self { cause, source: None }
     }
 
     pub(crate) fn with(cause: Cause, errno: i32) -> Self {
-        Self {
-            cause,
-            source: Some(std::io::Error::from_raw_os_error(errno)),
-        }
+        Self { cause, source: Some(std::io::Error::from_raw_os_error(errno)) }
     }
 
     /// What the user can do about it.
@@ -163,22 +153,16 @@ impl SetupError {
                 let value = if name.ends_with("clone") { 1 } else { 15000 };
                 format!("sudo sysctl -w {name}={value}, or use a container engine")
             }
-            Cause::AppArmorRestricted => {
-                "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or give this \
+            Cause::AppArmorRestricted => "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or give this \
                  program an AppArmor profile with `userns,`, or use a container engine"
-                    .into()
-            }
+                .into(),
             Cause::InsideContainer { .. } => {
                 "start the container with `--security-opt seccomp=unconfined --security-opt \
                  systempaths=unconfined`, or run on the host"
                     .into()
             }
-            Cause::KernelTooOld { .. } => {
-                "Linux 5.12 or later is needed; use a container engine".into()
-            }
-            Cause::NoProc => {
-                "start the container with `--security-opt systempaths=unconfined`".into()
-            }
+            Cause::KernelTooOld { .. } => "Linux 5.12 or later is needed; use a container engine".into(),
+            Cause::NoProc => "start the container with `--security-opt systempaths=unconfined`".into(),
             Cause::LinkInSource { .. } | Cause::LinkInTarget { .. } => {
                 "replace the link by what it points to, or mount that instead".into()
             }

@@ -41,12 +41,10 @@ impl Command {
                 .map(|directory| text(&[directory, b"/", program].concat()))
                 .collect::<Option<_>>()?
         };
-        let arguments = argv
-            .iter()
-            .map(|argument| text(argument.as_ref().as_bytes()));
-        let environment = environment.into_iter().map(|(name, value)| {
-            text(&[name.as_ref().as_bytes(), b"=", value.as_ref().as_bytes()].concat())
-        });
+        let arguments = argv.iter().map(|argument| text(argument.as_ref().as_bytes()));
+        let environment = environment
+            .into_iter()
+            .map(|(name, value)| text(&[name.as_ref().as_bytes(), b"=", value.as_ref().as_bytes()].concat()));
         Some(Self {
             candidates,
             arguments: arguments.collect::<Option<_>>()?,
@@ -75,11 +73,7 @@ struct Launch<'a> {
 /// As `posix_spawn` does, the child borrows the parent's memory and the parent sleeps until exec:
 /// no page is copied. `posix_spawn` itself cannot hand over the terminal before exec, and a shell
 /// that starts in the background stops at once.
-pub(crate) fn start(
-    command: &Command,
-    mask: &libc::sigset_t,
-    die_with_parent: bool,
-) -> Result<Pid> {
+pub(crate) fn start(command: &Command, mask: &libc::sigset_t, die_with_parent: bool) -> Result<Pid> {
     let pointers = |texts: &[CString]| {
         let all = texts.iter().map(|text| text.as_ptr());
         all.chain([std::ptr::null()]).collect()
@@ -100,12 +94,7 @@ pub(crate) fn start(
     // SAFETY: CLONE_VFORK keeps this thread, and with it `launch` and `stack`, in place until the
     // child has executed or ended; all signals are blocked, so no handler runs on shared memory.
     let pid = unsafe {
-        libc::clone(
-            child,
-            top.cast(),
-            libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD,
-            (&raw mut launch).cast(),
-        )
+        libc::clone(child, top.cast(), libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD, (&raw mut launch).cast())
     };
     sys::check(libc::c_long::from(pid))?;
     let pid = Pid::from_raw(pid).ok_or(Errno::SRCH)?;
@@ -169,12 +158,6 @@ fn execute(launch: &Launch<'_>) -> Errno {
 
 fn try_one(program: &CStr, launch: &Launch<'_>) -> Errno {
     // SAFETY: both lists end with a null pointer and point to texts that `start`'s caller holds.
-    unsafe {
-        libc::execve(
-            program.as_ptr(),
-            launch.arguments.as_ptr(),
-            launch.environment.as_ptr(),
-        )
-    };
+    unsafe { libc::execve(program.as_ptr(), launch.arguments.as_ptr(), launch.environment.as_ptr()) };
     sys::last_errno()
 }

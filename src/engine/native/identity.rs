@@ -29,9 +29,7 @@ impl Power {
         use rustix::thread::CapabilitySet;
         let admin = CapabilitySet::SYS_ADMIN | CapabilitySet::SETUID | CapabilitySet::SETGID;
         match rustix::thread::capabilities(None) {
-            Ok(sets) if sets.effective.contains(admin) && rustix::process::geteuid().is_root() => {
-                Self::Root
-            }
+            Ok(sets) if sets.effective.contains(admin) && rustix::process::geteuid().is_root() => Self::Root,
             _ => Self::User,
         }
     }
@@ -71,11 +69,7 @@ fn put(own: BorrowedFd<'_>, name: &std::ffi::CStr, value: &[u8]) -> Result<()> {
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;
     let file = rustix::fs::openat(own, name, flags, Mode::empty())?;
     let written = rustix::io::write(file, value)?;
-    if written == value.len() {
-        Ok(())
-    } else {
-        Err(Errno::IO)
-    }
+    if written == value.len() { Ok(()) } else { Err(Errno::IO) }
 }
 
 /// Enters a user namespace in which root is the only user, once the file system is complete.
@@ -99,12 +93,7 @@ pub(crate) fn unshare(namespace: libc::c_int) -> Result<()> {
 /// A fresh network namespace has a loopback interface that is down.
 pub(crate) fn loopback_up() -> Result<()> {
     use rustix::net::{AddressFamily, SocketFlags, SocketType};
-    let socket = rustix::net::socket_with(
-        AddressFamily::INET,
-        SocketType::DGRAM,
-        SocketFlags::CLOEXEC,
-        None,
-    )?;
+    let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     // SAFETY: all-zero is a valid `ifreq`.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {

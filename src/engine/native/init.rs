@@ -30,18 +30,11 @@ pub struct Init {
 
 impl Init {
     pub(crate) fn first(link: Link, mask: libc::sigset_t) -> Self {
-        Self {
-            link,
-            mask,
-            is_first: true,
-        }
+        Self { link, mask, is_first: true }
     }
 
     pub(crate) fn entered(link: Link, mask: libc::sigset_t) -> Self {
-        Self {
-            is_first: false,
-            ..Self::first(link, mask)
-        }
+        Self { is_first: false, ..Self::first(link, mask) }
     }
 
     /// The rest of the process's life.
@@ -128,10 +121,7 @@ fn end_all() {
     }
     // SAFETY: -1 means every process of this pid namespace but the caller, who is its pid 1.
     if unsafe { libc::kill(-1, libc::SIGKILL) } == 0 {
-        while !matches!(
-            rustix::process::wait(WaitOptions::empty()),
-            Err(Errno::CHILD)
-        ) {}
+        while !matches!(rustix::process::wait(WaitOptions::empty()), Err(Errno::CHILD)) {}
     }
 }
 

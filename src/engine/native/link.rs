@@ -8,8 +8,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::{Errno, Result};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, SocketFlags, SocketType,
 };
 
 use crate::engine::native::confine::Landlock;
@@ -84,12 +84,8 @@ pub(crate) struct Link(OwnedFd);
 
 impl Link {
     pub fn pair() -> Result<(Self, Self)> {
-        let (ours, theirs) = rustix::net::socketpair(
-            AddressFamily::UNIX,
-            SocketType::SEQPACKET,
-            SocketFlags::CLOEXEC,
-            None,
-        )?;
+        let (ours, theirs) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         Ok((Self(ours), Self(theirs)))
     }
 
@@ -120,14 +116,8 @@ impl Link {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut bytes = [0; LENGTH];
-        let mut receive = || {
-            rustix::net::recvmsg(
-                &self.0,
-                &mut [IoSliceMut::new(&mut bytes)],
-                &mut control,
-                RecvFlags::CMSG_CLOEXEC,
-            )
-        };
+        let mut receive =
+            || rustix::net::recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC);
         let got = match receive() {
             // The other side has ended without reading all: said once, before its last words.
             Err(Errno::CONNRESET) => receive()?,
@@ -154,10 +144,7 @@ impl Link {
     /// Whether the other side has ended.
     pub fn is_dead(&self) -> Result<bool> {
         let mut poll = [PollFd::new(&self.0, PollFlags::empty())];
-        let now = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         rustix::event::poll(&mut poll, Some(&now))?;
         Ok(poll[0].revents().contains(PollFlags::HUP))
     }

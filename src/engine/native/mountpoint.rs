@@ -9,9 +9,7 @@ use rustix::io::{Errno, Result};
 use rustix::mount::MoveMountFlags;
 
 /// `IN_ROOT` keeps `..` and absolute names inside; `NO_SYMLINKS` refuses planted links (ELOOP).
-const INSIDE: ResolveFlags = ResolveFlags::IN_ROOT
-    .union(ResolveFlags::NO_SYMLINKS)
-    .union(ResolveFlags::NO_MAGICLINKS);
+const INSIDE: ResolveFlags = ResolveFlags::IN_ROOT.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 
 /// The new root, through which every path of the guest is reached.
 pub(crate) struct Tree {
@@ -52,10 +50,7 @@ impl Tree {
             Err(errno) => Err(errno),
         };
         // The cached directory may be what was just covered.
-        self.last = self
-            .last
-            .take()
-            .filter(|(above, _)| !above.to_bytes().starts_with(path.to_bytes()));
+        self.last = self.last.take().filter(|(above, _)| !above.to_bytes().starts_with(path.to_bytes()));
         attached
     }
 

@@ -32,11 +32,7 @@ impl Namespaces {
             let path = format!("/proc/{}/ns/{name}", pid.as_raw_nonzero());
             Ok((*kind, std::fs::File::open(path)?.into()))
         };
-        kinds
-            .iter()
-            .map(open)
-            .collect::<std::io::Result<_>>()
-            .map(Self)
+        kinds.iter().map(open).collect::<std::io::Result<_>>().map(Self)
     }
 
     /// Those that the launcher `pid` holds, found by their names among its descriptors.

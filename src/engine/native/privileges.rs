@@ -26,19 +26,9 @@ pub(crate) fn hide() -> Result<()> {
 pub(crate) fn drop_all() -> Result<()> {
     prctl(libc::PR_SET_SECUREBITS, SECURE_BITS as libc::c_ulong)?;
     drop_bounding_set()?;
-    prctl(
-        libc::PR_CAP_AMBIENT,
-        libc::PR_CAP_AMBIENT_CLEAR_ALL as libc::c_ulong,
-    )?;
+    prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as libc::c_ulong)?;
     let none = CapabilitySet::empty();
-    rustix::thread::set_capabilities(
-        None,
-        CapabilitySets {
-            effective: none,
-            permitted: none,
-            inheritable: none,
-        },
-    )?;
+    rustix::thread::set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?;
     prctl(libc::PR_SET_NO_NEW_PRIVS, 1)
 }
 
@@ -63,10 +53,7 @@ pub(crate) fn die_with_parent() -> Result<()> {
 /// An honest count of processes for an ordinary user: since Linux 5.14 the kernel counts them per
 /// user namespace, so that this limit is the sandbox's own. Root is exempt from it.
 pub(crate) fn limit_processes(limit: u64) -> Result<()> {
-    let limit = libc::rlimit {
-        rlim_cur: limit,
-        rlim_max: limit,
-    };
+    let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
     // SAFETY: the structure outlives the call.
     let result = unsafe { libc::setrlimit(libc::RLIMIT_NPROC, &raw const limit) };
     sys::check(libc::c_long::from(result))?;

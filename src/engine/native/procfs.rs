@@ -25,13 +25,7 @@ pub(crate) enum Masks {
 const ATTRIBUTES: u64 = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC;
 
 const READ_ONLY: [&CStr; 5] = [c"sys", c"sysrq-trigger", c"irq", c"bus", c"fs"];
-const EMPTY_FILES: [&CStr; 5] = [
-    c"kcore",
-    c"keys",
-    c"timer_list",
-    c"sched_debug",
-    c"latency_stats",
-];
+const EMPTY_FILES: [&CStr; 5] = [c"kcore", c"keys", c"timer_list", c"sched_debug", c"latency_stats"];
 const EMPTY_DIRECTORIES: [&CStr; 3] = [c"acpi", c"scsi", c"asound"];
 
 pub(crate) fn mount(guest: &mut Tree, masks: Masks) -> Result<()> {
@@ -71,9 +65,7 @@ fn exists(proc: BorrowedFd<'_>, name: &CStr) -> Result<bool> {
 }
 
 fn copy(at: BorrowedFd<'_>, path: &CStr) -> Result<OwnedFd> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE
-        | OpenTreeFlags::OPEN_TREE_CLOEXEC
-        | OpenTreeFlags::AT_EMPTY_PATH;
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
     rustix::mount::open_tree(at, path, flags)
 }
 

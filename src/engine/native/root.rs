@@ -23,15 +23,11 @@ use crate::engine::native::sys::{self, MOUNT_ATTR_RDONLY};
 /// 3. The new root is mounted over `/`, which exists everywhere; paths still lead to the host.
 /// 4. The steps run, relative to the new root's descriptor.
 /// 5. The new root becomes read-only, then `/`; the old one is detached.
-pub(crate) fn build(
-    blueprint: &Blueprint<'_>,
-    masks: procfs::Masks,
-) -> std::result::Result<(), Fault> {
+pub(crate) fn build(blueprint: &Blueprint<'_>, masks: procfs::Masks) -> std::result::Result<(), Fault> {
     let at_root = Fault::at(Stage::Root);
     sys::mount_setattr(CWD, c"/", true, 0, libc::MS_PRIVATE).map_err(&at_root)?;
     let sources = open_sources(blueprint)?;
-    let new_root =
-        new_file_system(c"tmpfs", &[(c"mode", c"0755")], NO_DEVICES).map_err(&at_root)?;
+    let new_root = new_file_system(c"tmpfs", &[(c"mode", c"0755")], NO_DEVICES).map_err(&at_root)?;
     attach_at(new_root.as_fd(), CWD, c"/").map_err(&at_root)?;
 
     let mut guest = Tree::new(new_root);
@@ -57,12 +53,7 @@ enum Source {
 fn open_sources(blueprint: &Blueprint<'_>) -> std::result::Result<Vec<Source>, Fault> {
     let open = |(index, operation): (usize, &Operation<'_>)| {
         let opened = match operation {
-            Operation::Bind {
-                source,
-                attributes,
-                optional,
-                ..
-            } => match copy_tree(source, *attributes) {
+            Operation::Bind { source, attributes, optional, .. } => match copy_tree(source, *attributes) {
                 Ok(tree) => Ok(Source::Tree(tree)),
                 Err(Errno::NOENT) if *optional => Ok(Source::Nothing),
                 Err(errno) => Err(errno),
@@ -94,12 +85,7 @@ pub(crate) fn copy_tree(source: &CStr, attributes: u64) -> Result<OwnedFd> {
     Ok(tree)
 }
 
-fn execute(
-    operation: &Operation<'_>,
-    source: Source,
-    guest: &mut Tree,
-    masks: procfs::Masks,
-) -> Result<()> {
+fn execute(operation: &Operation<'_>, source: Source, guest: &mut Tree, masks: procfs::Masks) -> Result<()> {
     match (operation, source) {
         (Operation::Bind { at, .. }, Source::Tree(tree)) => guest.mount(tree.as_fd(), at),
         (Operation::Dev, Source::Devices(nodes)) => device::mount(guest, nodes),
@@ -113,8 +99,7 @@ fn execute(
     }
 }
 
-pub(crate) const NO_DEVICES: MountAttrFlags =
-    MountAttrFlags::MOUNT_ATTR_NOSUID.union(MountAttrFlags::MOUNT_ATTR_NODEV);
+pub(crate) const NO_DEVICES: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOSUID.union(MountAttrFlags::MOUNT_ATTR_NODEV);
 
 pub(crate) fn tmpfs(mode: u32, size: Option<u64>) -> Result<OwnedFd> {
     let mode = std::ffi::CString::new(format!("{mode:o}")).map_err(|_| Errno::INVAL)?;
@@ -129,11 +114,7 @@ pub(crate) fn tmpfs(mode: u32, size: Option<u64>) -> Result<OwnedFd> {
 }
 
 /// A new file system of kind `name`, mounted nowhere yet.
-pub(crate) fn new_file_system(
-    name: &CStr,
-    options: &[(&CStr, &CStr)],
-    attributes: MountAttrFlags,
-) -> Result<OwnedFd> {
+pub(crate) fn new_file_system(name: &CStr, options: &[(&CStr, &CStr)], attributes: MountAttrFlags) -> Result<OwnedFd> {
     let context = rustix::mount::fsopen(name, FsOpenFlags::FSOPEN_CLOEXEC)?;
     for (key, value) in options {
         rustix::mount::fsconfig_set_string(context.as_fd(), *key, *value)?;

@@ -68,9 +68,7 @@ pub fn spawn(sandbox: &Sandbox, init: impl FnOnce(&Init) -> i32) -> Result<Child
         cgroups: limits.cgroups.as_ref(),
     };
     let explain = |fault| diagnose::explain(fault, sandbox);
-    let (ours, theirs) = Link::pair()
-        .map_err(Fault::at(Stage::Parent))
-        .map_err(explain)?;
+    let (ours, theirs) = Link::pair().map_err(Fault::at(Stage::Parent)).map_err(explain)?;
 
     // Until pid 1 waits for them, no signal may end or confuse the half-made sandbox.
     let mask = sys::block_signals();
@@ -117,8 +115,7 @@ struct Setup<'a> {
 
 impl Setup<'_> {
     fn flags(&self) -> u64 {
-        let mut flags =
-            libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
+        let mut flags = libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
         if self.power == Power::User {
             flags |= libc::CLONE_NEWUSER;
         }
@@ -154,8 +151,7 @@ impl Setup<'_> {
         }
         // Not with the other namespaces: its root is the control group the process is in now.
         identity::unshare(libc::CLONE_NEWCGROUP).map_err(&at_identity)?;
-        rustix::system::sethostname(self.sandbox.hostname.as_bytes())
-            .map_err(Fault::at(Stage::Hostname))?;
+        rustix::system::sethostname(self.sandbox.hostname.as_bytes()).map_err(Fault::at(Stage::Hostname))?;
         if !self.sandbox.share_network {
             identity::loopback_up().map_err(Fault::at(Stage::Loopback))?;
         }
@@ -175,8 +171,7 @@ impl Setup<'_> {
         let built = root::build(&self.blueprint, masks);
         rustix::process::umask(umask);
         built?;
-        rustix::process::chdir(self.blueprint.cwd.as_c_str())
-            .map_err(Fault::at(Stage::WorkingDirectory))
+        rustix::process::chdir(self.blueprint.cwd.as_c_str()).map_err(Fault::at(Stage::WorkingDirectory))
     }
 }
 

@@ -60,13 +60,7 @@ impl Step {
 
     fn bind(path: impl Into<PathBuf>, writable: bool) -> Self {
         let source = path.into();
-        Self::Bind(Bind {
-            target: source.clone(),
-            source,
-            writable,
-            device: false,
-            optional: false,
-        })
+        Self::Bind(Bind { target: source.clone(), source, writable, device: false, optional: false })
     }
 
     /// Where in the guest the step takes effect.

@@ -46,11 +46,7 @@ pub fn last_errno() -> Errno {
 }
 
 pub fn check(result: libc::c_long) -> Result<libc::c_long> {
-    if result < 0 {
-        Err(last_errno())
-    } else {
-        Ok(result)
-    }
+    if result < 0 { Err(last_errno()) } else { Ok(result) }
 }
 
 /// Which side of `fork` one is on.
@@ -82,8 +78,7 @@ pub unsafe fn fork_with(flags: u64, cgroup: Option<BorrowedFd<'_>>) -> Result<Fo
     }
     // SAFETY: no stack is given and CLONE_VM is not set, so this behaves as fork(2) does; the
     // caller vouches for the single thread.
-    let pid =
-        check(unsafe { libc::syscall(libc::SYS_clone3, &raw const args, size_of::<CloneArgs>()) })?;
+    let pid = check(unsafe { libc::syscall(libc::SYS_clone3, &raw const args, size_of::<CloneArgs>()) })?;
     match Pid::from_raw(pid as i32) {
         None => Ok(Forked::Child),
         Some(pid) => {
@@ -95,19 +90,8 @@ pub unsafe fn fork_with(flags: u64, cgroup: Option<BorrowedFd<'_>>) -> Result<Fo
 }
 
 /// Sets attributes of a mount, or of the whole tree of mounts below it.
-pub fn mount_setattr(
-    mount: BorrowedFd<'_>,
-    path: &CStr,
-    recursive: bool,
-    set: u64,
-    propagation: u64,
-) -> Result<()> {
-    let attributes = MountAttr {
-        attr_set: set,
-        attr_clr: 0,
-        propagation,
-        userns_fd: 0,
-    };
+pub fn mount_setattr(mount: BorrowedFd<'_>, path: &CStr, recursive: bool, set: u64, propagation: u64) -> Result<()> {
+    let attributes = MountAttr { attr_set: set, attr_clr: 0, propagation, userns_fd: 0 };
     let flags = libc::AT_EMPTY_PATH | if recursive { libc::AT_RECURSIVE } else { 0 };
     // SAFETY: the pointers live across the call and the size is that of the structure.
     check(unsafe {
@@ -137,9 +121,7 @@ pub unsafe fn close_from(first: u32) -> Result<()> {
 pub fn prctl(option: libc::c_int, value: libc::c_ulong) -> Result<()> {
     const NONE: libc::c_ulong = 0;
     // SAFETY: used with options only whose arguments are numbers.
-    check(libc::c_long::from(unsafe {
-        libc::prctl(option, value, NONE, NONE, NONE)
-    }))?;
+    check(libc::c_long::from(unsafe { libc::prctl(option, value, NONE, NONE, NONE) }))?;
     Ok(())
 }
 

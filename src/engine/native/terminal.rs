@@ -43,11 +43,7 @@ impl Terminal {
     pub fn group(terminal: Option<&Self>) -> Group {
         let [input, output, _] = streams();
         let alone = rustix::termios::isatty(input) && rustix::termios::isatty(output);
-        if terminal.is_none() || alone {
-            Group::Own
-        } else {
-            Group::Shared
-        }
+        if terminal.is_none() || alone { Group::Own } else { Group::Shared }
     }
 
     pub fn in_foreground(&self) -> bool {
@@ -96,9 +92,5 @@ impl Terminal {
 }
 
 fn streams() -> [std::os::fd::BorrowedFd<'static>; 3] {
-    [
-        rustix::stdio::stdin(),
-        rustix::stdio::stdout(),
-        rustix::stdio::stderr(),
-    ]
+    [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()]
 }

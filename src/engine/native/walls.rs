@@ -32,21 +32,13 @@ impl Walls {
             nested: sandbox.nested_userns,
             guard_group: shared && !confine::scopes_signals(),
         });
-        Self {
-            filter,
-            nested: sandbox.nested_userns,
-            scope_signals: true,
-            process_limit: None,
-        }
+        Self { filter, nested: sandbox.nested_userns, scope_signals: true, process_limit: None }
     }
 
     /// For a process that enters. Landlock would keep its signals from the processes that are
     /// already there, whose scope is another; the pid namespace keeps them from all others.
     pub fn of_entering(sandbox: &Sandbox) -> Self {
-        Self {
-            scope_signals: sandbox.group == Group::Shared,
-            ..Self::of(sandbox)
-        }
+        Self { scope_signals: sandbox.group == Group::Shared, ..Self::of(sandbox) }
     }
 
     /// Confines the calling process, or ends it; afterwards only the standard streams and the
@@ -74,8 +66,7 @@ impl Walls {
         }
         privileges::hide().map_err(Fault::at(Stage::Privileges))?;
         privileges::drop_all().map_err(Fault::at(Stage::Privileges))?;
-        let level = confine::confine(self.nested, self.scope_signals)
-            .map_err(Fault::at(Stage::Landlock))?;
+        let level = confine::confine(self.nested, self.scope_signals).map_err(Fault::at(Stage::Landlock))?;
         seccomp::install(&self.filter).map_err(Fault::at(Stage::Seccomp))?;
         privileges::die_with_parent().map_err(Fault::at(Stage::Parent))?;
         // The launcher may have died before the line above; in another pid namespace its id is 0

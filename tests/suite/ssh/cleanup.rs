@@ -160,18 +160,10 @@ fn r7_9_a_container_that_does_not_start_ends_the_tunnel() {
         let shim = Shim::new(&machine.pen, "podman", "case \"$*\" in *' run '*) sleep 0.3; exit 125 ;; esac");
         let mut command = machine.sh("true");
         let mut running = Running::start(command.env("PATH", shim.path()).stdin(Stdio::null()));
-        let mut tunnel = None;
-        eventually("the tunnel stands", || {
-            tunnel = running.children().iter().any(|pid| is_tunnel(*pid)).then(|| Tunnel::of(&running));
-            tunnel.is_some()
-        });
+        let tunnel = Tunnel::opening(&running);
         assert_eq!(running.ran().code, Some(44));
-        tunnel.expect("seen").assert_gone();
+        tunnel.assert_gone();
     });
-}
-
-fn is_tunnel(pid: u32) -> bool {
-    fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| String::from_utf8_lossy(&line).contains("/tmp/sandpen-"))
 }
 
 /// The processes that sshd started, one for each connection.

@@ -76,8 +76,7 @@ impl Mac<'_> {
     }
 
     fn run(&self, options: &[&str]) -> Ran {
-        let script =
-            "id -u; echo ${SSH_AUTH_SOCK-unset}; ssh-add -l 2>/dev/null | cut -d' ' -f3-; ls -d /ssh-agent 2>/dev/null; true";
+        let script = "id -u; echo ${SSH_AUTH_SOCK-unset}; ssh-add -l 2>/dev/null | cut -d' ' -f3-; ls -d /ssh-agent 2>/dev/null; true";
         self.command("run", "macos").args(options).args(["--", "sh", "-c", script]).ran()
     }
 

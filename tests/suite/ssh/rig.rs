@@ -177,7 +177,7 @@ pub struct Machine {
     pub pen: Pen,
     pub sshd: Sshd,
     pub agent: Agent,
-    pub service: Option<Running>,
+    _service: Option<Running>,
 }
 
 /// The connection's name.
@@ -201,7 +201,7 @@ impl Machine {
             // Podman's own client checks the machine's key, too.
             pen.write(".ssh/known_hosts", &sshd.known);
             let service = podman.then(|| service(&pen));
-            let mut machine = Machine { pen, sshd, agent, service };
+            let mut machine = Machine { pen, sshd, agent, _service: service };
             machine.connections(&[(CONNECTION, &machine.uri(), Some(&machine.sshd.identity))], Some(CONNECTION));
             test(&mut machine);
         });
@@ -269,7 +269,7 @@ impl Machine {
         }
         assert!(ran.stderr.lines().any(|line| line.starts_with("hint: ")), "{}", ran.stderr);
         assert_eq!(self.pen.containers(), [""; 0], "no container was started");
-        assert_eq!(self.pen.sessions(), [PathBuf::new(); 0]);
+        assert_eq!(self.pen.sessions().len(), 0);
     }
 }
 
@@ -303,15 +303,29 @@ pub struct Tunnel {
 impl Tunnel {
     #[track_caller]
     pub fn of(running: &Running) -> Self {
-        let found = running.children().into_iter().find_map(|pid| {
+        Self::find(running).expect("ssh runs as a child of sandpen")
+    }
+
+    /// Of a sandbox that is about to start.
+    #[track_caller]
+    pub fn opening(running: &Running) -> Self {
+        let mut found = None;
+        eventually("ssh runs", || {
+            found = Self::find(running);
+            found.is_some()
+        });
+        found.expect("seen")
+    }
+
+    fn find(running: &Running) -> Option<Self> {
+        running.children().into_iter().find_map(|pid| {
             let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
             let words: Vec<String> =
                 line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect();
-            let forward = words.iter().find(|word| word.starts_with("/tmp/sandpen-"))?;
+            let forward = words.iter().skip_while(|word| *word != "-R").nth(1)?;
             let landing = PathBuf::from(forward.split(':').next()?);
             Some(Tunnel { pid, directory: landing.with_extension(""), landing, command_line: words.join(" ") })
-        });
-        found.expect("ssh runs as a child of sandpen")
+        })
     }
 
     /// Neither ssh nor anything in the machine is left, soon.

@@ -28,7 +28,7 @@ fn r7_1_r7_5_r4_3_the_guest_in_the_machine_lists_the_hosts_keys() {
         }
         assert!(line.contains(&format!("-i {}", machine.sshd.identity.display())), "{line}");
         assert!(ran.stderr.contains(&format!("podman --connection {CONNECTION} run ")), "{}", ran.stderr);
-        assert_eq!(machine.pen.sessions(), [PathBuf::new(); 0]);
+        assert_eq!(machine.pen.sessions().len(), 0);
     });
 }
 

@@ -39,12 +39,7 @@ const TERMINAL_REQUESTS: [u32; 4] = [0x5412, 0x541c, 0x541d, 0x5423];
 /// address randomisation for debuggers.
 const PERSONALITIES: [u32; 6] = [0, 8, 0x2_0000, 0x2_0008, 0x4_0000, 0xffff_ffff];
 
-const FAMILIES: [u32; 4] = [
-    libc::AF_UNIX as u32,
-    libc::AF_INET as u32,
-    libc::AF_INET6 as u32,
-    libc::AF_NETLINK as u32,
-];
+const FAMILIES: [u32; 4] = [libc::AF_UNIX as u32, libc::AF_INET as u32, libc::AF_INET6 as u32, libc::AF_NETLINK as u32];
 /// Interfaces and routes (getifaddrs), and the list of sockets (ss).
 const NETLINK_PROTOCOLS: [u32; 2] = [0, 4];
 
@@ -100,14 +95,8 @@ const DENIED: &[i64] = &[
 ];
 
 #[cfg(target_arch = "x86_64")]
-const DENIED_HERE: &[i64] = &[
-    libc::SYS_iopl,
-    libc::SYS_ioperm,
-    libc::SYS_uselib,
-    libc::SYS_ustat,
-    libc::SYS_sysfs,
-    libc::SYS__sysctl,
-];
+const DENIED_HERE: &[i64] =
+    &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_uselib, libc::SYS_ustat, libc::SYS_sysfs, libc::SYS__sysctl];
 #[cfg(not(target_arch = "x86_64"))]
 const DENIED_HERE: &[i64] = &[];
 
@@ -137,57 +126,19 @@ pub(crate) fn filter(policy: Policy) -> Program {
     let mut test = |number: i64, tests: Vec<Test>| {
         rules.push((number as u32, Verdict::DenyIf(tests)));
     };
-    test(
-        libc::SYS_ioctl,
-        vec![Test::OneOf {
-            argument: 1,
-            values: &TERMINAL_REQUESTS,
-        }],
-    );
-    test(
-        libc::SYS_personality,
-        vec![Test::NoneOf {
-            argument: 0,
-            values: &PERSONALITIES,
-        }],
-    );
+    test(libc::SYS_ioctl, vec![Test::OneOf { argument: 1, values: &TERMINAL_REQUESTS }]);
+    test(libc::SYS_personality, vec![Test::NoneOf { argument: 0, values: &PERSONALITIES }]);
     test(
         libc::SYS_socket,
         vec![
-            Test::NoneOf {
-                argument: 0,
-                values: &FAMILIES,
-            },
-            Test::NoneOfWhen {
-                first: 0,
-                is: libc::AF_NETLINK as u32,
-                argument: 2,
-                values: &NETLINK_PROTOCOLS,
-            },
+            Test::NoneOf { argument: 0, values: &FAMILIES },
+            Test::NoneOfWhen { first: 0, is: libc::AF_NETLINK as u32, argument: 2, values: &NETLINK_PROTOCOLS },
         ],
     );
-    test(
-        libc::SYS_socketpair,
-        vec![Test::NoneOf {
-            argument: 0,
-            values: &[libc::AF_UNIX as u32],
-        }],
-    );
+    test(libc::SYS_socketpair, vec![Test::NoneOf { argument: 0, values: &[libc::AF_UNIX as u32] }]);
     if policy.guard_group {
-        test(
-            libc::SYS_kill,
-            vec![Test::OneOf {
-                argument: 0,
-                values: &[0],
-            }],
-        );
-        test(
-            libc::SYS_pidfd_send_signal,
-            vec![Test::AnyBit {
-                argument: 3,
-                bits: PIDFD_SIGNAL_PROCESS_GROUP,
-            }],
-        );
+        test(libc::SYS_kill, vec![Test::OneOf { argument: 0, values: &[0] }]);
+        test(libc::SYS_pidfd_send_signal, vec![Test::AnyBit { argument: 3, bits: PIDFD_SIGNAL_PROCESS_GROUP }]);
     }
     if !policy.nested {
         let bits = |bits| vec![Test::AnyBit { argument: 0, bits }];

@@ -62,12 +62,7 @@ fn statement(code: u32, k: u32) -> libc::sock_filter {
 }
 
 fn jump(code: u32, k: u32, jt: u8, jf: u8) -> libc::sock_filter {
-    libc::sock_filter {
-        code: code as u16,
-        jt,
-        jf,
-        k,
-    }
+    libc::sock_filter { code: code as u16, jt, jf, k }
 }
 
 fn load(offset: u32) -> libc::sock_filter {
@@ -96,12 +91,8 @@ const ALWAYS: u32 = libc::BPF_JMP | libc::BPF_JA;
 /// end the process, x32 calls do not exist.
 pub(crate) fn assemble(mut rules: Vec<(u32, Verdict)>) -> Program {
     rules.sort_by_key(|(number, _)| *number);
-    let mut program = vec![
-        load(OFFSET_ARCHITECTURE),
-        jump(EQUAL, ARCHITECTURE, 1, 0),
-        answer(KILL),
-        load(OFFSET_NUMBER),
-    ];
+    let mut program =
+        vec![load(OFFSET_ARCHITECTURE), jump(EQUAL, ARCHITECTURE, 1, 0), answer(KILL), load(OFFSET_NUMBER)];
     tree(&ranges(&rules), &mut program);
     program
 }
@@ -118,31 +109,16 @@ fn ranges(rules: &[(u32, Verdict)]) -> Vec<Range<'_>> {
     let mut next = 0;
     for (number, verdict) in rules {
         if *number > next {
-            ranges.push(Range {
-                first: next,
-                verdict: None,
-            });
+            ranges.push(Range { first: next, verdict: None });
         }
-        let continues = *number == next
-            && ranges
-                .last()
-                .is_some_and(|last| last.verdict == Some(verdict));
+        let continues = *number == next && ranges.last().is_some_and(|last| last.verdict == Some(verdict));
         if !continues {
-            ranges.push(Range {
-                first: *number,
-                verdict: Some(verdict),
-            });
+            ranges.push(Range { first: *number, verdict: Some(verdict) });
         }
         next = number + 1;
     }
-    ranges.push(Range {
-        first: next,
-        verdict: None,
-    });
-    ranges.push(Range {
-        first: FIRST_X32,
-        verdict: Some(NO_SUCH_CALL),
-    });
+    ranges.push(Range { first: next, verdict: None });
+    ranges.push(Range { first: FIRST_X32, verdict: Some(NO_SUCH_CALL) });
     ranges
 }
 
@@ -202,12 +178,7 @@ fn deny_if(test: &Test, program: &mut Program) {
             }
             program.push(errno(libc::EPERM));
         }
-        Test::NoneOfWhen {
-            first,
-            is,
-            argument,
-            values,
-        } => {
+        Test::NoneOfWhen { first, is, argument, values } => {
             program.push(load_argument(*first));
             // Past the test of the other argument: one load, one jump per value, one answer.
             program.push(jump(EQUAL, *is, 0, values.len() as u8 + 2));
@@ -219,18 +190,8 @@ fn deny_if(test: &Test, program: &mut Program) {
 
 /// Puts the calling process, and all it will ever start, under the filter.
 pub(crate) fn install(program: &[libc::sock_filter]) -> Result<()> {
-    let program = libc::sock_fprog {
-        len: program.len() as u16,
-        filter: program.as_ptr().cast_mut(),
-    };
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
     // SAFETY: the kernel copies the program, whose length is right, and does not write to it.
-    sys::check(unsafe {
-        libc::syscall(
-            libc::SYS_seccomp,
-            libc::SECCOMP_SET_MODE_FILTER,
-            0,
-            &raw const program,
-        )
-    })?;
+    sys::check(unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) })?;
     Ok(())
 }

@@ -11,10 +11,7 @@ const HERE: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
 const HERE: u32 = 0xc000_00b7;
 
-const PLAIN: Policy = Policy {
-    nested: false,
-    guard_group: false,
-};
+const PLAIN: Policy = Policy { nested: false, guard_group: false };
 
 fn run(program: &Program, architecture: u32, number: u32, arguments: [u64; 6]) -> u32 {
     let mut data = vec![number, architecture, 0, 0];
@@ -87,10 +84,7 @@ fn terminal_requests_are_denied_whatever_the_high_bits() {
 fn namespaces_are_denied_unless_nested() {
     let user = libc::CLONE_NEWUSER as u64;
     let thread = (libc::CLONE_VM | libc::CLONE_THREAD | libc::CLONE_SIGHAND) as u64;
-    let nested = Policy {
-        nested: true,
-        guard_group: false,
-    };
+    let nested = Policy { nested: true, guard_group: false };
     for number in [libc::SYS_clone, libc::SYS_unshare] {
         assert_eq!(call(PLAIN, number, &[user | thread]), EPERM);
         assert_eq!(call(PLAIN, number, &[thread]), ALLOW);
@@ -117,26 +111,16 @@ fn socket_families_are_an_allow_list() {
         (libc::AF_BLUETOOTH, 0, EPERM),
     ] {
         let arguments = [family as u64, 1, protocol];
-        assert_eq!(
-            call(PLAIN, libc::SYS_socket, &arguments),
-            expected,
-            "{family}/{protocol}"
-        );
+        assert_eq!(call(PLAIN, libc::SYS_socket, &arguments), expected, "{family}/{protocol}");
     }
 }
 
 #[test]
 fn a_shared_group_is_out_of_reach_of_signals() {
-    let guarded = Policy {
-        nested: false,
-        guard_group: true,
-    };
+    let guarded = Policy { nested: false, guard_group: true };
     assert_eq!(call(guarded, libc::SYS_kill, &[0, 9]), EPERM);
     assert_eq!(call(guarded, libc::SYS_kill, &[7, 9]), ALLOW);
-    assert_eq!(
-        call(guarded, libc::SYS_pidfd_send_signal, &[3, 9, 0, 4]),
-        EPERM
-    );
+    assert_eq!(call(guarded, libc::SYS_pidfd_send_signal, &[3, 9, 0, 4]), EPERM);
     assert_eq!(call(PLAIN, libc::SYS_kill, &[0, 9]), ALLOW);
 }
 

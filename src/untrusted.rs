@@ -1,0 +1,39 @@
+//! Reads files that a stranger may have planted: no links, no pipes or devices that never end, nothing larger than expected.
+
+use std::fs::OpenOptions;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// The text of a regular file of at most `largest` bytes.
+pub fn read(path: &Path, largest: u64) -> io::Result<String> {
+    // Not blocking on a planted FIFO, not following a planted link.
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW).open(path)?;
+    let meta = file.metadata()?;
+    if !meta.is_file() || meta.len() > largest {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "it is not a regular file of the expected size"));
+    }
+    let mut text = String::new();
+    file.take(largest).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_pipes_and_large_files_are_refused() -> io::Result<()> {
+        let directory = tempfile::tempdir()?;
+        let at = |name: &str| directory.path().join(name);
+        std::fs::write(at("file"), "text")?;
+        std::os::unix::fs::symlink(at("file"), at("link"))?;
+        rustix::fs::mknodat(rustix::fs::CWD, at("pipe"), rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0)?;
+        assert_eq!(read(&at("file"), 10)?, "text");
+        for (name, largest) in [("file", 3), ("link", 10), ("pipe", 10), ("missing", 10)] {
+            assert!(read(&at(name), largest).is_err(), "{name}");
+        }
+        assert!(read(directory.path(), 10).is_err());
+        Ok(())
+    }
+}
