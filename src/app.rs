@@ -151,7 +151,7 @@ impl Prepared {
             return Ok(());
         }
         let (plan, launch) = self.plan(SessionId::random())?;
-        let Launch::Container(launch) = &launch else { return Ok(()) };
+        let Some(launch) = launch.container() else { return Ok(()) };
         if self.image_facts(&launch.client, &plan, true, ui)?.is_some() {
             let there = session::host_service_is_there(launch, &plan);
             self.facts.desktop.iter_mut().for_each(|desktop| desktop.socket = Some(there));
@@ -184,7 +184,7 @@ impl Prepared {
             return Ok(());
         }
         let (plan, launch) = self.plan(SessionId::placeholder())?;
-        let Launch::Container(launch) = launch else { return Ok(()) };
+        let Some(launch) = launch.container() else { return Ok(()) };
         self.facts.image = self.image_facts(&launch.client, &plan, may_pull, ui)?;
         Ok(())
     }

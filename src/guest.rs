@@ -5,7 +5,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -36,6 +36,9 @@ pub struct Duties {
     /// A shell file read before the command starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub startup: Option<String>,
+    /// Whether this is a further command in a running sandbox, which reports nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub further: bool,
     /// Whether the launcher's lock can be watched.
     #[serde(default)]
     pub owner: bool,
@@ -85,6 +88,7 @@ impl Report {
     }
 
     /// What an error of `exec` means.
+    #[cfg(target_os = "linux")]
     pub fn of_exec_error(errno: i32) -> Self {
         match errno {
             libc::ENOENT | libc::ENOTDIR => Report::NotFound,
@@ -113,13 +117,16 @@ pub fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     match run(&duties, arguments.collect()) {
         Ok(code) => ExitCode::from(code),
         Err(failed) => {
-            report(failed);
+            report(&duties, failed);
             ExitCode::from(failed.exit_code())
         }
     }
 }
 
-fn report(report: Report) {
+fn report(duties: &Duties, report: Report) {
+    if duties.further {
+        return;
+    }
     // A pen that cannot be written costs a good explanation, not the run.
     let _ = fs::write(Path::new(PEN).join(STATUS), report.word());
 }
@@ -165,12 +172,12 @@ fn run(duties: &Duties, command: Vec<OsString>) -> Result<u8, Report> {
         Err(_) => return Err(Report::NotExecutable),
         Ok(child) => child,
     };
-    report(Report::Started);
+    report(duties, Report::Started);
     let Some(child) = Pid::from_raw(child.id() as i32) else { return Err(Report::NotExecutable) };
     // Ctrl-C and Ctrl-\ then reach the command's own group, as they would outside.
     let _ = rustix::termios::tcsetpgrp(rustix::stdio::stdin(), child);
     let code = supervise(child, &mut signals);
-    report(Report::Ended);
+    report(duties, Report::Ended);
     Ok(code)
 }
 
@@ -180,7 +187,8 @@ fn confine() {
     #[cfg(target_os = "linux")]
     if let Err(errno) = crate::engine::native::confine_container() {
         // Fails closed: a guest that was promised this wall does not run without it.
-        let _ = writeln!(io::stderr(), "sandpen: the system call filter cannot be installed: {errno}");
+        let words = format!("sandpen: the system call filter cannot be installed: {errno}\n");
+        let _ = io::Write::write_all(&mut io::stderr(), words.as_bytes());
         std::process::exit(126);
     }
 }

@@ -1,5 +1,7 @@
 //! The sandboxes that run: `ps`, `exec`, `stop`, `prune`. Over all engines together, from the records their launchers keep.
 
+#![allow(clippy::disallowed_methods, reason = "removes containers that killed launchers left")]
+
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -12,7 +14,9 @@ use crate::engine::Client;
 use crate::error::{Error, Result};
 use crate::escape::{escape, escape_json};
 use crate::facts;
+use crate::guest::Duties;
 use crate::host::Host;
+use crate::plan::PEN;
 use crate::session::registry::{self, Entry, Record};
 use crate::session::{self, Outcome};
 use crate::suggest::nearest;
@@ -80,7 +84,14 @@ pub fn exec(host: &Host, id: &str, command: Vec<OsString>, ui: Ui) -> Result<Out
         argv.extend(["--user".into(), format!("{uid}:{gid}").into()]);
     }
     argv.push(record.name.clone().into());
-    argv.extend(if command.is_empty() { vec!["sh".into()] } else { command });
+    if record.has_helper {
+        // Through the helper, so that the same filter stands in front of it as of the first command.
+        let duties = serde_json::to_string(&Duties { further: true, ..Duties::default() }).unwrap_or_default();
+        argv.extend([format!("{PEN}/sandpen").into(), "guest".into(), duties.into()]);
+        argv.extend(command);
+    } else {
+        argv.extend(if command.is_empty() { vec!["sh".into()] } else { command });
+    }
     session::attach(&record.client(&facts::host_path(host)), &argv)
 }
 
@@ -119,7 +130,7 @@ pub fn prune(host: &Host, ui: Ui) -> usize {
     let base = facts::session_base(host);
     let stale: Vec<Entry> = registry::all(&base).into_iter().filter(|entry| !entry.is_live).collect();
     for record in stale.iter().filter_map(|entry| entry.record.as_ref()).filter(|record| record.engine != "native") {
-        remove_container(&record.client(&facts::host_path(host)), &record.engine, &record.name);
+        remove_container(&record.client(&facts::host_path(host)), &record.name);
     }
     let removed = registry::sweep(&base);
     #[cfg(target_os = "linux")]
@@ -128,7 +139,7 @@ pub fn prune(host: &Host, ui: Ui) -> usize {
     removed
 }
 
-fn remove_container(client: &Client, engine: &str, name: &str) {
+fn remove_container(client: &Client, name: &str) {
     let Some(program) = &client.program else { return };
     let _ = Command::new(program.as_path())
         .args(["rm", "--force", name])
@@ -138,7 +149,6 @@ fn remove_container(client: &Client, engine: &str, name: &str) {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status();
-    let _ = engine;
 }
 
 fn live(host: &Host) -> Vec<Record> {

@@ -118,6 +118,15 @@ impl Launch {
         }
     }
 
+    /// The command line of an engine's client, if that is what it is.
+    pub fn container(&self) -> Option<&ContainerLaunch> {
+        match self {
+            Launch::Container(launch) => Some(launch),
+            #[cfg(target_os = "linux")]
+            Launch::Native(_) => None,
+        }
+    }
+
     /// What was asked for and cannot be enforced.
     pub fn downgrades(&self) -> &[Downgrade] {
         match self {

@@ -86,6 +86,8 @@ pub struct Facts {
     pub native_problem: Option<Error>,
     /// The limits an ordinary user's native sandbox cannot have.
     pub native_cannot_limit: Vec<&'static str>,
+    /// Whether native can keep the guest from the host's abstract sockets while the network is shared.
+    pub native_scopes_sockets: bool,
     /// Whether native limits processes when nobody asks.
     pub native_limits_processes: bool,
     /// What native shows of the host's system, when native is meant.
@@ -169,6 +171,7 @@ impl Facts {
             docker,
             podman,
             native_problem,
+            native_scopes_sockets: !is_native || native_scopes_sockets(),
             native_limits_processes: !is_native || native_limits_processes(),
             native_cannot_limit: if is_native { native_cannot_limit() } else { Vec::new() },
             system,
@@ -285,5 +288,15 @@ fn native_limits_processes() -> bool {
 
 #[cfg(not(target_os = "linux"))]
 fn native_limits_processes() -> bool {
+    true
+}
+
+#[cfg(target_os = "linux")]
+fn native_scopes_sockets() -> bool {
+    crate::engine::native::scopes_abstract_sockets()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn native_scopes_sockets() -> bool {
     true
 }

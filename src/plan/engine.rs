@@ -54,6 +54,8 @@ pub struct Abilities {
     pub cannot_limit: Vec<&'static str>,
     /// The default limit of processes is left out: it would cost more than the launch.
     pub skips_default_pids: bool,
+    /// The kernel cannot keep the guest from the host's abstract sockets.
+    pub leaves_abstract_sockets: bool,
     /// Podman would fall back to Docker's credential helpers, which may hang or fail.
     pub needs_empty_auth: bool,
     /// SELinux is there: labels would keep the guest from the host's files.
@@ -100,6 +102,7 @@ impl EnginePlan {
         let abilities = Abilities {
             cannot_limit,
             skips_default_pids: kind == EngineKind::Native && !facts.native_limits_processes,
+            leaves_abstract_sockets: kind == EngineKind::Native && !facts.native_scopes_sockets,
             needs_empty_auth: podman.is_some_and(|podman| !podman.has_auth),
             selinux: facts.selinux,
             remote: podman.is_some_and(|podman| podman.remote) || docker.is_some_and(|docker| docker.remote),
@@ -167,7 +170,8 @@ pub fn choose(host: &Host, config: &Config, facts: &Facts) -> Result<(EnginePlan
             ))
             .hint("drop the image, or use `--engine docker` or `--engine podman`"));
         }
-        if let Some(Sourced { value, origin }) = config.engine_flags.first() {
+        let by_flag = config.engine_flags.iter().find(|flag| matches!(flag.origin, Origin::Flag(_)));
+        if let Some(Sourced { value, origin }) = by_flag {
             return Err(Error::usage(format!(
                 "{origin}: the engine `{}` has no command line for `{value}`",
                 engine.kind.name()

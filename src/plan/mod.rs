@@ -135,6 +135,9 @@ impl Plan {
         warnings.extend(facts.preset_refused.clone());
         refuse_unbuilt(config)?;
         let (engine, image) = engine::choose(host, config, facts)?;
+        if let (false, Some(flag)) = (engine.kind.is_container(), config.engine_flags.first()) {
+            warnings.push(format!("{}: `{}` is for Docker and Podman and has no effect here", flag.origin, flag.value));
+        }
         let user = user::plan(host, config, facts, &engine, &mut warnings);
         let env = env::plan(host, config, facts, &user, &id, &mut warnings);
         let session_dir = facts.session_base.join(id.to_string());
@@ -235,6 +238,7 @@ impl Draft<'_> {
                 .map(|(port, listen)| Forward { listen, port: port.0 })
                 .collect(),
             startup: startup.and_then(|file| file.to_str().map(str::to_owned)),
+            further: false,
             owner: self.host.platform == Platform::Linux,
         }
     }

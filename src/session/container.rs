@@ -49,7 +49,7 @@ pub fn run(
     }
     ui.verbose(&format!("starting: {}", crate::explain::shell_words(&launch.argv)));
     let mut child = command.spawn().map_err(|error| failure::client_missing(plan, &error))?;
-    let forwarder = caught.forward_to(child.id());
+    let forwarder = caught.forward_to(child.id(), plan.helper.as_ref().map(|_| plan.session_dir.join(STATUS)));
     let status =
         child.wait().map_err(|error| Error::launch("the engine's client cannot be waited for").cause(error))?;
     drop(forwarder);

@@ -39,7 +39,7 @@ impl Seat {
 
     /// Stays with the sandbox until its end: its code, and why the command did not start.
     fn attend(&self, mut child: Child, caught: Caught) -> Result<(Outcome, Option<Report>)> {
-        let forwarder = caught.forward_to(child.pid().as_raw_nonzero().get().unsigned_abs());
+        let forwarder = caught.forward_to(child.pid().as_raw_nonzero().get().unsigned_abs(), None);
         let mut not_started = None;
         let code = loop {
             match child.event() {
@@ -57,7 +57,7 @@ impl Seat {
             }
         };
         drop(forwarder);
-        drop(child);
+        child.detach();
         if let Some(terminal) = &self.terminal {
             terminal.reclaim(self.had_foreground);
         }

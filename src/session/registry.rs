@@ -39,6 +39,8 @@ pub struct Record {
     pub directory: String,
     /// The guest's user inside, where sandpen chose it.
     pub user: Option<(u32, u32)>,
+    /// Whether the guest helper is inside.
+    pub has_helper: bool,
     /// When it was started, in seconds since 1970.
     pub started: u64,
     /// The launcher.
@@ -60,6 +62,7 @@ impl Record {
             command: plan.command.iter().map(text).collect(),
             directory: plan.workdir.to_string(),
             user: plan.user.uid.zip(plan.user.gid).filter(|_| plan.user.is_ours()),
+            has_helper: plan.helper.is_some(),
             started: now(),
             owner: host.process,
             pids: match launch {

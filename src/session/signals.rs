@@ -1,11 +1,15 @@
 //! Passes signals that were sent to sandpen on to the engine's client.
 
+use std::fs;
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::exfiltrator::raw::WithRawSiginfo;
 use signal_hook::iterator::{Handle, SignalsInfo};
+
+use crate::path::HostPath;
 
 const FORWARDED: [i32; 6] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2];
 
@@ -30,8 +34,9 @@ impl Caught {
         self.0.pending().map(|info| info.si_signo).find(asks)
     }
 
-    /// Forwards everything, also what already came, to a child.
-    pub fn forward_to(self, child: u32) -> Forwarder {
+    /// Forwards everything, also what already came, to a child. `report` is the file in which the guest helper says that the
+    /// command runs: an engine's client drops signals until it has taken note of that itself.
+    pub fn forward_to(self, child: u32, report: Option<HostPath>) -> Forwarder {
         let Caught(mut signals) = self;
         let handle = signals.handle();
         let thread = thread::spawn(move || {
@@ -41,12 +46,32 @@ impl Caught {
                 if info.si_code > 0 {
                     continue;
                 }
+                if let Some(report) = &report {
+                    wait_until_settled(report);
+                }
                 if let Some(signal) = Signal::from_named_raw(info.si_signo) {
                     let _ = kill_process(child, signal);
                 }
             }
         });
         Forwarder { handle, thread: Some(thread) }
+    }
+}
+
+/// How long after the command's start a client has surely taken note of it.
+const SETTLED: Duration = Duration::from_millis(400);
+/// How long a start may take before signals go their way regardless.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+fn wait_until_settled(report: &HostPath) {
+    let limit = Instant::now() + PATIENCE;
+    while Instant::now() < limit {
+        let written = fs::metadata(report.as_path()).ok().filter(|meta| meta.len() > 0);
+        let age = written.and_then(|meta| meta.modified().ok()).map(|at| at.elapsed().unwrap_or(SETTLED));
+        if age.is_some_and(|age| age >= SETTLED) {
+            return;
+        }
+        thread::sleep(Duration::from_millis(10));
     }
 }
 

@@ -104,11 +104,11 @@ impl World {
             Some(pen) => pen.host_command(program),
             None => {
                 let mut command = Command::new(program);
-                command.env_clear().env("HOME", &self.home).current_dir(self.home.join("project"));
+                command.env_clear().env("HOME", &self.home).env("USER", "me").current_dir(self.home.join("project"));
                 command
             }
         };
-        command.env_remove("SANDPEN_SSH_AGENT").env("PATH", path).env("USER", "me").env("LC_ALL", "C");
+        command.env_remove("SANDPEN_SSH_AGENT").env("PATH", path).env("LC_ALL", "C");
         command.stdin(Stdio::null());
         command
     }

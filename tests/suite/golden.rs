@@ -10,7 +10,6 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use sandpen::value::{NetworkMode, UserMode};
 use sandpen::{Config, Facts, Launch, Options, Plan, SessionId, explain_json, explain_text};
 
 use world::{Engine, World};

@@ -7,5 +7,6 @@ mod cli;
 mod conformance;
 mod docs;
 mod golden;
+mod native;
 mod ssh;
 mod support;

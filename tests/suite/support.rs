@@ -26,6 +26,10 @@ pub enum Engine {
     Podman,
     PodmanRootless,
     DockerRootless,
+    /// Native, as the rig's ordinary user.
+    Native,
+    /// Native, as root.
+    NativeRoot,
 }
 
 impl Engine {
@@ -35,6 +39,7 @@ impl Engine {
             Engine::Podman => "podman",
             Engine::PodmanRootless => "podman-rootless",
             Engine::DockerRootless => "docker-rootless",
+            Engine::Native | Engine::NativeRoot => "native",
         }
     }
 
@@ -43,12 +48,18 @@ impl Engine {
         match self {
             Engine::Docker | Engine::DockerRootless => "docker",
             Engine::Podman | Engine::PodmanRootless => "podman",
+            Engine::Native | Engine::NativeRoot => "native",
         }
     }
 
     /// Whether sandpen runs as the rig's ordinary user.
     pub fn is_rootless(self) -> bool {
-        matches!(self, Engine::PodmanRootless | Engine::DockerRootless)
+        matches!(self, Engine::PodmanRootless | Engine::DockerRootless | Engine::Native)
+    }
+
+    /// Whether the guest has an image of its own.
+    pub fn is_container(self) -> bool {
+        !matches!(self, Engine::Native | Engine::NativeRoot)
     }
 
     pub fn is_there(self) -> bool {
@@ -60,6 +71,28 @@ impl Engine {
 /// One test per engine.
 #[macro_export]
 macro_rules! for_every_engine {
+    ($($name:ident),+ $(,)?) => {$(
+        mod $name {
+            use $crate::support::{Engine, Pen};
+            #[test]
+            fn docker() { Pen::on(Engine::Docker, super::$name) }
+            #[test]
+            fn podman() { Pen::on(Engine::Podman, super::$name) }
+            #[test]
+            fn podman_rootless() { Pen::on(Engine::PodmanRootless, super::$name) }
+            #[test]
+            fn docker_rootless() { Pen::on(Engine::DockerRootless, super::$name) }
+            #[test]
+            fn native() { Pen::on(Engine::Native, super::$name) }
+            #[test]
+            fn native_root() { Pen::on(Engine::NativeRoot, super::$name) }
+        }
+    )+};
+}
+
+/// One test per container engine, for what is about images, containers and their clients.
+#[macro_export]
+macro_rules! for_every_container_engine {
     ($($name:ident),+ $(,)?) => {$(
         mod $name {
             use $crate::support::{Engine, Pen};
@@ -179,9 +212,7 @@ impl Pen {
             ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".into()),
             ("SANDPEN_SSH_AGENT", "off".into()),
         ];
-        for name in ["CONTAINERS_CONF"] {
-            env.extend(std::env::var(name).ok().map(|value| (name, value)));
-        }
+        env.extend(std::env::var("CONTAINERS_CONF").ok().map(|value| ("CONTAINERS_CONF", value)));
         if self.uid != 0 {
             env.push(("USER", rig("SANDPEN_TEST_USER")));
         }
@@ -198,17 +229,24 @@ impl Pen {
     /// `sandpen run` with the engine and the test image; add options, then `--` and the command.
     pub fn run(&self) -> Command {
         let mut command = self.sandpen();
-        command.args(["run", "--engine", self.engine.flag(), "--image", IMAGE]);
+        command.args(["run", "--engine", self.engine.flag()]).args(self.image());
         command
     }
 
     /// `sandpen explain --format json`, parsed.
     pub fn explain(&self, arguments: &[&str]) -> serde_json::Value {
         let mut command = self.sandpen();
-        command.args(["explain", "--format", "json", "--engine", self.engine.flag(), "--image", IMAGE]).args(arguments);
+        command
+            .args(["explain", "--format", "json", "--engine", self.engine.flag()])
+            .args(self.image())
+            .args(arguments);
         let output = command.output().expect("explain");
         assert!(output.status.success(), "{}", Ran::from(output).stderr);
         serde_json::from_slice(&output.stdout).expect("JSON")
+    }
+
+    fn image(&self) -> &'static [&'static str] {
+        if self.engine.is_container() { &["--image", IMAGE] } else { &[] }
     }
 
     /// The engine's own client.
@@ -218,6 +256,9 @@ impl Pen {
 
     /// The containers over this project, by name, in whatever state.
     pub fn containers(&self) -> Vec<String> {
+        if !self.engine.is_container() {
+            return Vec::new();
+        }
         let filter = format!("label=dev.sandpen.workdir={}", self.project.display());
         let ran = self.client().args(["ps", "--all", "--filter", &filter, "--format", "{{.Names}}"]).ran();
         ran.ok().lines().map(str::to_owned).collect()
@@ -246,7 +287,7 @@ impl Pen {
 impl Drop for Pen {
     /// A test that failed half-way may have left its sandbox running.
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if std::thread::panicking() && self.engine.is_container() {
             let filter = format!("label=dev.sandpen.workdir={}", self.project.display());
             let found = self.client().args(["ps", "--all", "--quiet", "--filter", &filter]).output();
             let found = found.map(|output| Ran::from(output).stdout).unwrap_or_default();

@@ -59,6 +59,14 @@ pub fn cannot_limit() -> Vec<&'static str> {
     ["cpu", "memory", "pids"].into_iter().filter(|name| !(can_group(name) || *name == "pids" && !is_root)).collect()
 }
 
+/// Whether the kernel's Landlock can keep the guest from the host's abstract sockets (ABI 6, Linux 6.12).
+pub fn scopes_abstract_sockets() -> bool {
+    const VERSION: libc::c_int = 1;
+    // SAFETY: with this flag the call reads no memory and only returns a number.
+    let abi = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0_usize, VERSION) };
+    abi >= 6
+}
+
 /// Whether the default limit of processes costs nothing that matters. Root needs a control group for it, and joining one of
 /// version 1 waits for the whole machine (some 10 ms); there it is made only when asked for.
 pub fn limits_processes_by_default() -> bool {

@@ -28,10 +28,6 @@ pub struct NativeLaunch {
 
 /// Makes a launch of a plan.
 pub fn compile(plan: &Plan) -> Result<NativeLaunch> {
-    if let Some(flag) = plan.engine_flags.first() {
-        return Err(Error::usage(format!("the native engine has no command line for `{flag}`"))
-            .hint("--engine-flag and SANDBOX_FLAGS are for Docker and Podman"));
-    }
     let (Some(uid), Some(gid)) = (plan.user.uid, plan.user.gid) else {
         return Err(
             Error::usage("the native engine has no image whose user the guest could be").hint("drop --user image")
@@ -53,7 +49,14 @@ pub fn compile(plan: &Plan) -> Result<NativeLaunch> {
             Source::Link(to) => Step::Symlink { path: target, to: to.clone() },
         }
     }));
-    let (limits, downgrades) = limits(plan);
+    let (limits, mut downgrades) = limits(plan);
+    if plan.engine.abilities.leaves_abstract_sockets && plan.network.mode == NetworkMode::On {
+        downgrades.push(Downgrade {
+            asked: "the host's abstract sockets out of reach".into(),
+            got: "reachable while the network is on".into(),
+            reason: "this kernel's Landlock cannot scope them (Linux 6.12 can); --network off keeps them away".into(),
+        });
+    }
     let env = plan.env.iter().map(|variable| {
         let value = match &variable.value {
             VariableValue::Plain(value) => Secret::new(value),
@@ -161,7 +164,7 @@ impl NativeLaunch {
             "pivot into the new root; the host's is detached".to_owned(),
             format!("working directory {}", sandbox.cwd.display()),
             "no capabilities, no new privileges".to_owned(),
-            "Landlock: no signals and no abstract sockets beyond the sandbox".to_owned(),
+            "Landlock, as far as the kernel has it: no signals and no abstract sockets beyond the sandbox".to_owned(),
             "seccomp: the system calls containers deny, TIOCSTI, new namespaces".to_owned(),
         ];
         let steps = sandbox.steps.iter().map(describe);

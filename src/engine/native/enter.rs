@@ -20,7 +20,7 @@ use crate::engine::native::{cgroup, privileges};
 
 /// Like [`spawn`](crate::engine::native::spawn), into namespaces that exist. Of `sandbox` only what the walls need
 /// is used: `nested_userns`, `group`, `cwd` and `limits.pids`. `launcher` is the process that
-/// holds the sandbox; its control groups are joined.
+/// holds the sandbox, since its `spawn` returned; its control groups are joined.
 ///
 /// Two forks: a process can move its children only into another pid namespace. The first one, which
 /// still is of the host, hides itself before it steps inside and ends there; the second one is

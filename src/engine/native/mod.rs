@@ -34,7 +34,7 @@ mod sys;
 mod terminal;
 mod walls;
 
-pub use ability::{cannot_limit, launch_error, limits_processes_by_default, problem};
+pub use ability::{cannot_limit, launch_error, limits_processes_by_default, problem, scopes_abstract_sockets};
 pub use cgroup::remove_stale;
 pub use compile::{NativeLaunch, compile};
 pub use container::confine_container;

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::for_every_engine;
 use crate::support::{Pen, Running, comes_true, eventually, is_running, signal};
+use crate::{for_every_container_engine, for_every_engine};
 
 for_every_engine!(
     attack_25_a_killed_launcher_takes_the_guest_along,
     attack_25_the_guest_cannot_hold_off_its_end,
     the_guests_report_cannot_hang_the_launcher,
     the_guests_report_cannot_lead_the_launcher_elsewhere,
-    the_helper_and_the_accounts_cannot_be_changed,
 );
+for_every_container_engine!(the_helper_and_the_accounts_cannot_be_changed,);
 
 /// A command line that no other process has.
 fn mark(pen: &Pen) -> String {

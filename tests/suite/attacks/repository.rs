@@ -5,19 +5,21 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::for_every_engine;
 use crate::support::{IMAGE, Pen, Ran, RunToEnd, Running, comes_true, plain};
+use crate::{for_every_container_engine, for_every_engine};
 
 for_every_engine!(
-    attack_07_planted_host_programs_are_not_executed,
-    attack_07_nor_those_in_a_presets_directory,
     attack_08_a_planted_agent_gets_no_preset,
     attack_09_an_untrusted_project_file_has_no_effect,
     attack_09_odd_project_files_do_not_hang,
     attack_09_other_project_files_have_no_effect_on_the_host,
-    attack_10_terminal_escapes_are_not_printed,
     attack_19_links_do_not_lead_outside,
     attack_19_links_are_not_mounted,
+);
+for_every_container_engine!(
+    attack_07_planted_host_programs_are_not_executed,
+    attack_07_nor_those_in_a_presets_directory,
+    attack_10_terminal_escapes_are_not_printed,
 );
 
 /// Writes a program that leaves a trace when it is executed on the host.

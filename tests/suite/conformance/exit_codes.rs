@@ -1,15 +1,14 @@
 //! Exit codes: the guest's own, and the launcher's.
 
-use crate::for_every_engine;
 use crate::support::{Pen, RunToEnd};
+use crate::{for_every_container_engine, for_every_engine};
 
 for_every_engine!(
     the_exit_code_is_the_guests,
     death_by_signal_is_128_and_its_number,
     a_command_that_cannot_be_executed_is_126,
-    a_missing_command_is_127_with_a_hint,
-    an_engine_that_refuses_is_44,
 );
+for_every_container_engine!(a_missing_command_is_127_with_a_hint, an_engine_that_refuses_is_44,);
 
 fn the_exit_code_is_the_guests(pen: &Pen) {
     for code in [0, 7, 44, 125, 126, 127, 255] {

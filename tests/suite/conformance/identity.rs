@@ -4,17 +4,16 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use crate::for_every_engine;
 use crate::support::{Engine, Pen, RunToEnd};
+use crate::{for_every_container_engine, for_every_engine};
 
 for_every_engine!(
     files_belong_to_the_host_user,
     home_is_writable_in_all_its_parts,
     executables_run_in_home_and_in_temp,
     the_user_has_a_passwd_entry_and_ssh_works,
-    the_images_own_user_has_its_own_home,
-    set_uid_gid_chooses_between_the_two,
 );
+for_every_container_engine!(the_images_own_user_has_its_own_home, set_uid_gid_chooses_between_the_two,);
 
 #[track_caller]
 fn assert_owner(pen: &Pen, path: &Path) {
@@ -77,7 +76,7 @@ fn the_user_has_a_passwd_entry_and_ssh_works(pen: &Pen) {
         ssh -G example.org | grep '^user '
         : > /dev/null; ssh -V 2>&1 | cut -c1-7"#;
     let name = match pen.engine {
-        Engine::PodmanRootless => std::env::var("SANDPEN_TEST_USER").expect("the rig's user"),
+        Engine::PodmanRootless | Engine::Native => std::env::var("SANDPEN_TEST_USER").expect("the rig's user"),
         _ => "root".into(),
     };
     let home = pen.home.display();

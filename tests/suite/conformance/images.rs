@@ -1,9 +1,9 @@
 //! Images: missing ones (R1), foreign ones, entry points, digests.
 
-use crate::for_every_engine;
+use crate::for_every_container_engine;
 use crate::support::{Engine, IMAGE, Pen, Ran, RunToEnd};
 
-for_every_engine!(
+for_every_container_engine!(
     r1_1_a_missing_image_is_explained,
     r1_2_no_other_projects_contact_is_shown,
     an_image_for_another_machine_is_named_as_such,

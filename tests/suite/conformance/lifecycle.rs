@@ -5,17 +5,19 @@ use std::process::Stdio;
 
 use rustix::process::Signal;
 
-use crate::for_every_engine;
 use crate::support::{Pen, RunToEnd, Running, eventually, is_running, signal};
+use crate::{for_every_container_engine, for_every_engine};
 
 for_every_engine!(
-    a_running_sandbox_can_be_found_by_its_labels,
-    two_sandboxes_over_one_project_do_not_meet,
     signals_reach_the_guest,
     sigterm_leaves_nothing,
     a_signal_right_after_the_start_is_not_lost,
     a_killed_client_leaves_nothing,
     locked_directories_do_not_keep_the_session,
+);
+for_every_container_engine!(
+    a_running_sandbox_can_be_found_by_its_labels,
+    two_sandboxes_over_one_project_do_not_meet,
     files_of_the_images_user_do_not_keep_the_session,
 );
 
@@ -29,6 +31,9 @@ fn start(pen: &Pen, script: &str) -> Running {
 /// The same, and the engine knows that it runs: before that Podman's client loses signals, which is a test of its own.
 fn start_and_settle(pen: &Pen, script: &str) -> Running {
     let running = start(pen, script);
+    if !pen.engine.is_container() {
+        return running;
+    }
     eventually("the engine knows of the container", || {
         let mut list = pen.client();
         !list.args(["ps", "--quiet", "--filter", "status=running"]).ran().ok().is_empty() && pen.containers().len() == 1

@@ -1,9 +1,10 @@
 //! Limits hold where the engine can enforce them; where it cannot, that is said, and an error under `--strict`.
 
-use crate::for_every_engine;
 use crate::support::{Pen, RunToEnd};
+use crate::{for_every_container_engine, for_every_engine};
 
-for_every_engine!(the_pids_limit_holds, the_memory_limit_holds, cpus_are_a_promise_or_a_downgrade);
+for_every_engine!(the_pids_limit_holds, the_memory_limit_holds,);
+for_every_container_engine!(cpus_are_a_promise_or_a_downgrade,);
 
 /// Whether the engine promises to enforce what is asked for; if not, checks that it says so everywhere.
 fn is_enforced(pen: &Pen, arguments: &[&str], asked: &str) -> bool {

@@ -5,15 +5,11 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use crate::for_every_engine;
 use crate::support::{Pen, Ran, RunToEnd};
+use crate::{for_every_container_engine, for_every_engine};
 
-for_every_engine!(
-    odd_names_can_be_mounted,
-    odd_names_can_be_the_working_directory,
-    what_an_engine_cannot_carry_is_refused,
-    command_arguments_arrive_unchanged,
-);
+for_every_engine!(odd_names_can_be_mounted, odd_names_can_be_the_working_directory, command_arguments_arrive_unchanged,);
+for_every_container_engine!(what_an_engine_cannot_carry_is_refused,);
 
 const ODD: &[&str] = &[
     "a b",

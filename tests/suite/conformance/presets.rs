@@ -3,15 +3,11 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use crate::for_every_engine;
 use crate::support::{Pen, RunToEnd};
+use crate::{for_every_container_engine, for_every_engine};
 
-for_every_engine!(
-    a_preset_brings_settings_and_keys,
-    without_a_preset_there_is_neither,
-    a_command_selects_its_preset,
-    settings_are_at_both_homes,
-);
+for_every_engine!(a_preset_brings_settings_and_keys, without_a_preset_there_is_neither, a_command_selects_its_preset,);
+for_every_container_engine!(settings_are_at_both_homes,);
 
 const SCRIPT: &str = "echo ${ANTHROPIC_API_KEY-no key} ${OPENAI_API_KEY-no other key}; ls -A ~";
 

@@ -4,10 +4,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
-use crate::for_every_engine;
+use crate::for_every_container_engine;
 use crate::support::{Pen, Running, command_lines};
 
-for_every_engine!(secrets_are_in_no_argv, explain_does_not_show_secrets);
+for_every_container_engine!(secrets_are_in_no_argv, explain_does_not_show_secrets,);
 
 /// The values' common part; it is in no command line of this test.
 const NEEDLE: &str = "hunter2-of-the-secrets-test";

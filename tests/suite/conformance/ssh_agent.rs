@@ -5,17 +5,17 @@ use std::path::PathBuf;
 
 use tempfile::TempDir;
 
-use crate::for_every_engine;
 use crate::support::{Pen, Ran, RunToEnd, Running, eventually};
+use crate::{for_every_container_engine, for_every_engine};
 
 for_every_engine!(
     r4_1_off_means_not_reachable,
     r4_2_without_an_agent_there_is_one_warning,
     r4_3_the_agent_answers_at_its_place,
     r4_4_on_off_and_unset_mean_what_they_did,
-    r5_the_socket_is_mounted_with_z_on_podman_only,
     an_agent_without_keys_is_named,
 );
+for_every_container_engine!(r5_the_socket_is_mounted_with_z_on_podman_only,);
 
 /// A running ssh-agent of the test's user, with its socket where ssh-agent puts it: below /tmp.
 struct Agent {

@@ -44,6 +44,11 @@ const FAMILIES: [u32; 4] = [libc::AF_UNIX as u32, libc::AF_INET as u32, libc::AF
 const NETLINK_PROTOCOLS: [u32; 2] = [0, 4];
 
 const OPEN_TREE_ATTR: i64 = 467;
+/// Not in every libc's list for every machine.
+#[cfg(target_arch = "x86_64")]
+const KEXEC_FILE_LOAD: i64 = 320;
+#[cfg(not(target_arch = "x86_64"))]
+const KEXEC_FILE_LOAD: i64 = 294;
 const PIDFD_SIGNAL_PROCESS_GROUP: u32 = 4;
 
 const DENIED: &[i64] = &[
@@ -52,7 +57,7 @@ const DENIED: &[i64] = &[
     libc::SYS_finit_module,
     libc::SYS_delete_module,
     libc::SYS_kexec_load,
-    libc::SYS_kexec_file_load,
+    KEXEC_FILE_LOAD,
     libc::SYS_reboot,
     libc::SYS_swapon,
     libc::SYS_swapoff,
