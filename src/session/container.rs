@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use super::directory::SessionDirectory;
 use super::signals::Caught;
-use super::{Outcome, failure, terminal};
+use super::{Outcome, failure, registry, terminal};
 use crate::engine::{Client, ContainerLaunch};
 use crate::error::{Error, Result};
 use crate::facts::machine::HOST_SERVICE;
@@ -49,6 +49,7 @@ pub fn run(
     }
     ui.verbose(&format!("starting: {}", crate::explain::shell_words(&launch.argv)));
     let mut child = command.spawn().map_err(|error| failure::client_missing(plan, &error))?;
+    registry::sweep_meanwhile(&plan.session_dir);
     let forwarder = caught.forward_to(child.id(), plan.helper.as_ref().map(|_| plan.session_dir.join(STATUS)));
     let status =
         child.wait().map_err(|error| Error::launch("the engine's client cannot be waited for").cause(error))?;

@@ -7,7 +7,7 @@ use rustix::process::Signal;
 
 use super::registry::Record;
 use super::signals::Caught;
-use super::{Outcome, failure};
+use super::{Outcome, failure, registry};
 use crate::engine::native::{
     Child, Command, Event, Group, Init, NativeLaunch, Terminal, enter as enter_sandbox, launch_error, spawn,
 };
@@ -79,6 +79,7 @@ pub fn run(plan: &Plan, launch: &NativeLaunch, caught: Caught, ui: Ui) -> Result
     for downgrade in &child.downgrades {
         ui.warn(&format!("{}: {} ({})", downgrade.asked, downgrade.got, downgrade.reason));
     }
+    registry::sweep_meanwhile(&plan.session_dir);
     let (outcome, not_started) = seat.attend(child, caught)?;
     if let Some(report) = not_started {
         failure::explain_command(plan, report, ui);

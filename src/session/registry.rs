@@ -130,6 +130,13 @@ fn read(entry: &fs::DirEntry) -> Option<Entry> {
     Some(Entry { path, record, is_live })
 }
 
+/// The same beside a running sandbox, so that no launch waits for it.
+pub fn sweep_meanwhile(session: &HostPath) {
+    if let Some(base) = session.as_path().parent().and_then(|base| HostPath::new(base).ok()) {
+        std::thread::spawn(move || sweep(&base));
+    }
+}
+
 /// Removes what killed launchers left, except containers: those end by themselves when their launcher's lock is free.
 pub fn sweep(base: &HostPath) -> usize {
     let stale: Vec<Entry> = all(base).into_iter().filter(|entry| !entry.is_live).collect();

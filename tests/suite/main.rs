@@ -7,6 +7,7 @@ mod cli;
 mod conformance;
 mod docs;
 mod golden;
+mod manage;
 mod native;
 mod ssh;
 mod support;
