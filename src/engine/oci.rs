@@ -7,7 +7,7 @@ use crate::config::value::NetworkMode;
 use crate::error::{Error, Result};
 use crate::host::ProcessStamp;
 use crate::plan::ssh::Strategy;
-use crate::plan::{Plan, Secret, UserHow, VariableValue};
+use crate::plan::{EngineKind, Plan, Secret, UserHow, VariableValue};
 use crate::vars;
 
 /// What the dialects add: flags of their own, placed before the ones that describe the guest.
@@ -47,7 +47,12 @@ pub fn compile(plan: &Plan, owner: ProcessStamp, client: Client, dialect: Dialec
     entry(plan, &mut builder)?;
     let mut remove: Vec<OsString> = vec![kind.name().into()];
     remove.extend(dialect.global);
-    remove.extend(["rm".into(), "--force".into(), plan.id.name().into()]);
+    remove.extend(["rm".into(), "--force".into()]);
+    if kind == EngineKind::Podman {
+        // It would wait ten seconds for a guest that ignores SIGTERM.
+        remove.extend(["--time".into(), "0".into()]);
+    }
+    remove.push(plan.id.name().into());
     Ok(ContainerLaunch {
         client,
         argv: builder.argv,

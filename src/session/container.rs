@@ -50,7 +50,9 @@ pub fn run(
     ui.verbose(&format!("starting: {}", crate::explain::shell_words(&launch.argv)));
     let mut child = command.spawn().map_err(|error| failure::client_missing(plan, &error))?;
     registry::sweep_meanwhile(&plan.session_dir);
-    let forwarder = caught.forward_to(child.id(), plan.helper.as_ref().map(|_| plan.session_dir.join(STATUS)));
+    let report = plan.helper.as_ref().map(|_| plan.session_dir.join(STATUS));
+    let (engine, remove) = (launch.client.clone(), launch.remove.clone());
+    let forwarder = caught.forward_to(child.id(), report, move || remove_container(&engine, &remove));
     let status =
         child.wait().map_err(|error| Error::launch("the engine's client cannot be waited for").cause(error))?;
     drop(forwarder);
@@ -111,6 +113,13 @@ fn client(engine: &Client, argv: &[OsString]) -> Result<Command> {
     Ok(command)
 }
 
+/// Ends and removes a container, without a word.
+fn remove_container(engine: &Client, argv: &[OsString]) {
+    if let Ok(mut command) = client(engine, argv) {
+        let _ = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    }
+}
+
 /// Removes the container when its client could not.
 struct ContainerGuard<'a> {
     launch: &'a ContainerLaunch,
@@ -122,8 +131,6 @@ impl Drop for ContainerGuard<'_> {
         if !self.armed {
             return;
         }
-        if let Ok(mut command) = client(&self.launch.client, &self.launch.remove) {
-            let _ = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
-        }
+        remove_container(&self.launch.client, &self.launch.remove);
     }
 }

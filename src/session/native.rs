@@ -39,7 +39,11 @@ impl Seat {
 
     /// Stays with the sandbox until its end: its code, and why the command did not start.
     fn attend(&self, mut child: Child, caught: Caught) -> Result<(Outcome, Option<Report>)> {
-        let forwarder = caught.forward_to(child.pid().as_raw_nonzero().get().unsigned_abs(), None);
+        let pid = child.pid();
+        let kill = move || {
+            let _ = rustix::process::kill_process(pid, Signal::KILL);
+        };
+        let forwarder = caught.forward_to(pid.as_raw_nonzero().get().unsigned_abs(), None, kill);
         let mut not_started = None;
         let code = loop {
             match child.event() {

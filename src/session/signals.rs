@@ -1,6 +1,8 @@
 //! Passes signals that were sent to sandpen on to the engine's client.
 
 use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -20,6 +22,40 @@ pub struct Caught(SignalsInfo<WithRawSiginfo>);
 pub struct Forwarder {
     handle: Handle,
     thread: Option<JoinHandle<()>>,
+    ended: Arc<AtomicBool>,
+}
+
+/// How long a guest may take to end after it was asked to.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Ends the guest for good.
+type Kill = Box<dyn FnOnce() + Send>;
+
+/// The grace period, and what comes after it; at most once.
+#[derive(Clone)]
+struct Patience {
+    ended: Arc<AtomicBool>,
+    kill: Arc<Mutex<Option<Kill>>>,
+}
+
+impl Patience {
+    fn start(&self) {
+        let patience = self.clone();
+        thread::spawn(move || {
+            let limit = Instant::now() + GRACE;
+            while Instant::now() < limit && !patience.ended.load(Ordering::Relaxed) {
+                thread::sleep(Duration::from_millis(50));
+            }
+            patience.kill_now();
+        });
+    }
+
+    fn kill_now(&self) {
+        let kill = self.kill.lock().ok().and_then(|mut kill| kill.take());
+        if let (Some(kill), false) = (kill, self.ended.load(Ordering::Relaxed)) {
+            kill();
+        }
+    }
 }
 
 impl Caught {
@@ -35,12 +71,16 @@ impl Caught {
     }
 
     /// Forwards everything, also what already came, to a child. `report` is the file in which the guest helper says that the
-    /// command runs: an engine's client drops signals until it has taken note of that itself.
-    pub fn forward_to(self, child: u32, report: Option<HostPath>) -> Forwarder {
+    /// command runs: an engine's client drops signals until it has taken note of that itself. `kill` ends a guest that does not
+    /// heed SIGTERM or SIGHUP within a grace period, or at once when SIGTERM comes a second time.
+    pub fn forward_to(self, child: u32, report: Option<HostPath>, kill: impl FnOnce() + Send + 'static) -> Forwarder {
         let Caught(mut signals) = self;
         let handle = signals.handle();
+        let ended = Arc::new(AtomicBool::new(false));
+        let patience = Patience { ended: ended.clone(), kill: Arc::new(Mutex::new(Some(Box::new(kill)))) };
         let thread = thread::spawn(move || {
             let Some(child) = i32::try_from(child).ok().and_then(Pid::from_raw) else { return };
+            let mut asked = false;
             for info in signals.forever() {
                 // What the terminal sends (a positive code) reaches the whole foreground group, the client included.
                 if info.si_code > 0 {
@@ -52,9 +92,17 @@ impl Caught {
                 if let Some(signal) = Signal::from_named_raw(info.si_signo) {
                     let _ = kill_process(child, signal);
                 }
+                match (info.si_signo, asked) {
+                    (SIGTERM, true) => patience.kill_now(),
+                    (SIGTERM | SIGHUP, false) => {
+                        asked = true;
+                        patience.start();
+                    }
+                    _ => {}
+                }
             }
         });
-        Forwarder { handle, thread: Some(thread) }
+        Forwarder { handle, thread: Some(thread), ended }
     }
 }
 
@@ -77,6 +125,7 @@ fn wait_until_settled(report: &HostPath) {
 
 impl Drop for Forwarder {
     fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
         self.handle.close();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

@@ -9,6 +9,8 @@ for_every_engine!(
     an_unknown_id_is_44_with_the_ids_there_are,
     prune_removes_what_a_killed_launcher_left,
     the_next_launch_removes_what_a_killed_launcher_left,
+    a_second_sigterm_ends_a_guest_that_ignores_the_first,
+    a_guest_that_ignores_sigterm_is_killed_after_a_grace_period,
 );
 
 fn start(pen: &Pen) -> Running {
@@ -100,4 +102,29 @@ fn the_next_launch_removes_what_a_killed_launcher_left(pen: &Pen) {
     let ran = pen.run().args(["--", "sleep", "0.5"]).ran();
     ran.ok();
     assert!(pen.sessions().is_empty(), "{:?}", pen.sessions());
+}
+
+fn stubborn(pen: &Pen) -> Running {
+    let mut running =
+        Running::start(pen.run().args(["--", "bash", "-c", "trap '' TERM; echo ready; while :; do sleep 0.2; done"]));
+    assert_eq!(running.line(), "ready");
+    running
+}
+
+fn a_second_sigterm_ends_a_guest_that_ignores_the_first(pen: &Pen) {
+    let mut running = stubborn(pen);
+    let begun = std::time::Instant::now();
+    running.signal(rustix::process::Signal::TERM);
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    running.signal(rustix::process::Signal::TERM);
+    assert_eq!(running.ran().code, Some(137));
+    assert!(begun.elapsed().as_secs() < 9, "it did not wait for the grace period");
+    eventually("nothing is left", || pen.containers().is_empty() && pen.sessions().is_empty());
+}
+
+fn a_guest_that_ignores_sigterm_is_killed_after_a_grace_period(pen: &Pen) {
+    let mut running = stubborn(pen);
+    running.signal(rustix::process::Signal::TERM);
+    assert_eq!(running.ran().code, Some(137));
+    eventually("nothing is left", || pen.containers().is_empty() && pen.sessions().is_empty());
 }
