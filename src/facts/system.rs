@@ -49,7 +49,6 @@ const ETC: &[&str] = &[
     "pki/tls/certs",
     "pki/tls/openssl.cnf",
     "profile",
-    "profile.d",
     "protocols",
     "python",
     "python3",
@@ -66,10 +65,6 @@ const ETC: &[&str] = &[
     "system-release",
     "terminfo",
     "timezone",
-    "vim",
-    "vimrc",
-    "virc",
-    "wgetrc",
     "xml",
 ];
 
@@ -155,6 +150,8 @@ mod tests {
             "docker",
             "kubernetes",
             "NetworkManager",
+            "profile.d",
+            "wgetrc",
             "fstab",
             "crypttab",
             "security",
