@@ -49,7 +49,7 @@ pub fn run(
     }
     ui.verbose(&format!("starting: {}", crate::explain::shell_words(&launch.argv)));
     let mut child = command.spawn().map_err(|error| failure::client_missing(plan, &error))?;
-    registry::sweep_meanwhile(&plan.session_dir);
+    registry::keep_house(&plan.session_dir);
     let report = plan.helper.as_ref().map(|_| plan.session_dir.join(STATUS));
     let (engine, remove) = (launch.client.clone(), launch.remove.clone());
     let forwarder = caught.forward_to(child.id(), report, move || remove_container(&engine, &remove));

@@ -6,6 +6,7 @@ mod directory;
 mod failure;
 pub(crate) mod files;
 pub(crate) mod lock;
+mod memory;
 #[cfg(target_os = "linux")]
 mod native;
 mod outcome;

@@ -83,7 +83,7 @@ pub fn run(plan: &Plan, launch: &NativeLaunch, caught: Caught, ui: Ui) -> Result
     for downgrade in &child.downgrades {
         ui.warn(&format!("{}: {} ({})", downgrade.asked, downgrade.got, downgrade.reason));
     }
-    registry::sweep_meanwhile(&plan.session_dir);
+    registry::keep_house(&plan.session_dir);
     let (outcome, not_started) = seat.attend(child, caught)?;
     if let Some(report) = not_started {
         failure::explain_command(plan, report, ui);

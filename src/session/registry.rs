@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::directory::OWNER;
-use super::{directory, lock};
+use super::{directory, lock, memory};
 use crate::engine::{Client, Launch};
 use crate::host::{Host, ProcessStamp};
 use crate::path::HostPath;
@@ -130,10 +130,17 @@ fn read(entry: &fs::DirEntry) -> Option<Entry> {
     Some(Entry { path, record, is_live })
 }
 
-/// The same beside a running sandbox, so that no launch waits for it.
-pub fn sweep_meanwhile(session: &HostPath) {
+/// A guest that ends sooner is not worth giving memory back for.
+const SHORT: Duration = Duration::from_millis(100);
+
+/// What can be done beside a running sandbox, so that no launch waits for it: sweeping, and giving memory back.
+pub fn keep_house(session: &HostPath) {
     if let Some(base) = session.as_path().parent().and_then(|base| HostPath::new(base).ok()) {
-        std::thread::spawn(move || sweep(&base));
+        std::thread::spawn(move || {
+            sweep(&base);
+            std::thread::sleep(SHORT);
+            memory::give_back();
+        });
     }
 }
 
