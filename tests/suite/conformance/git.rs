@@ -10,6 +10,8 @@ use crate::{for_every_container_engine, for_every_engine};
 for_every_engine!(
     r2_1_git_discovery_is_set,
     r3_1_to_r3_3_git_reads_the_hosts_configuration,
+    r3_2_the_xdg_configuration_is_there_and_read_only,
+    r3_3_the_global_ignore_file_is_there_and_read_only,
     r3_5_the_files_cannot_be_changed,
     r3_6_missing_files_do_not_matter,
     r3_7_git_credentials_stay_outside_unless_asked_for,
@@ -35,6 +37,18 @@ fn write_files(pen: &Pen) {
 /// Says what Git makes of the three files.
 const WHAT_GIT_SEES: &str = "set -e; git config user.name; git config user.email;
     git init --quiet /tmp/repository; cd /tmp/repository; git check-ignore x.ignored";
+
+fn r3_2_the_xdg_configuration_is_there_and_read_only(pen: &Pen) {
+    pen.write(".config/git/config", "[user]\n\tname = From XDG\n");
+    let script = "git config user.name; echo x >> ~/.config/git/config && echo written; true";
+    assert_eq!(pen.bash(script).ok(), "From XDG");
+}
+
+fn r3_3_the_global_ignore_file_is_there_and_read_only(pen: &Pen) {
+    pen.write(".gitignore_global", "*.log\n");
+    let script = "cat ~/.gitignore_global; echo x >> ~/.gitignore_global && echo written; true";
+    assert_eq!(pen.bash(script).ok(), "*.log");
+}
 
 fn r3_1_to_r3_3_git_reads_the_hosts_configuration(pen: &Pen) {
     write_files(pen);

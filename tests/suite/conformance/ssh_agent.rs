@@ -15,7 +15,7 @@ for_every_engine!(
     r4_4_on_off_and_unset_mean_what_they_did,
     an_agent_without_keys_is_named,
 );
-for_every_container_engine!(r5_the_socket_is_mounted_with_z_on_podman_only,);
+for_every_container_engine!(r5_2_the_socket_is_mounted_with_z_on_podman_only,);
 
 /// A running ssh-agent of the test's user, with its socket where ssh-agent puts it: below /tmp.
 struct Agent {
@@ -116,7 +116,7 @@ fn r4_4_on_off_and_unset_mean_what_they_did(pen: &Pen) {
     assert_eq!(agent.run(pen, &[("LLXPRT_SANDBOX_SSH_AGENT", "off")], &["--ssh-agent", "on"], LIST).ok(), FORWARDED);
 }
 
-fn r5_the_socket_is_mounted_with_z_on_podman_only(pen: &Pen) {
+fn r5_2_the_socket_is_mounted_with_z_on_podman_only(pen: &Pen) {
     let agent = Agent::with_key(pen);
     let mut command = pen.sandpen();
     command.env_remove("SANDPEN_SSH_AGENT").env("SSH_AUTH_SOCK", &agent.socket);
