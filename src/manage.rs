@@ -179,8 +179,12 @@ fn find(host: &Host, id: &str) -> Result<Record> {
     })
 }
 
-/// What the sandbox's processes hold: those of its control group for containers, the launcher's descendants for native.
+/// What a native sandbox's processes hold: those of the launcher's descendants. A container's are not its descendants, and asking
+/// the engine would cost a call for each.
 fn memory(record: &Record) -> Option<u64> {
+    if record.engine != "native" {
+        return None;
+    }
     let processes: Vec<(u32, u32)> =
         std::fs::read_dir("/proc").ok()?.flatten().filter_map(|entry| parent(&entry.path())).collect();
     let mut family = vec![record.owner.pid];
@@ -189,9 +193,7 @@ fn memory(record: &Record) -> Option<u64> {
         family.extend(processes.iter().filter(|(_, parent)| *parent == pid).map(|(child, _)| *child));
         at += 1;
     }
-    let own = family.iter().skip(1).filter_map(|pid| resident(*pid)).sum();
-    // A container's processes are not descendants of the engine's client; the engine would have to be asked.
-    (record.engine == "native").then_some(own)
+    Some(family.iter().skip(1).filter_map(|pid| resident(*pid)).sum())
 }
 
 fn parent(process: &Path) -> Option<(u32, u32)> {

@@ -5,6 +5,7 @@ mod docker;
 mod files;
 pub mod image;
 pub mod machine;
+mod native;
 mod podman;
 mod program;
 mod roots;
@@ -136,7 +137,7 @@ impl Facts {
         let means_native = setting == EngineSetting::Native
             || setting == EngineSetting::Auto && !names_image && host.platform == Platform::Linux;
         // A named engine that cannot run says so itself at the launch; `auto` must know before it chooses.
-        let native_problem = if means_native && setting == EngineSetting::Auto { native_problem() } else { None };
+        let native_problem = if means_native && setting == EngineSetting::Auto { native::problem() } else { None };
         let is_native = means_native && (native_problem.is_none() || setting == EngineSetting::Native);
         let means_docker = setting == EngineSetting::Docker || setting == EngineSetting::Auto && !is_native;
         let docker = means_docker.then(|| DockerFacts::look(host, path.find("docker")));
@@ -171,9 +172,9 @@ impl Facts {
             docker,
             podman,
             native_problem,
-            native_scopes_sockets: !is_native || native_scopes_sockets(),
-            native_limits_processes: !is_native || native_limits_processes(),
-            native_cannot_limit: if is_native { native_cannot_limit() } else { Vec::new() },
+            native_scopes_sockets: !is_native || native::scopes_abstract_sockets(),
+            native_limits_processes: !is_native || native::limits_processes_by_default(),
+            native_cannot_limit: if is_native { native::cannot_limit() } else { Vec::new() },
             system,
             tool,
             agent,
@@ -259,44 +260,4 @@ fn delegated_controllers(uid: u32) -> Vec<String> {
     let slice = format!("/sys/fs/cgroup/user.slice/user-{uid}.slice/user@{uid}.service/cgroup.controllers");
     let text = std::fs::read_to_string(slice).unwrap_or_default();
     text.split_whitespace().map(str::to_owned).collect()
-}
-
-#[cfg(target_os = "linux")]
-fn native_problem() -> Option<Error> {
-    crate::engine::native::problem()
-}
-
-#[cfg(not(target_os = "linux"))]
-fn native_problem() -> Option<Error> {
-    Some(Error::launch("the native engine is Linux's own").hint("use `--engine sandbox-exec`, `docker` or `podman`"))
-}
-
-#[cfg(target_os = "linux")]
-fn native_cannot_limit() -> Vec<&'static str> {
-    crate::engine::native::cannot_limit()
-}
-
-#[cfg(not(target_os = "linux"))]
-fn native_cannot_limit() -> Vec<&'static str> {
-    Vec::new()
-}
-
-#[cfg(target_os = "linux")]
-fn native_limits_processes() -> bool {
-    crate::engine::native::limits_processes_by_default()
-}
-
-#[cfg(not(target_os = "linux"))]
-fn native_limits_processes() -> bool {
-    true
-}
-
-#[cfg(target_os = "linux")]
-fn native_scopes_sockets() -> bool {
-    crate::engine::native::scopes_abstract_sockets()
-}
-
-#[cfg(not(target_os = "linux"))]
-fn native_scopes_sockets() -> bool {
-    true
 }

@@ -11,7 +11,7 @@ use super::session::SessionId;
 use super::user::{UserHow, UserPlan};
 use crate::config::Config;
 use crate::config::value::Access;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::facts::machine::HOST_SERVICE;
 use crate::facts::{AgentFacts, DesktopFacts, DockerFacts, Facts};
 use crate::host::{Host, Platform};
@@ -197,10 +197,9 @@ impl Situation<'_> {
 
     /// R7: a tunnel of the sandbox's own.
     fn tunnel(&self, connection: &Connection, socket: &HostPath, keys: u32) -> SshPlan {
-        let timeout =
-            self.host.env.text(vars::TUNNEL_TIMEOUT).and_then(|text| text.parse().ok()).filter(|seconds| *seconds > 0);
-        let timeout = Duration::from_secs(timeout.unwrap_or(TUNNEL_SECONDS));
-        let tunnel = match TunnelPlan::new(connection.clone(), socket, self.id, self.facts.ssh.clone(), timeout) {
+        let planned = tunnel_timeout(self.host)
+            .and_then(|timeout| TunnelPlan::new(connection.clone(), socket, self.id, self.facts.ssh.clone(), timeout));
+        let tunnel = match planned {
             Ok(tunnel) => tunnel,
             Err(problem) => {
                 return SshPlan {
@@ -221,6 +220,16 @@ impl Situation<'_> {
     fn at_agent(&self, socket: HostPath, requirement: &'static str) -> Option<Mount> {
         let why = Why::new("the host's SSH agent", self.config.ssh_agent.origin.clone()).requirement(requirement);
         Some(Mount::file(socket, GuestPath::new(SOCKET).ok()?, Access::Rw, why))
+    }
+}
+
+fn tunnel_timeout(host: &Host) -> Result<Duration> {
+    let name = vars::TUNNEL_TIMEOUT;
+    let Some(text) = host.env.text(name) else { return Ok(Duration::from_secs(TUNNEL_SECONDS)) };
+    match text.parse() {
+        Ok(seconds @ 1..=3600) => Ok(Duration::from_secs(seconds)),
+        _ => Err(Error::usage(format!("env {name}: `{text}` is not a number of seconds"))
+            .hint("expected a whole number from 1 to 3600")),
     }
 }
 

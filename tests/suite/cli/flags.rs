@@ -212,33 +212,36 @@ fn a_flag_that_takes_one_value_cannot_be_given_twice() {
 }
 
 /// `interface.md`: "An empty value means not set."
+/// Every flag of `run` that takes a value.
+pub const FLAGS: &[&str] = &[
+    "--engine",
+    "--image",
+    "--profile",
+    "--mount",
+    "--env",
+    "--publish",
+    "--cpus",
+    "--memory",
+    "--pids",
+    "--network",
+    "--allow-host",
+    "--proxy-command",
+    "--ssh-agent",
+    "--user",
+    "--tmp",
+    "--engine-flag",
+    "--include-dir",
+    "--seatbelt-profile",
+    "--agent",
+    "--guard",
+];
+
 #[test]
 fn an_empty_value_means_not_set() {
     let world = World::new();
     let plain = world.explain(&["--", "true"], &[]);
     let mut failures = Vec::new();
-    for flag in [
-        "--engine",
-        "--image",
-        "--profile",
-        "--mount",
-        "--env",
-        "--publish",
-        "--cpus",
-        "--memory",
-        "--pids",
-        "--network",
-        "--allow-host",
-        "--proxy-command",
-        "--ssh-agent",
-        "--user",
-        "--tmp",
-        "--engine-flag",
-        "--include-dir",
-        "--seatbelt-profile",
-        "--agent",
-        "--guard",
-    ] {
+    for flag in FLAGS.iter().copied() {
         let ran = world.ran(&mut world.sandpen(["explain", "--format", "json", flag, "", "--", "true"]));
         if ran.code != Some(0) {
             failures.push(format!("{flag} '' is refused: {}", ran.stderr));

@@ -7,33 +7,10 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence};
 
 use super::bytes::acts;
+use super::flags::FLAGS;
 use super::world::World;
 use crate::support::RunToEnd;
 
-const FLAGS: &[&str] = &[
-    "--engine",
-    "--image",
-    "--profile",
-    "--mount",
-    "--env",
-    "--publish",
-    "--cpus",
-    "--memory",
-    "--pids",
-    "--network",
-    "--allow-host",
-    "--proxy-command",
-    "--ssh-agent",
-    "--user",
-    "--tmp",
-    "--engine-flag",
-    "--include-dir",
-    "--seatbelt-profile",
-    "--agent",
-    "--guard",
-    "--assume-host",
-    "--format",
-];
 const SWITCHES: &[&str] = &["--allow-home", "--strict", "-q", "-v", "--", "-", "--no-such-flag", "--help=x"];
 const VARIABLES: &[&str] = &[
     "SANDPEN_ENGINE",

@@ -108,6 +108,18 @@ fn r7_7_a_forward_that_the_server_denies_is_quoted() {
 }
 
 #[test]
+fn r7_4_a_wrong_time_limit_is_named_and_nothing_starts() {
+    Machine::without_podman("", |machine| {
+        for wrong in ["0", "soon", "-1", "99999"] {
+            let ran = machine.sh("true").env("SANDPEN_TUNNEL_TIMEOUT", wrong).ran();
+            assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+            let named = format!("env SANDPEN_TUNNEL_TIMEOUT: `{wrong}` is not a number of seconds");
+            assert!(ran.stderr.contains(&named) && ran.stderr.contains("hint: "), "{}", ran.stderr);
+        }
+    });
+}
+
+#[test]
 fn r7_8_a_machine_that_never_answers_ends_in_time() {
     Machine::without_podman("", |machine| {
         let mute = TcpListener::bind("127.0.0.1:0").expect("a listener that says nothing");
