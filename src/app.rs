@@ -18,7 +18,7 @@ use crate::host::{Host, Platform, ProcessStamp};
 use crate::plan::{Plan, SessionId, engine};
 use crate::session::Outcome;
 use crate::ui::Ui;
-use crate::{build, explain, guest, manage, session, usage};
+use crate::{build, completions, explain, guest, manage, session, usage};
 
 /// The whole program.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -67,11 +67,7 @@ fn dispatch(cli: Cli, ui: Ui) -> Result<u8> {
             ui.notice(&format!("trusted as it is now: {}", path.display()));
             Ok(0)
         }
-        Some(Command::Completions { shell }) => {
-            let mut text = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "sandpen", &mut text);
-            print(ui, &String::from_utf8_lossy(&text))
-        }
+        Some(Command::Completions { shell }) => print(ui, &completions::script(shell)),
         Some(Command::Man) => {
             let mut text = Vec::new();
             clap_mangen::Man::new(Cli::command())
@@ -81,7 +77,8 @@ fn dispatch(cli: Cli, ui: Ui) -> Result<u8> {
         }
         Some(Command::Doctor(_)) => Err(not_yet("doctor")),
         Some(Command::Selftest(_)) => Err(not_yet("selftest")),
-        Some(Command::Ps { format }) => {
+        Some(Command::Ps { quiet: true, .. }) => print(ui, &manage::ids(&Host::read()?)),
+        Some(Command::Ps { format, .. }) => {
             let host = Host::read()?;
             print(ui, &if format == Format::Json { manage::json(&host) } else { manage::table(&host) })
         }
@@ -125,6 +122,10 @@ impl Prepared {
         let config = Config::load(&host, options)?;
         let facts = Facts::sweep(&host, &config, &command)?;
         Ok(Prepared { host, config, facts, command })
+    }
+
+    fn chosen_id(&self) -> Option<SessionId> {
+        self.config.name.as_ref().map(|name| SessionId::named(&name.value))
     }
 
     fn plan(&self, id: SessionId) -> Result<(Plan, Launch)> {
@@ -202,7 +203,7 @@ fn run(arguments: Run, ui: Ui) -> Result<u8> {
     prepared.ask_machine()?;
     prepared.ask_image(ui, true)?;
     prepared.probe_machine(ui)?;
-    let (plan, launch) = prepared.plan(SessionId::random())?;
+    let (plan, launch) = prepared.plan(prepared.chosen_id().unwrap_or_else(SessionId::random))?;
     if let Some(problem) = plan.engine.problem.clone().or(plan.ssh.problem.clone()) {
         return Err(problem);
     }
@@ -211,6 +212,9 @@ fn run(arguments: Run, ui: Ui) -> Result<u8> {
     }
     for downgrade in launch.downgrades() {
         ui.warn(&format!("{}: {} ({})", downgrade.asked, downgrade.got, downgrade.reason));
+    }
+    if prepared.config.name.is_some() {
+        manage::free_name(&prepared.host, &plan.id)?;
     }
     session::run(&prepared.host, &plan, &launch, ui).map(Outcome::exit_code)
 }
@@ -225,7 +229,8 @@ fn explain_plan(arguments: Explain, ui: Ui) -> Result<u8> {
     }
     prepared.ask_machine()?;
     prepared.ask_image(ui, false)?;
-    let (plan, launch) = prepared.plan(SessionId::placeholder())?;
+    let (plan, launch) =
+        prepared.plan(prepared.chosen_id().map_or_else(SessionId::placeholder, SessionId::as_example))?;
     match arguments.format {
         Format::Json => print(ui, &explain::json(&prepared.host, &plan, &launch)?),
         Format::Text => {

@@ -68,11 +68,14 @@ pub enum Command {
     /// Probe a real sandbox (not built yet)
     #[command(hide = true)]
     Selftest(Later),
-    /// List the sandboxes that run, on every engine
+    /// List the sandboxes that run or are kept, on every engine
     Ps {
         /// How they are shown.
         #[arg(long, value_enum, default_value_t = Format::Text)]
         format: Format,
+        /// Only the ids of those that run, one on each line
+        #[arg(short, long, conflicts_with = "format")]
+        quiet: bool,
     },
     /// Run a command in a running sandbox, behind the same walls
     Exec {
@@ -94,7 +97,7 @@ pub enum Command {
         #[arg(long, default_value_t = 10, value_name = "SECONDS")]
         time: u64,
     },
-    /// Remove what killed sandboxes left
+    /// Remove what killed sandboxes left, and what `run --keep` kept
     Prune,
 }
 
@@ -189,6 +192,12 @@ pub struct Options {
     /// Any weaker enforcement than asked for is an error
     #[arg(long, help_heading = "Sandbox")]
     pub strict: bool,
+    /// Its id for ps, exec and stop (default: a random one)
+    #[arg(long, help_heading = "Sandbox")]
+    pub name: Option<String>,
+    /// Keep the container and its files after the end, until `sandpen prune`
+    #[arg(long, help_heading = "Sandbox")]
+    pub keep: bool,
 
     /// Mount a file or directory (mode: ro)
     #[arg(long = "mount", value_name = "FROM[:TO[:ro|rw]]", help_heading = "Files")]

@@ -18,6 +18,7 @@ use rustix::process::{Pid, Signal, WaitOptions};
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
+use crate::cgroup_events::ran_out_of_memory;
 use crate::plan::PEN;
 
 /// What the helper is told, as JSON in its first argument; the rest is the command.
@@ -60,6 +61,8 @@ pub enum Report {
     Started,
     /// It ran, and the helper saw its end.
     Ended,
+    /// The same, and the kernel killed something inside for want of memory.
+    OutOfMemory,
     /// There is no such command.
     NotFound,
     /// It is there, and cannot be executed.
@@ -69,13 +72,20 @@ pub enum Report {
 }
 
 impl Report {
-    const ALL: [Report; 5] =
-        [Report::Started, Report::Ended, Report::NotFound, Report::NotExecutable, Report::WrongArchitecture];
+    const ALL: [Report; 6] = [
+        Report::Started,
+        Report::Ended,
+        Report::OutOfMemory,
+        Report::NotFound,
+        Report::NotExecutable,
+        Report::WrongArchitecture,
+    ];
 
     fn word(self) -> &'static str {
         match self {
             Report::Started => "started",
             Report::Ended => "ended",
+            Report::OutOfMemory => "out-of-memory",
             Report::NotFound => "not-found",
             Report::NotExecutable => "not-executable",
             Report::WrongArchitecture => "wrong-architecture",
@@ -98,7 +108,7 @@ impl Report {
 
     fn exit_code(self) -> u8 {
         match self {
-            Report::Started | Report::Ended => 0,
+            Report::Started | Report::Ended | Report::OutOfMemory => 0,
             Report::NotFound => 127,
             Report::NotExecutable | Report::WrongArchitecture => 126,
         }
@@ -107,6 +117,9 @@ impl Report {
 
 /// Where the report is written, below the pen.
 pub const STATUS: &str = "status";
+
+/// Where a container sees its own control group of version 2, or that of version 1 for memory.
+const GROUPS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/memory"];
 
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -177,7 +190,8 @@ fn run(duties: &Duties, command: Vec<OsString>) -> Result<u8, Report> {
     // Ctrl-C and Ctrl-\ then reach the command's own group, as they would outside.
     let _ = rustix::termios::tcsetpgrp(rustix::stdio::stdin(), child);
     let code = supervise(child, &mut signals);
-    report(duties, Report::Ended);
+    let ran_out = GROUPS.iter().any(|group| ran_out_of_memory(Path::new(group)));
+    report(duties, if ran_out { Report::OutOfMemory } else { Report::Ended });
     Ok(code)
 }
 
@@ -338,7 +352,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reports_are_one_of_five_words() {
+    fn reports_are_one_of_six_words() {
         for report in Report::ALL {
             assert_eq!(Report::parse(report.word()), Some(report));
         }

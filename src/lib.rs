@@ -17,7 +17,9 @@
 
 mod app;
 mod build;
+mod cgroup_events;
 mod cli;
+mod completions;
 mod config;
 mod engine;
 mod error;

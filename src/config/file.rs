@@ -99,6 +99,8 @@ impl Document {
             allow_home: one(self.allow_home, origin),
             strict: one(self.strict, origin),
             build: None,
+            name: None,
+            keep: None,
             mounts: many(mounts, origin),
             env: many(self.env.0, origin),
             ports: many(self.ports, origin),

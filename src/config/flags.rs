@@ -26,6 +26,8 @@ pub fn settings(options: &Options) -> Result<Settings> {
         allow_home: named(options.allow_home.then_some(true), "--allow-home"),
         strict: named(options.strict.then_some(true), "--strict"),
         build: None,
+        name: one(&options.name, "--name")?,
+        keep: named(options.keep.then_some(true), "--keep"),
         mounts: many(&options.mounts, "--mount")?,
         env: many(&options.env, "--env")?,
         ports: many(&options.publish, "--publish")?,

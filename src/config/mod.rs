@@ -24,8 +24,8 @@ use crate::cli::Options;
 use crate::error::{Error, Result};
 use crate::host::Host;
 use value::{
-    AgentMode, Cpus, EngineSetting, EnvRequest, Guard, HostRule, ImageRef, Memory, MountRequest, NetworkMode, Pids,
-    Port, TmpMode, UserMode,
+    AgentMode, Cpus, EngineSetting, EnvRequest, Guard, HostRule, ImageRef, Memory, MountRequest, Name, NetworkMode,
+    Pids, Port, TmpMode, UserMode,
 };
 
 /// Processes a sandbox may have when nobody says otherwise: enough for a parallel build, an end for a fork bomb.
@@ -51,6 +51,8 @@ pub struct Config {
     pub allow_home: bool,
     pub strict: bool,
     pub build: Option<Sourced<bool>>,
+    pub name: Option<Sourced<Name>>,
+    pub keep: Option<Sourced<bool>>,
     pub mounts: Vec<Sourced<MountRequest>>,
     pub env: Vec<Sourced<EnvRequest>>,
     pub ports: Vec<Sourced<Port>>,
@@ -120,6 +122,8 @@ impl Config {
             allow_home: settings.allow_home.is_some_and(|allow| allow.value),
             strict: settings.strict.is_some_and(|strict| strict.value),
             build: settings.build.filter(|build| build.value),
+            name: settings.name,
+            keep: settings.keep.filter(|keep| keep.value),
             mounts: settings.mounts,
             env: settings.env,
             ports: settings.ports,

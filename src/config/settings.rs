@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use super::sourced::Sourced;
 use super::value::{
-    AgentMode, Cpus, EngineSetting, EnvRequest, Guard, HostRule, ImageRef, Memory, MountRequest, NetworkMode, Pids,
-    Port, TmpMode, UserMode,
+    AgentMode, Cpus, EngineSetting, EnvRequest, Guard, HostRule, ImageRef, Memory, MountRequest, Name, NetworkMode,
+    Pids, Port, TmpMode, UserMode,
 };
 
 macro_rules! settings {
@@ -64,6 +64,10 @@ settings! {
         strict: bool,
         /// Whether the project's image is built first.
         build: bool,
+        /// The sandbox's name.
+        name: Name,
+        /// Whether the container is kept.
+        keep: bool,
     }
     lists {
         /// Mounts.

@@ -7,6 +7,8 @@ mod oci;
 mod podman;
 mod volume;
 
+pub use oci::CONTAINER_ID;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -83,7 +85,9 @@ pub struct ContainerLaunch {
     pub files: Vec<(HostPath, Secret)>,
     /// The tunnel that must stand before the container starts.
     pub tunnel: Option<TunnelPlan>,
-    /// The command that removes the container if the client could not.
+    /// The command that ends the container if the client could not; it removes it too, unless it is kept.
+    pub end: Vec<OsString>,
+    /// The command that removes the container, in whatever state.
     pub remove: Vec<OsString>,
     /// What cannot be enforced.
     pub downgrades: Vec<Downgrade>,

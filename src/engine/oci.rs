@@ -10,6 +10,9 @@ use crate::plan::ssh::Strategy;
 use crate::plan::{EngineKind, Plan, Secret, UserHow, VariableValue};
 use crate::vars;
 
+/// The file in the session's directory into which the client writes the container's id.
+pub const CONTAINER_ID: &str = "container";
+
 /// What the dialects add: flags of their own, placed before the ones that describe the guest.
 pub struct Dialect {
     /// Words between the program and `run`.
@@ -45,20 +48,22 @@ pub fn compile(plan: &Plan, owner: ProcessStamp, client: Client, dialect: Dialec
         builder.pair("--pull", "never");
     }
     entry(plan, &mut builder)?;
-    let mut remove: Vec<OsString> = vec![kind.name().into()];
-    remove.extend(dialect.global);
-    remove.extend(["rm".into(), "--force".into()]);
-    if kind == EngineKind::Podman {
+    let about_it = |words: &[&str]| -> Vec<OsString> {
+        let client = std::iter::once(kind.name().into()).chain(dialect.global.iter().cloned());
+        client.chain(words.iter().map(OsString::from)).chain([plan.id.name().into()]).collect()
+    };
+    let remove = match kind {
         // It would wait ten seconds for a guest that ignores SIGTERM.
-        remove.extend(["--time".into(), "0".into()]);
-    }
-    remove.push(plan.id.name().into());
+        EngineKind::Podman => about_it(&["rm", "--force", "--time", "0"]),
+        _ => about_it(&["rm", "--force"]),
+    };
     Ok(ContainerLaunch {
         client,
         argv: builder.argv,
         inherited: builder.inherited,
         files: builder.files,
         tunnel: plan.ssh.tunnel.clone(),
+        end: if plan.keep.is_some() { about_it(&["kill"]) } else { remove.clone() },
         remove,
         downgrades: builder.downgrades,
     })
@@ -84,7 +89,9 @@ impl Builder {
 }
 
 fn base(plan: &Plan, builder: &mut Builder) {
-    builder.flag("--rm");
+    if plan.keep.is_none() {
+        builder.flag("--rm");
+    }
     builder.flag("--interactive");
     if plan.terminal {
         builder.flag("--tty");
@@ -94,6 +101,8 @@ fn base(plan: &Plan, builder: &mut Builder) {
     }
     builder.pair("--name", plan.id.name());
     builder.pair("--hostname", plan.id.name());
+    // By the container's id its processes are found, for `ps`.
+    builder.pair("--cidfile", plan.session_dir.join(CONTAINER_ID).as_os_str());
     builder.pair("--workdir", plan.workdir.as_os_str());
 }
 

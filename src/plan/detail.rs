@@ -53,6 +53,13 @@ pub fn details(config: &Config, engine: &EnginePlan, duties: &Duties, terminal: 
         let reason = if asked { "asked for" } else { "enough for a parallel build, an end for a fork bomb" };
         add("pids", config.pids.value.to_string(), reason, &config.pids.origin);
     }
+    if let Some(name) = &config.name {
+        add("name", name.value.to_string(), "its id for ps, exec and stop", &name.origin);
+    }
+    if let (Some(keep), true) = (&config.keep, engine.kind.is_container()) {
+        let reason = "the container and its files stay after the end, until `sandpen prune`";
+        add("keep", "yes".into(), reason, &keep.origin);
+    }
     for port in &config.ports {
         // Native shares the host's network: there is nothing to publish, and nothing that keeps the port to 127.0.0.1.
         let (place, reason) = match engine.kind.is_container() {

@@ -101,6 +101,8 @@ pub struct Plan {
     pub details: Vec<Detail>,
     /// What is made on the host before the launch.
     pub prepare: Vec<Prepare>,
+    /// Whether the container is kept after its end, and who asked.
+    pub keep: Option<Sourced<bool>>,
     /// Whether weaker enforcement is an error.
     pub strict: bool,
     /// What the user should hear.
@@ -211,6 +213,7 @@ impl Plan {
             terminal,
             engine_flags: engine_flags(config),
             prepare,
+            keep: config.keep.clone(),
             strict: config.strict,
             warnings,
             user,

@@ -3,11 +3,15 @@
 use std::fmt;
 use std::io::Read;
 
+use crate::config::value::Name;
 use crate::path::HostPath;
 
-/// A sandbox's identity: random, so that nothing needs to be listed to find a free one.
+/// A sandbox's identity: random, so that nothing needs to be listed to find a free one, or the user's own choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SessionId(String);
+pub struct SessionId {
+    text: String,
+    is_example: bool,
+}
 
 impl SessionId {
     /// A new one.
@@ -19,12 +23,28 @@ impl SessionId {
             let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
             bytes.copy_from_slice(&now.as_nanos().to_le_bytes()[..6]);
         }
-        SessionId(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+        SessionId { text: bytes.iter().map(|byte| format!("{byte:02x}")).collect(), is_example: false }
+    }
+
+    /// The user's choice.
+    pub fn named(name: &Name) -> Self {
+        SessionId { text: name.to_string(), is_example: false }
     }
 
     /// What `explain` shows, so that its output can be compared between calls.
     pub fn placeholder() -> Self {
-        SessionId("SESSION".into())
+        SessionId { text: "SESSION".into(), is_example: true }
+    }
+
+    /// The same, only explained.
+    #[must_use]
+    pub fn as_example(self) -> Self {
+        SessionId { is_example: true, ..self }
+    }
+
+    /// Another one that only this session knows; the id itself is public.
+    pub fn secret(&self) -> Self {
+        if self.is_example { SessionId::placeholder() } else { SessionId::random() }
     }
 
     /// The container's name, the host name inside, and the value of `SANDBOX`.
@@ -35,7 +55,7 @@ impl SessionId {
 
 impl fmt::Display for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 

@@ -51,8 +51,8 @@ pub fn run(
     let mut child = command.spawn().map_err(|error| failure::client_missing(plan, &error))?;
     registry::keep_house(&plan.session_dir);
     let report = plan.helper.as_ref().map(|_| plan.session_dir.join(STATUS));
-    let (engine, remove) = (launch.client.clone(), launch.remove.clone());
-    let forwarder = caught.forward_to(child.id(), report, move || remove_container(&engine, &remove));
+    let (engine, end) = (launch.client.clone(), launch.end.clone());
+    let forwarder = caught.forward_to(child.id(), report, move || end_container(&engine, &end));
     let status =
         child.wait().map_err(|error| Error::launch("the engine's client cannot be waited for").cause(error))?;
     drop(forwarder);
@@ -64,7 +64,12 @@ pub fn run(
     // A client that exited has removed its container (`--rm`). One that was killed has not, nor one that left before the guest.
     container.armed = matches!(outcome, Outcome::Signaled(_)) || report == Some(Report::Started);
     drop(container);
-    failure::judge(host, plan, launch, outcome, report, ui)
+    let judged = failure::judge(host, plan, launch, outcome, report, ui);
+    if judged.is_err() && plan.keep.is_some() {
+        // What never ran is not worth keeping, and the client leaves it without `--rm`.
+        end_container(&launch.client, &launch.remove);
+    }
+    judged
 }
 
 /// Runs an engine command to its end with this process's own streams, for `exec`.
@@ -113,14 +118,14 @@ fn client(engine: &Client, argv: &[OsString]) -> Result<Command> {
     Ok(command)
 }
 
-/// Ends and removes a container, without a word.
-fn remove_container(engine: &Client, argv: &[OsString]) {
+/// Ends a container, and removes it unless it is kept, without a word.
+fn end_container(engine: &Client, argv: &[OsString]) {
     if let Ok(mut command) = client(engine, argv) {
         let _ = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
     }
 }
 
-/// Removes the container when its client could not.
+/// Ends the container when its client could not.
 struct ContainerGuard<'a> {
     launch: &'a ContainerLaunch,
     armed: bool,
@@ -131,6 +136,6 @@ impl Drop for ContainerGuard<'_> {
         if !self.armed {
             return;
         }
-        remove_container(&self.launch.client, &self.launch.remove);
+        end_container(&self.launch.client, &self.launch.end);
     }
 }

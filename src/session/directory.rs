@@ -1,6 +1,5 @@
 //! The session's directory on the host: made before the launch, removed after it, whatever happened in between.
 
-use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -10,15 +9,21 @@ use std::path::Path;
 use super::lock;
 use crate::error::{Error, Result};
 use crate::path::HostPath;
-use crate::plan::{Plan, Prepare, Secret};
+use crate::plan::{Plan, Prepare, Secret, SessionId};
 
 /// The file whose lock the launcher holds.
 pub const OWNER: &str = "owner";
 
-/// The directory and the launcher's lock on it. Dropping it removes everything.
+/// What is being made, and not locked yet.
+pub const NEW: &str = ".new-";
+/// What is being removed: out of the way first, so that a name is free the moment its directory begins to go.
+pub const OLD: &str = ".old-";
+
+/// The directory and the launcher's lock on it. Dropping it removes everything, unless it is kept.
 #[derive(Debug)]
 pub struct SessionDirectory {
     path: HostPath,
+    is_kept: bool,
     _lock: File,
 }
 
@@ -32,9 +37,12 @@ impl SessionDirectory {
                 .hint("check free space and permissions, or set XDG_STATE_HOME to a directory of yours")
         };
         secure_base(&path).map_err(|error| failed(&path, error))?;
-        let lock = appear(&path).map_err(|error| failed(&path, error))?;
+        let lock = appear(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists => name_taken(&plan.id),
+            _ => failed(&path, error),
+        })?;
         // From here on, whatever fails, the guard removes what was made.
-        let directory = SessionDirectory { path, _lock: lock };
+        let directory = SessionDirectory { path, is_kept: false, _lock: lock };
         for item in &plan.prepare {
             match item {
                 Prepare::Directory { path, mode } => {
@@ -60,15 +68,58 @@ impl SessionDirectory {
     }
 }
 
-impl Drop for SessionDirectory {
-    fn drop(&mut self) {
-        remove(&self.path);
+impl SessionDirectory {
+    /// Leaves it for the user, without the private files among it.
+    pub fn keep<'a>(mut self, private: impl Iterator<Item = &'a HostPath>) {
+        for file in private {
+            let _ = fs::remove_file(file.as_path());
+        }
+        self.is_kept = true;
     }
 }
 
-/// Removes a session's directory.
+impl Drop for SessionDirectory {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            remove(&self.path);
+        }
+    }
+}
+
+/// The name is in use, by a sandbox that runs or one that is kept.
+pub fn name_taken(id: &SessionId) -> Error {
+    Error::launch(format!("there is a sandbox `{id}` already"))
+        .hint(format!("choose another name, or end it: `sandpen stop {id}`; `sandpen ps` lists them"))
+        .hint("one that has ended and is kept goes with `sandpen prune`")
+}
+
+/// Removes the directory of a session whose lock the caller holds, or that has none.
 pub fn remove(directory: &HostPath) {
-    let path = directory.as_path();
+    let aside = directory.as_path().with_file_name(format!("{OLD}{}", SessionId::random()));
+    match fs::rename(directory.as_path(), &aside) {
+        Ok(()) => remove_all(&aside),
+        Err(_) => remove_all(directory.as_path()),
+    }
+}
+
+/// Removes the directory of a session that nobody owns any more; `false` if somebody does by now.
+pub fn remove_stale(directory: &HostPath) -> bool {
+    let owner = directory.join(OWNER);
+    let lock = match lock::take(owner.as_path()) {
+        Ok(lock) => Some(lock),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(_) => return false,
+    };
+    // Somebody may have removed it, and a new one have taken its name, before the lock was had.
+    let same = |lock: &File| -> io::Result<bool> { Ok(lock.metadata()?.ino() == fs::metadata(owner.as_path())?.ino()) };
+    if lock.as_ref().is_some_and(|lock| !same(lock).unwrap_or(false)) {
+        return false;
+    }
+    remove(directory);
+    true
+}
+
+fn remove_all(path: &Path) {
     if fs::remove_dir_all(path).is_err() {
         // The guest may have left directories without permissions; they are this user's all the same.
         open_up(path);
@@ -78,12 +129,7 @@ pub fn remove(directory: &HostPath) {
 
 /// Makes the directory so that it is never seen without its lock held: whoever finds a free lock may remove it.
 fn appear(path: &HostPath) -> io::Result<File> {
-    let (Some(base), Some(name)) = (path.as_path().parent(), path.as_path().file_name()) else {
-        return Err(io::ErrorKind::InvalidInput.into());
-    };
-    let mut hidden = OsString::from(".");
-    hidden.push(name);
-    let hidden = base.join(hidden);
+    let hidden = path.as_path().with_file_name(format!("{NEW}{}", SessionId::random()));
     DirBuilder::new().mode(0o700).create(&hidden)?;
     let locked = || -> io::Result<File> {
         make_file(&hidden.join(OWNER), b"", 0o644)?;

@@ -26,6 +26,10 @@ pub fn judge(
 ) -> Result<Outcome> {
     match report {
         Some(Report::Started | Report::Ended) => Ok(outcome),
+        Some(Report::OutOfMemory) => {
+            explain_memory(plan, outcome, ui);
+            Ok(outcome)
+        }
         Some(Report::WrongArchitecture) => Err(wrong_architecture(host, plan, None)),
         Some(report @ (Report::NotFound | Report::NotExecutable)) => {
             explain_command(plan, report, ui);
@@ -79,6 +83,20 @@ fn wrong_architecture(host: &Host, plan: &Plan, arch: Option<String>) -> Error {
     Error::launch(format!("the image `{name}` is for {arch}, and this machine is {}", host.arch))
         .hint(format!("pull the right one: `{} pull --platform linux/{} {name}`", plan.engine.kind.name(), host.arch))
         .hint("or install an emulator on the host: `apt-get install qemu-user-static binfmt-support`")
+}
+
+/// A 137 that nobody sent: the kernel killed for want of memory.
+pub fn explain_memory(plan: &Plan, outcome: Outcome, ui: Ui) {
+    if outcome.exit_code() != 137 {
+        return;
+    }
+    ui.notice(&match &plan.limits.memory {
+        Some(memory) => format!(
+            "killed for using more memory than its limit of {} ({}); raise it with `--memory`",
+            memory.value, memory.origin
+        ),
+        None => "killed by the kernel, because the machine ran out of memory".into(),
+    });
 }
 
 /// 126 and 127 are the guest's own codes; what they mean here is said once.

@@ -15,6 +15,7 @@ mod signals;
 mod terminal;
 
 pub use container::{attach, host_service_is_there, run_engine};
+pub use directory::name_taken;
 #[cfg(target_os = "linux")]
 pub use native::enter as enter_native;
 pub use outcome::Outcome;
@@ -31,10 +32,17 @@ pub fn run(host: &Host, plan: &Plan, launch: &Launch, ui: Ui) -> Result<Outcome>
     let caught = signals::Caught::start().map_err(|error| Error::launch("signals cannot be caught").cause(error))?;
     let directory = directory::SessionDirectory::create(plan)?;
     // Without a record `ps` does not list it; the sandbox runs all the same.
-    let _ = registry::write(&plan.session_dir, &registry::Record::of(host, plan, launch));
-    match launch {
+    let mut record = registry::Record::of(host, plan, launch);
+    let _ = registry::write(&plan.session_dir, &record);
+    let outcome = match launch {
         Launch::Container(launch) => container::run(host, plan, launch, &directory, caught, ui),
         #[cfg(target_os = "linux")]
         Launch::Native(launch) => native::run(plan, launch, caught, ui),
+    }?;
+    if let (true, Some(launch)) = (record.keep, launch.container()) {
+        record.ended = Some(outcome.exit_code());
+        let _ = registry::write(&plan.session_dir, &record);
+        directory.keep(launch.files.iter().map(|(path, _)| path));
     }
+    Ok(outcome)
 }

@@ -37,18 +37,18 @@ impl Seat {
         init.run_guest(&command)
     }
 
-    /// Stays with the sandbox until its end: its code, and why the command did not start.
+    /// Stays with the sandbox until its end: its code, and what there is to report beyond it.
     fn attend(&self, mut child: Child, caught: Caught) -> Result<(Outcome, Option<Report>)> {
         let pid = child.pid();
         let kill = move || {
             let _ = rustix::process::kill_process(pid, Signal::KILL);
         };
         let forwarder = caught.forward_to(pid.as_raw_nonzero().get().unsigned_abs(), None, kill);
-        let mut not_started = None;
+        let mut report = None;
         let code = loop {
             match child.event() {
                 Ok(Event::Exited(code)) => break Ok(code),
-                Ok(Event::NotStarted(errno)) => not_started = Some(Report::of_exec_error(errno)),
+                Ok(Event::NotStarted(errno)) => report = Some(Report::of_exec_error(errno)),
                 Ok(Event::Stopped(_)) if self.group == Group::Own => {
                     if let Some(terminal) = &self.terminal {
                         terminal.suspend(child.guest());
@@ -61,11 +61,14 @@ impl Seat {
             }
         };
         drop(forwarder);
+        if child.ran_out_of_memory() {
+            report = Some(Report::OutOfMemory);
+        }
         child.detach();
         if let Some(terminal) = &self.terminal {
             terminal.reclaim(self.had_foreground);
         }
-        code.map(|code| (Outcome::Exited(code as u8), not_started))
+        code.map(|code| (Outcome::Exited(code as u8), report))
     }
 }
 
@@ -84,9 +87,11 @@ pub fn run(plan: &Plan, launch: &NativeLaunch, caught: Caught, ui: Ui) -> Result
         ui.warn(&format!("{}: {} ({})", downgrade.asked, downgrade.got, downgrade.reason));
     }
     registry::keep_house(&plan.session_dir);
-    let (outcome, not_started) = seat.attend(child, caught)?;
-    if let Some(report) = not_started {
-        failure::explain_command(plan, report, ui);
+    let (outcome, report) = seat.attend(child, caught)?;
+    match report {
+        Some(Report::OutOfMemory) => failure::explain_memory(plan, outcome, ui),
+        Some(report) => failure::explain_command(plan, report, ui),
+        None => {}
     }
     Ok(outcome)
 }

@@ -8,12 +8,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use super::directory::OWNER;
+use super::directory::{NEW, OLD, OWNER};
 use super::{directory, lock, memory};
 use crate::engine::{Client, Launch};
 use crate::host::{Host, ProcessStamp};
 use crate::path::HostPath;
-use crate::plan::Plan;
+use crate::plan::{Plan, SessionId};
 
 /// The file in the session's directory.
 const RECORD: &str = "session.json";
@@ -45,6 +45,12 @@ pub struct Record {
     pub started: u64,
     /// The launcher.
     pub owner: ProcessStamp,
+    /// Whether it stays after its end.
+    #[serde(default)]
+    pub keep: bool,
+    /// The code it ended with, if it is kept.
+    #[serde(default)]
+    pub ended: Option<u8>,
     /// The most processes it may have, where the kernel counts them per sandbox user.
     pub pids: Option<u64>,
 }
@@ -65,6 +71,8 @@ impl Record {
             has_helper: plan.helper.is_some(),
             started: now(),
             owner: host.process,
+            keep: plan.keep.is_some() && launch.container().is_some(),
+            ended: None,
             pids: match launch {
                 Launch::Container(_) => None,
                 #[cfg(target_os = "linux")]
@@ -103,9 +111,29 @@ pub struct Entry {
     pub is_live: bool,
 }
 
+impl Entry {
+    /// Whether this is its id.
+    pub fn is_called(&self, id: &SessionId) -> bool {
+        self.path.as_path().file_name().is_some_and(|name| *name == *id.to_string())
+    }
+
+    /// Whether it has ended and stays all the same.
+    pub fn is_kept(&self) -> bool {
+        !self.is_live && self.record.as_ref().is_some_and(|record| record.keep)
+    }
+
+    /// Whether it is left over from a launcher that was killed.
+    pub fn is_stale(&self) -> bool {
+        !self.is_live && !self.is_kept()
+    }
+}
+
 /// Writes the record of a session into its directory.
 pub fn write(directory: &HostPath, record: &Record) -> std::io::Result<()> {
-    fs::write(directory.join(RECORD).as_path(), serde_json::to_vec(record)?)
+    // Written aside, so that nobody ever reads half of it.
+    let aside = directory.join(format!("{RECORD}.new"));
+    fs::write(aside.as_path(), serde_json::to_vec(record)?)?;
+    fs::rename(aside.as_path(), directory.join(RECORD).as_path())
 }
 
 /// All sessions below a directory, the oldest first.
@@ -120,12 +148,19 @@ fn read(entry: &fs::DirEntry) -> Option<Entry> {
     let path = HostPath::new(entry.path()).ok().filter(|_| entry.file_type().is_ok_and(|kind| kind.is_dir()))?;
     let is_young = || {
         let made = entry.metadata().and_then(|meta| meta.modified());
-        made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age < IN_THE_MAKING))
+        // The clock may have been set back meanwhile.
+        made.is_ok_and(|made| made.elapsed().unwrap_or_else(|ahead| ahead.duration()) < IN_THE_MAKING)
     };
-    // A hidden one is being made, and not locked yet.
-    let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
-    let is_live =
-        if is_hidden { is_young() } else { lock::is_held(path.join(OWNER).as_path()).unwrap_or_else(is_young) };
+    let name = entry.file_name();
+    let is = |prefix: &str| name.as_encoded_bytes().starts_with(prefix.as_bytes());
+    let is_held = || lock::is_held(path.join(OWNER).as_path());
+    let is_live = match (is(NEW), is(OLD)) {
+        // A launcher's last act, if it still lives: helping it does no harm.
+        (_, true) => false,
+        // The lock is there a moment before it is held.
+        (true, _) => is_held() == Some(true) || is_young(),
+        _ => is_held().unwrap_or_else(is_young),
+    };
     let record = fs::read(path.join(RECORD).as_path()).ok().and_then(|json| serde_json::from_slice(&json).ok());
     Some(Entry { path, record, is_live })
 }
@@ -146,9 +181,10 @@ pub fn keep_house(session: &HostPath) {
 
 /// Removes what killed launchers left, except containers: those end by themselves when their launcher's lock is free.
 pub fn sweep(base: &HostPath) -> usize {
-    let stale: Vec<Entry> = all(base).into_iter().filter(|entry| !entry.is_live).collect();
-    for entry in &stale {
-        directory::remove(&entry.path);
-    }
-    stale.len()
+    all(base).iter().filter(|entry| entry.is_stale() && remove(entry)).count()
+}
+
+/// Removes the directory of a session that has ended; `false` if somebody has taken its place.
+pub fn remove(entry: &Entry) -> bool {
+    directory::remove_stale(&entry.path)
 }

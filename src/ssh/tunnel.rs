@@ -69,8 +69,7 @@ impl TunnelPlan {
             .hint("start an agent at a plain path: `eval $(ssh-agent)`")
         })?;
         // The secret part of the name is as random as the id is public.
-        let secret = SessionId::random();
-        let secret = if *id == SessionId::placeholder() { id } else { &secret };
+        let secret = id.secret();
         let landing = format!("/tmp/sandpen-{id}.sock");
         let directory = format!("/tmp/sandpen-{id}");
         let socket = format!("{directory}/{secret}.sock");

@@ -26,7 +26,7 @@ struct Scenario {
     engines: &'static [Engine],
 }
 
-const SCENARIOS: [Scenario; 6] = [
+const SCENARIOS: [Scenario; 7] = [
     Scenario { name: "minimal", engines: &Engine::ALL, set_up: |_| Options::default(), command: &["git", "status"] },
     Scenario {
         name: "everything",
@@ -59,6 +59,12 @@ const SCENARIOS: [Scenario; 6] = [
             Options::default()
         },
         command: &[],
+    },
+    Scenario {
+        name: "kept",
+        engines: &[Engine::Docker, Engine::Podman, Engine::Native],
+        set_up: |_| Options { name: Some("review-2".into()), keep: true, ..Options::default() },
+        command: &["make"],
     },
     Scenario {
         name: "installed-tool",
@@ -167,7 +173,9 @@ fn explained(scenario: &Scenario, engine: Engine) -> (String, String) {
     let command: Vec<OsString> = scenario.command.iter().map(OsString::from).collect();
     let mut facts = Facts::sweep(&world.host, &config, &command).expect("facts");
     world.pin(&mut facts, scenario.name == "everything");
-    let plan = Plan::new(&world.host, &config, &facts, SessionId::placeholder(), command).expect("plan");
+    let id = config.name.as_ref().map(|name| SessionId::named(&name.value).as_example());
+    let id = id.unwrap_or_else(SessionId::placeholder);
+    let plan = Plan::new(&world.host, &config, &facts, id, command).expect("plan");
     let launch = Launch::compile(&plan, &world.host, &facts).expect("launch");
     let json = explain_json(&world.host, &plan, &launch).expect("JSON");
     (world.neutral(&json), world.neutral(&explain_text(&plan, &launch)))
@@ -233,6 +241,11 @@ fn subdirectory_of_a_repository() {
 
 #[test]
 fn native_shows_what_an_installed_tool_needs() {
+    check(&SCENARIOS[6]);
+}
+
+#[test]
+fn named_and_kept() {
     check(&SCENARIOS[5]);
 }
 

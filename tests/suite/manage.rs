@@ -1,9 +1,17 @@
 //! `ps`, `exec`, `stop`, `prune`, and what a killed launcher leaves: over every engine.
 
-use crate::for_every_engine;
-use crate::support::{Pen, RunToEnd, Running, eventually, signal};
+use crate::support::{Engine, Pen, RunToEnd, Running, eventually, plain, signal};
+use crate::{for_every_container_engine, for_every_engine};
 
+for_every_container_engine!(
+    a_kept_container_stays_until_prune,
+    a_kept_container_of_a_killed_launcher_stays_too,
+    what_never_ran_is_not_kept,
+);
 for_every_engine!(
+    a_name_is_the_users_and_one_sandboxs_at_a_time,
+    a_killed_launchers_name_is_free_again,
+    the_memory_of_a_sandbox_is_that_of_its_processes,
     a_running_sandbox_is_listed_entered_and_stopped,
     attack_24_exec_has_the_same_walls,
     an_unknown_id_is_44_with_the_ids_there_are,
@@ -127,4 +135,141 @@ fn a_guest_that_ignores_sigterm_is_killed_after_a_grace_period(pen: &Pen) {
     running.signal(rustix::process::Signal::TERM);
     assert_eq!(running.ran().code, Some(137));
     eventually("nothing is left", || pen.containers().is_empty() && pen.sessions().is_empty());
+}
+
+/// What `ps` says of the only sandbox there is.
+fn only(pen: &Pen) -> serde_json::Value {
+    let ran = pen.sandpen().args(["ps", "--format", "json"]).ran();
+    let list: serde_json::Value = serde_json::from_str(ran.ok()).expect("JSON");
+    assert_eq!(list.as_array().map(Vec::len), Some(1), "{list}");
+    list[0].clone()
+}
+
+fn start_named(pen: &Pen, script: &str) -> Running {
+    let mut running = Running::start(pen.run().args(["--name", "review-2", "--", "bash", "-c", script]));
+    assert_eq!(running.line(), "ready");
+    running
+}
+
+fn a_name_is_the_users_and_one_sandboxs_at_a_time(pen: &Pen) {
+    let mut running = start_named(pen, "echo ready; echo $SANDBOX; exec sleep 300");
+    assert_eq!(running.line(), "sandpen-review-2");
+    assert_eq!(only(pen)["id"], "review-2");
+    assert_eq!(pen.sandpen().args(["ps", "--quiet"]).ran().ok(), "review-2");
+    if pen.engine.is_container() {
+        assert_eq!(pen.containers(), ["sandpen-review-2"]);
+    }
+    let second = pen.run().args(["--name", "review-2", "--", "true"]).ran();
+    assert_eq!(second.code, Some(44), "{}", second.stderr);
+    assert!(second.stderr.contains("there is a sandbox `review-2` already"), "{}", second.stderr);
+    assert!(second.stderr.contains("hint: ") && second.stderr.contains("sandpen stop review-2"), "{}", second.stderr);
+    assert_eq!(pen.sandpen().args(["exec", "review-2", "--", "echo", "inside"]).ran().ok(), "inside");
+    pen.sandpen().args(["stop", "review-2"]).ran().ok();
+    assert_eq!(running.ran().code, Some(143));
+    // Free at once, and not only for others.
+    assert_eq!(pen.run().args(["--name", "review-2", "--", "echo", "again"]).ran().ok(), "again");
+    assert!(pen.sessions().is_empty() && pen.containers().is_empty());
+}
+
+fn a_killed_launchers_name_is_free_again(pen: &Pen) {
+    let mut running = start_named(pen, "echo ready; exec sleep 300");
+    signal(running.pid(), rustix::process::Signal::KILL);
+    running.ran();
+    // At once: its container may still be ending.
+    let again = pen.run().args(["--name", "review-2", "--", "echo", "again"]).ran();
+    assert_eq!(again.ok(), "again", "{}", again.stderr);
+    eventually("nothing is left", || pen.sessions().is_empty() && pen.containers().is_empty());
+}
+
+#[test]
+fn a_name_that_is_none_is_2() {
+    for name in ["A", "a b", "../x", "-x", "x_y"] {
+        let ran = plain(std::path::Path::new("/usr")).args(["run", &format!("--name={name}"), "--", "true"]).ran();
+        assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+        assert!(ran.stderr.contains("is not a name for a sandbox") && ran.stderr.contains("hint: "), "{}", ran.stderr);
+    }
+}
+
+fn a_kept_container_stays_until_prune(pen: &Pen) {
+    let script = "echo made > /var/tmp/inside 2>/dev/null || echo made > ~/inside; exit 3";
+    let ran = pen.run().args(["--keep", "--name", "kept", "--env", "A=b", "--", "bash", "-c", script]).ran();
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(3), ""));
+    assert_eq!(pen.containers(), ["sandpen-kept"]);
+    let listed = only(pen);
+    assert_eq!((&listed["id"], &listed["state"], &listed["exit_code"]), (&"kept".into(), &"exited".into(), &3.into()));
+    assert_eq!((&listed["memory"], &listed["pid"]), (&serde_json::Value::Null, &serde_json::Value::Null));
+    assert!(pen.sandpen().arg("ps").ran().ok().contains("exited (3)"));
+    assert_eq!(pen.sandpen().args(["ps", "-q"]).ran().ok(), "", "it does not run");
+    // It is not in the way of others, who do not sweep it up either; its own name is taken.
+    pen.run().args(["--", "sleep", "0.3"]).ran().ok();
+    assert_eq!(pen.run().args(["--name", "kept", "--", "true"]).ran().code, Some(44));
+    let ran = pen.sandpen().args(["exec", "kept", "--", "true"]).ran();
+    assert!(ran.code == Some(44) && ran.stderr.contains("has ended"), "{}", ran.stderr);
+    let ran = pen.sandpen().args(["stop", "kept"]).ran();
+    assert!(ran.code == Some(0) && ran.stderr.contains("`sandpen prune` removes it"), "{}", ran.stderr);
+    assert_eq!((pen.containers().len(), pen.sessions().len()), (1, 1));
+    let ran = pen.sandpen().arg("prune").ran();
+    assert!(ran.code == Some(0) && ran.stderr.contains("1 kept sandbox removed"), "{}", ran.stderr);
+    assert_eq!((pen.containers().len(), pen.sessions().len()), (0, 0));
+}
+
+fn a_kept_container_of_a_killed_launcher_stays_too(pen: &Pen) {
+    let mut running = Running::start(pen.run().args(["--keep", "--", "bash", "-c", "echo ready; exec sleep 300"]));
+    assert_eq!(running.line(), "ready");
+    signal(running.pid(), rustix::process::Signal::KILL);
+    running.ran();
+    eventually("it has ended", || {
+        let state = pen.client().args(["inspect", "--format", "{{.State.Status}}", &pen.containers()[0]]).ran();
+        state.stdout.trim() == "exited"
+    });
+    pen.run().args(["--", "sleep", "0.3"]).ran().ok();
+    let listed = only(pen);
+    assert_eq!((&listed["state"], &listed["exit_code"]), (&"exited".into(), &serde_json::Value::Null));
+    pen.sandpen().arg("prune").ran().ok();
+    assert_eq!((pen.containers().len(), pen.sessions().len()), (0, 0));
+}
+
+fn what_never_ran_is_not_kept(pen: &Pen) {
+    let ran = pen.run().args(["--keep", "--engine-flag", "--no-such-flag", "--", "true"]).ran();
+    assert_eq!(ran.code, Some(44), "{}", ran.stderr);
+    assert_eq!((pen.containers().len(), pen.sessions().len()), (0, 0));
+}
+
+#[test]
+fn native_keeps_nothing_and_says_so() {
+    Pen::on(Engine::Native, |pen| {
+        let ran = pen.run().args(["--keep", "--", "true"]).ran();
+        assert!(ran.code == Some(0) && ran.stderr.contains("nothing is kept"), "{}", ran.stderr);
+        assert!(pen.sessions().is_empty());
+        let ran = pen.run().args(["--keep", "--strict", "--", "true"]).ran();
+        assert!(ran.code == Some(44) && ran.stderr.contains("hint: "), "{}", ran.stderr);
+    });
+}
+
+fn the_memory_of_a_sandbox_is_that_of_its_processes(pen: &Pen) {
+    let script = "my $x = 'x' x (64 << 20); $| = 1; print \"ready\\n\"; sleep 300";
+    let mut running = Running::start(pen.run().args(["--", "perl", "-e", script]));
+    assert_eq!(running.line(), "ready");
+    let memory = only(pen)["memory"].as_u64().expect("a number of bytes");
+    assert!((64 << 20..400 << 20).contains(&memory), "{memory}");
+    running.signal(rustix::process::Signal::TERM);
+    running.ran();
+}
+
+#[test]
+fn bash_completes_the_ids_of_running_sandboxes() {
+    Pen::on(Engine::NativeRoot, |pen| {
+        let running = start_named(pen, "echo ready; exec sleep 300");
+        let bin = crate::support::binary();
+        let script = format!(
+            r#"PATH={}:$PATH; eval "$(sandpen completions bash)"
+            try() {{ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _sandpen_with_ids sandpen "${{@: -1}}" "${{@: -2:1}}"; echo "${{COMPREPLY[*]}}"; }}
+            complete -p sandpen | grep -o '_sandpen[a-z_]*'
+            try sandpen exec ''; try sandpen stop rev; try sandpen stop x; try sandpen stop --al; try sandpen pru"#,
+            bin.parent().expect("a directory").display()
+        );
+        let ran = pen.host_command("bash").args(["-c", &script]).ran();
+        assert_eq!(ran.ok(), "_sandpen_with_ids\nreview-2\nreview-2\n\n--all\nprune", "{}", ran.stderr);
+        drop(running);
+    });
 }

@@ -6,6 +6,7 @@ mod image;
 mod limit;
 mod mode;
 mod mount;
+mod name;
 mod port;
 
 use std::fmt;
@@ -17,6 +18,7 @@ pub use image::ImageRef;
 pub use limit::{Cpus, Memory, Pids};
 pub use mode::{AgentMode, EngineSetting, Guard, NetworkMode, TmpMode, UserMode};
 pub use mount::{Access, MountRequest};
+pub use name::Name;
 pub use port::Port;
 
 use crate::error::Error;

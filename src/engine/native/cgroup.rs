@@ -163,6 +163,11 @@ impl Cgroups {
         Ok(())
     }
 
+    /// Whether the kernel killed a process in them for want of memory.
+    pub fn ran_out_of_memory(&self) -> bool {
+        self.directories.iter().any(|group| crate::cgroup_events::ran_out_of_memory(group))
+    }
+
     fn remove(&mut self) {
         for directory in self.directories.drain(..) {
             remove(&directory);

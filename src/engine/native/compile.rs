@@ -57,6 +57,14 @@ pub fn compile(plan: &Plan) -> Result<NativeLaunch> {
             reason: "this kernel's Landlock cannot scope them (Linux 6.12 can); --network off keeps them away".into(),
         });
     }
+    if let Some(keep) = &plan.keep {
+        downgrades.push(Downgrade {
+            asked: format!("the sandbox kept ({})", keep.origin),
+            got: "nothing is kept".into(),
+            reason: "a native sandbox is processes and mounts, which end with it; name an image to have a container"
+                .into(),
+        });
+    }
     let env = plan.env.iter().map(|variable| {
         let value = match &variable.value {
             VariableValue::Plain(value) => Secret::new(value),

@@ -244,6 +244,11 @@ impl Child {
         }
     }
 
+    /// Whether the kernel killed a process of the sandbox for want of memory.
+    pub fn ran_out_of_memory(&self) -> bool {
+        self.cgroups.as_ref().is_some_and(Cgroups::ran_out_of_memory)
+    }
+
     /// Does not wait for the end of pid 1, after `Event::Exited` said that no other process is
     /// left: the kernel takes the namespaces down by itself, and the host's init reaps. Worth some
     /// 0.2 ms to a launcher that ends now. With control groups to be removed it waits all the same.

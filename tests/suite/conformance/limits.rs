@@ -50,6 +50,12 @@ fn the_memory_limit_holds(pen: &Pen) {
     let script = "$| = 1; print 'started'; my $n = 256; my $x = 'x' x ($n << 20); print 'survived'";
     let ran = pen.run().args(arguments).args(["--", "perl", "-e", script]).ran();
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(137), "started"), "{}", ran.stderr);
+    let reason =
+        "sandpen: killed for using more memory than its limit of 64m (flag --memory); raise it with `--memory`";
+    assert!(ran.stderr.contains(reason), "{}", ran.stderr);
+    // A 137 of the guest's own is not explained away.
+    let ran = pen.run().args(arguments).args(["--", "sh", "-c", "kill -9 $$"]).ran();
+    assert_eq!((ran.code, ran.stderr.contains("memory than its limit")), (Some(137), false), "{}", ran.stderr);
 }
 
 fn cpus_are_a_promise_or_a_downgrade(pen: &Pen) {

@@ -1,0 +1,178 @@
+//! The sandboxes that run or are kept: `ps`, `exec`, `stop`, `prune`. Over all engines together, from the records their launchers
+//! keep.
+
+#![allow(clippy::disallowed_methods, reason = "removes containers that killed launchers left")]
+
+mod list;
+mod memory;
+
+use std::ffi::OsString;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::engine::Client;
+use crate::error::{Error, Result};
+use crate::facts;
+use crate::guest::Duties;
+use crate::host::Host;
+use crate::path::HostPath;
+use crate::plan::{PEN, SessionId};
+use crate::session::registry::{self, Entry, Record};
+use crate::session::{self, Outcome};
+use crate::suggest::nearest;
+use crate::ui::Ui;
+
+pub use list::{ids, json, table};
+
+/// Runs a command in a running sandbox, behind the same walls as its first process.
+pub fn exec(host: &Host, id: &str, command: Vec<OsString>, ui: Ui) -> Result<Outcome> {
+    let record = find(host, id)?;
+    if record.engine == "native" {
+        #[cfg(target_os = "linux")]
+        return session::enter_native(&record, command, ui);
+    }
+    let _ = ui;
+    let mut argv: Vec<OsString> = vec![record.engine.clone().into(), "exec".into(), "--interactive".into()];
+    if host.terminal.stdin && host.terminal.stdout {
+        argv.push("--tty".into());
+    }
+    argv.extend(["--workdir".into(), record.directory.clone().into()]);
+    if let Some((uid, gid)) = record.user {
+        argv.extend(["--user".into(), format!("{uid}:{gid}").into()]);
+    }
+    argv.push(record.name.clone().into());
+    if record.has_helper {
+        // Through the helper, so that the same filter stands in front of it as of the first command.
+        let duties = serde_json::to_string(&Duties { further: true, ..Duties::default() }).unwrap_or_default();
+        argv.extend([format!("{PEN}/sandpen").into(), "guest".into(), duties.into()]);
+        argv.extend(command);
+    } else {
+        argv.extend(if command.is_empty() { vec!["sh".into()] } else { command });
+    }
+    session::attach(&record.client(&facts::host_path(host)), &argv)
+}
+
+/// Ends sandboxes through their launchers, which clean up; those that do not end in time are killed.
+pub fn stop(host: &Host, ids: &[String], all: bool, time: Duration, ui: Ui) -> Result<()> {
+    let base = facts::session_base(host);
+    let mut records = if all { live(&base) } else { Vec::new() };
+    for id in ids {
+        match kept(host, id) {
+            Some(record) => ui.notice(&format!("{} has ended already; `sandpen prune` removes it", record.id)),
+            None => records.push(find(host, id)?),
+        }
+    }
+    let signal = |record: &Record, signal| {
+        i32::try_from(record.owner.pid).ok().and_then(Pid::from_raw).map(|pid| kill_process(pid, signal))
+    };
+    for record in &records {
+        signal(record, Signal::TERM);
+    }
+    let limit = Instant::now() + time;
+    let is_live = |record: &Record| live(&base).iter().any(|other| other.owner == record.owner);
+    for record in &records {
+        while is_live(record) && Instant::now() < limit {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        if is_live(record) {
+            ui.notice(&format!("{} did not end within {} s and is killed", record.id, time.as_secs()));
+            signal(record, Signal::KILL);
+            while is_live(record) && Instant::now() < limit + Duration::from_secs(5) {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+    }
+    registry::sweep(&base);
+    Ok(())
+}
+
+/// Removes what killed launchers left, directories and containers, and what was kept.
+pub fn prune(host: &Host, ui: Ui) {
+    let base = facts::session_base(host);
+    let ended: Vec<Entry> = registry::all(&base).into_iter().filter(|entry| !entry.is_live).collect();
+    let (kept, stale): (Vec<Entry>, Vec<Entry>) = ended.into_iter().partition(Entry::is_kept);
+    let removed = |entries: &[Entry]| entries.iter().filter(|entry| remove(host, entry)).count();
+    let (kept, stale) = (removed(&kept), removed(&stale));
+    #[cfg(target_os = "linux")]
+    let stale = stale + crate::engine::native::remove_stale();
+    ui.notice(&format!("{stale} leftover{} removed", if stale == 1 { "" } else { "s" }));
+    if kept > 0 {
+        ui.notice(&format!("{kept} kept sandbox{} removed", if kept == 1 { "" } else { "es" }));
+    }
+}
+
+/// Makes sure that nothing stands in the way of a sandbox with a name of the user's choice.
+pub fn free_name(host: &Host, id: &SessionId) -> Result<()> {
+    let taken = registry::all(&facts::session_base(host)).into_iter().find(|entry| entry.is_called(id));
+    match taken {
+        Some(entry) if entry.is_stale() => {
+            remove(host, &entry);
+            Ok(())
+        }
+        Some(_) => Err(session::name_taken(id)),
+        None => Ok(()),
+    }
+}
+
+/// Removes a sandbox that has ended, its container first: what is removed must not lose its record before.
+fn remove(host: &Host, entry: &Entry) -> bool {
+    if let Some(record) = entry.record.as_ref().filter(|record| ["docker", "podman"].contains(&record.engine.as_str()))
+    {
+        remove_container(&record.client(&facts::host_path(host)), &record.name);
+    }
+    registry::remove(entry)
+}
+
+fn remove_container(client: &Client, name: &str) {
+    let Some(program) = &client.program else { return };
+    let _ = Command::new(program.as_path())
+        .args(["rm", "--force", name])
+        .env("PATH", &client.path)
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+}
+
+/// Those that run or are kept, with their records.
+fn listed(host: &Host) -> Vec<(Entry, Record)> {
+    let entries = registry::all(&facts::session_base(host)).into_iter().filter(|entry| !entry.is_stale());
+    entries.filter_map(|entry| entry.record.clone().map(|record| (entry, record))).collect()
+}
+
+fn live(base: &HostPath) -> Vec<Record> {
+    registry::all(base).into_iter().filter(|entry| entry.is_live).filter_map(|entry| entry.record).collect()
+}
+
+/// A kept sandbox by its id or its name.
+fn kept(host: &Host, id: &str) -> Option<Record> {
+    let mut ended = listed(host).into_iter().filter(|(entry, _)| !entry.is_live).map(|(_, record)| record);
+    ended.find(|record| record.id == id || record.name == id)
+}
+
+/// A live sandbox by its id or its name, or by the start of its id if that is unique.
+fn find(host: &Host, id: &str) -> Result<Record> {
+    let records = live(&facts::session_base(host));
+    let exact = records.iter().find(|record| record.id == id || record.name == id);
+    let mut starting = records.iter().filter(|record| id.len() >= 3 && record.id.starts_with(id));
+    if let Some(record) = exact.or_else(|| starting.next().filter(|_| starting.next().is_none())) {
+        return Ok(record.clone());
+    }
+    if let Some(record) = kept(host, id) {
+        return Err(Error::launch(format!("the sandbox `{}` has ended", record.id))
+            .hint("it is kept until `sandpen prune`; its engine's own `cp`, `diff` and `commit` can look into it"));
+    }
+    let ids: Vec<&str> = records.iter().map(|record| record.id.as_str()).collect();
+    let error = Error::launch(format!("no sandbox `{id}` runs"));
+    let error = match nearest(id, ids.iter().copied()) {
+        Some(near) => error.hint(format!("did you mean `{near}`?")),
+        None => error,
+    };
+    Err(match ids.is_empty() {
+        true => error.hint("none runs; `sandpen ps` lists them"),
+        false => error.hint(format!("running: {}", ids.join(", "))),
+    })
+}
