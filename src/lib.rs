@@ -31,6 +31,7 @@ mod host;
 mod manage;
 mod path;
 mod plan;
+pub mod proxy;
 pub mod session;
 mod ssh;
 mod suggest;

@@ -1,16 +1,16 @@
 //! One entry of the proxy's allow-list: `HOST[:PORT]`, `*.example.org`.
 
 use std::fmt;
+use std::net::Ipv6Addr;
 
 use serde::{Serialize, Serializer};
 
-use super::{Value, deserialize_as_value};
+use super::{HostName, Value, deserialize_as_value};
 
 /// A host, or the subdomains of one, and the ports that may be reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostRule {
-    /// The host in lower case, without a trailing dot and without `*.`.
-    host: String,
+    host: HostName,
     /// Whether subdomains are meant, and the host itself is not.
     subdomains: bool,
     /// The port; `None` means 80 and 443.
@@ -18,14 +18,21 @@ pub struct HostRule {
 }
 
 impl HostRule {
-    /// Whether the rule allows this host, given in lower case without a trailing dot, on this port.
-    pub fn allows(&self, host: &str, port: u16) -> bool {
-        let name = if self.subdomains {
-            host.strip_suffix(&self.host).is_some_and(|below| below.len() > 1 && below.ends_with('.'))
-        } else {
-            host == self.host
+    /// Whether the rule allows this host on this port.
+    pub fn allows(&self, host: &HostName, port: u16) -> bool {
+        let name = match (&self.host, host) {
+            // Look-alikes hide in international names: each must be listed itself.
+            (HostName::Name(listed), HostName::Name(asked)) if self.subdomains => asked
+                .strip_suffix(listed.as_str())
+                .is_some_and(|below| below.len() > 1 && below.ends_with('.') && !HostName::is_international(below)),
+            (listed, asked) => listed == asked,
         };
         name && self.port.map_or(port == 80 || port == 443, |wanted| wanted == port)
+    }
+
+    /// The rule that would allow a host on a port, as `--allow-host` takes it.
+    pub fn wanted(host: &HostName, port: u16) -> Self {
+        HostRule { host: host.clone(), subdomains: false, port: Some(port).filter(|port| ![80, 443].contains(port)) }
     }
 }
 
@@ -71,23 +78,19 @@ impl Value for HostRule {
             Some(host) => (true, host),
             None => (false, lower.as_str()),
         };
-        let is_ipv6 = host
-            .strip_prefix('[')
-            .and_then(|host| host.strip_suffix(']'))
-            .is_some_and(|host| host.parse::<std::net::Ipv6Addr>().is_ok());
-        let is_name = host.len() <= 253 && host.split('.').all(is_label);
-        if !(is_name || is_ipv6 && !subdomains) {
-            return Err(String::new());
+        // A person may write an address in any way that is IPv6; it is compared in one.
+        let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')?.parse::<Ipv6Addr>().ok());
+        let host = address.map_or(host.to_owned(), |address| format!("[{address}]"));
+        // Without brackets the last part would be taken for a port.
+        let host = HostName::parse(&host).map_err(|reason| match host.contains(':') && !host.starts_with('[') {
+            true => String::new(),
+            false => reason.to_owned(),
+        })?;
+        if subdomains && !matches!(host, HostName::Name(_)) {
+            return Err("an address has no subdomains".into());
         }
-        Ok(HostRule { host: host.to_owned(), subdomains, port })
+        Ok(HostRule { host, subdomains, port })
     }
-}
-
-fn is_label(label: &str) -> bool {
-    (1..=63).contains(&label.len())
-        && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
-        && !label.starts_with('-')
-        && !label.ends_with('-')
 }
 
 #[cfg(test)]
@@ -99,38 +102,75 @@ mod tests {
         HostRule::parse(text).ok()
     }
 
+    fn allows(rule: &str, host: &str, port: u16) -> bool {
+        HostRule::parse(rule).is_ok_and(|rule| HostName::parse(host).is_ok_and(|host| rule.allows(&host, port)))
+    }
+
     #[test]
     fn a_host_without_a_port_means_http_and_https() {
-        let rule = rule("Example.org");
-        let allows = |host, port| rule.as_ref().is_some_and(|rule| rule.allows(host, port));
-        assert!(allows("example.org", 80) && allows("example.org", 443));
-        assert!(!allows("example.org", 22) && !allows("a.example.org", 443) && !allows("badexample.org", 443));
+        let asked = |host, port| allows("Example.org", host, port);
+        assert!(asked("example.org", 80) && asked("example.org", 443));
+        assert!(!asked("example.org", 22) && !asked("a.example.org", 443) && !asked("badexample.org", 443));
     }
 
     #[test]
     fn a_star_means_subdomains_only() {
-        let rule = rule("*.example.org:22");
-        let allows = |host, port| rule.as_ref().is_some_and(|rule| rule.allows(host, port));
-        assert!(allows("a.example.org", 22) && allows("a.b.example.org", 22));
-        assert!(
-            !allows("example.org", 22)
-                && !allows(".example.org", 22)
-                && !allows("aexample.org", 22)
-                && !allows("a.example.org", 443)
-        );
+        let asked = |host, port| allows("*.example.org:22", host, port);
+        assert!(asked("a.example.org", 22) && asked("a.b.example.org", 22));
+        assert!(!asked("example.org", 22) && !asked("aexample.org", 22) && !asked("a.example.org", 443));
+        assert!(!asked("xn--e1afmkfd.example.org", 22), "an international name is listed itself or not at all");
+        assert!(allows("xn--e1afmkfd.example.org", "xn--e1afmkfd.example.org", 443));
+    }
+
+    #[test]
+    fn addresses_are_compared_as_addresses() {
+        assert!(allows("[0:0:0:0:0:0:0:1]:80", "[::1]", 80) && allows("127.0.0.1:3000", "127.0.0.1", 3000));
+        assert!(!allows("*.0.0.1", "127.0.0.1", 80));
     }
 
     #[test]
     fn refuses_what_is_not_a_host() {
         for text in [
-            "", "*", "*.", "a..b", "a.", "http://a", "a/b", "me@a", "a:0", "a:x", "a b", "*.*.a", "ü.de", "[::g]",
-            "::1", "*.[::1]", "a\n",
+            "",
+            "*",
+            "*.",
+            "a..b",
+            "a.",
+            "http://a",
+            "a/b",
+            "me@a",
+            "a:0",
+            "a:x",
+            "a b",
+            "*.*.a",
+            "ü.de",
+            "[::g]",
+            "::1",
+            "*.[::1]",
+            "a\n",
+            "127.1",
+            "0x7f000001",
+            "[::ffff:127.0.0.1]",
+            "*.0.0.1",
         ] {
             assert_eq!(rule(text), None, "{text:?}");
         }
     }
 
     proptest! {
+        #[test]
+        fn a_rule_allows_what_it_names_and_nothing_that_merely_ends_like_it(
+            name in "[a-z][a-z0-9]{0,8}(\\.[a-z][a-z0-9]{0,8}){1,3}", other in "[a-z][a-z0-9.-]{0,20}", port in 1..=u16::MAX,
+        ) {
+            let (exact, below) = (format!("{name}:{port}"), format!("*.{name}:{port}"));
+            prop_assert!(allows(&exact, &name, port));
+            prop_assert!(!allows(&below, &name, port));
+            prop_assert_eq!(allows(&exact, &other, port), other == name);
+            let glued = format!("{other}{name}");
+            let is_below = other.ends_with('.') && HostName::parse(&glued).is_ok() && !HostName::is_international(&other);
+            prop_assert_eq!(allows(&below, &glued, port), is_below);
+        }
+
         #[test]
         fn what_is_shown_is_read_back(text in any::<String>()) {
             if let Ok(rule) = HostRule::parse(&text) {

@@ -1,6 +1,7 @@
 //! The values options take, each parsed once into a type that cannot hold anything wrong.
 
 mod env;
+mod host_name;
 mod host_rule;
 mod image;
 mod limit;
@@ -13,6 +14,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 pub use env::{EnvRequest, Variables};
+pub use host_name::HostName;
 pub use host_rule::HostRule;
 pub use image::ImageRef;
 pub use limit::{Cpus, Memory, Pids};

@@ -1,0 +1,150 @@
+//! Every decision: into the session's log, to stderr with `-v`, and counted for the line at the end.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::sync::Mutex;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::refusal::Refusal;
+use super::relay::Traffic;
+use crate::ui::Ui;
+
+/// The guest decides how much there is to log; the disk is the user's.
+const LONGEST_LOG: u64 = 8 * 1024 * 1024;
+/// How many different refused targets are remembered, and how many are named at the end.
+const MOST_REFUSED: usize = 1000;
+const NAMED: usize = 5;
+
+/// Where decisions go.
+#[derive(Debug)]
+pub struct Journal {
+    ui: Ui,
+    book: Mutex<Book>,
+}
+
+#[derive(Debug)]
+struct Book {
+    file: Option<File>,
+    written: u64,
+    refused: BTreeMap<String, u64>,
+}
+
+impl Journal {
+    /// A journal that writes into a file, if there is one.
+    pub fn new(file: Option<File>, ui: Ui) -> Self {
+        Journal { ui, book: Mutex::new(Book { file, written: 0, refused: BTreeMap::new() }) }
+    }
+
+    /// A connection was allowed.
+    pub fn allowed(&self, target: &str) {
+        self.line(&format!("allowed {target}"));
+    }
+
+    /// A connection that was allowed has ended.
+    pub fn ended(&self, target: &str, traffic: Traffic) {
+        self.line(&format!("ended {target}, {} bytes sent, {} received", traffic.sent, traffic.received));
+    }
+
+    /// A connection was refused, or failed.
+    pub fn refused(&self, refusal: &Refusal) {
+        let verdict = if refusal.is_by_policy() { "refused" } else { "failed" };
+        let target = if refusal.target.is_empty() { "?" } else { &refusal.target };
+        self.line(&format!("{verdict} {target}: {}", refusal.reason));
+        if let (true, Ok(mut book)) = (refusal.is_by_policy(), self.book.lock())
+            && (book.refused.len() < MOST_REFUSED || book.refused.contains_key(target))
+        {
+            *book.refused.entry(target.to_owned()).or_default() += 1;
+        }
+    }
+
+    /// What the user hears when the sandbox has ended: nothing, if nothing was refused.
+    pub fn summary(&self) -> Option<String> {
+        let book = self.book.lock().ok()?;
+        let mut refused: Vec<(&String, &u64)> = book.refused.iter().collect();
+        refused.sort_by(|a, b| b.1.cmp(a.1));
+        let named: Vec<String> =
+            refused.iter().take(NAMED).map(|(target, count)| format!("{target} ({count})")).collect();
+        let more = match refused.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        (!named.is_empty()).then(|| {
+            format!("the proxy refused connections to {}{more}; --allow-host HOST[:PORT] allows one", named.join(", "))
+        })
+    }
+
+    fn line(&self, text: &str) {
+        self.ui.verbose(&format!("proxy: {text}"));
+        let Ok(mut book) = self.book.lock() else { return };
+        let line = format!("{} {text}\n", timestamp(SystemTime::now()));
+        book.written += line.len() as u64;
+        if book.written > LONGEST_LOG {
+            book.file = None;
+        }
+        if let Some(file) = &mut book.file {
+            let _ = file.write_all(line.as_bytes());
+        }
+    }
+}
+
+/// UTC, as RFC 3339 writes it.
+fn timestamp(time: SystemTime) -> String {
+    let seconds = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    // Civil date from days, in eras of 400 years that begin in March.
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::value::HostName;
+    use std::time::Duration;
+
+    #[test]
+    fn times_are_civil() {
+        let at = |seconds| timestamp(UNIX_EPOCH + Duration::from_secs(seconds));
+        assert_eq!(at(0), "1970-01-01T00:00:00Z");
+        assert_eq!(at(951_782_399), "2000-02-28T23:59:59Z");
+        assert_eq!(at(951_782_400), "2000-02-29T00:00:00Z");
+        assert_eq!(at(1_767_225_599), "2025-12-31T23:59:59Z");
+    }
+
+    #[test]
+    fn the_end_names_what_was_refused_most() {
+        let journal = Journal::new(None, Ui::default());
+        assert_eq!(journal.summary(), None);
+        let refuse = |name: &str| journal.refused(&Refusal::not_listed(&HostName::Name(name.into()), 443));
+        refuse("b.example");
+        refuse("a.example");
+        refuse("b.example");
+        assert_eq!(
+            journal.summary().as_deref(),
+            Some(
+                "the proxy refused connections to b.example:443 (2), a.example:443 (1); --allow-host HOST[:PORT] allows one"
+            )
+        );
+        ["c", "d", "e", "f"].iter().for_each(|name| refuse(name));
+        assert!(journal.summary().is_some_and(|line| line.contains(" and 1 more;")));
+    }
+
+    #[test]
+    fn a_talkative_guest_does_not_fill_the_disk() -> std::io::Result<()> {
+        let file = tempfile::NamedTempFile::new()?;
+        let journal = Journal::new(Some(file.reopen()?), Ui::default());
+        for _ in 0..=LONGEST_LOG / 200 {
+            journal.allowed(&"x".repeat(200));
+        }
+        assert!(file.as_file().metadata()?.len() <= LONGEST_LOG);
+        Ok(())
+    }
+}
