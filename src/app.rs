@@ -120,6 +120,7 @@ impl Prepared {
             host.platform = platform;
         }
         let config = Config::load(&host, options)?;
+        build::refuse_seatbelt(&config)?;
         let facts = Facts::sweep(&host, &config, &command)?;
         Ok(Prepared { host, config, facts, command })
     }

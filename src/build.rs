@@ -74,6 +74,17 @@ impl Recipe {
     }
 }
 
+/// The seeds' answer to `BUILD_SANDBOX` on macOS Seatbelt.
+pub fn refuse_seatbelt(config: &Config) -> Result<()> {
+    match (&config.build, config.engine.value) {
+        (Some(build), EngineSetting::SandboxExec) => {
+            Err(Error::launch(format!("{}: there is no image to build for macOS Seatbelt", build.origin))
+                .hint("unset it, or use `--engine docker` or `--engine podman`"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// A container engine, even where `auto` would run the project with the host's own tools: what is built is an image.
 fn builder(host: &Host, config: &Config, facts: &Facts, tag: &ImageRef) -> Result<EnginePlan> {
     match config.engine.value {

@@ -41,7 +41,7 @@ pub fn json(host: &Host, plan: &Plan, launch: &Launch) -> Result<String> {
         "ssh": {
             "state": plan.ssh.state,
             "strategy": plan.ssh.strategy,
-            "socket": (plan.ssh.state == SshState::Forwarded).then_some(crate::plan::ssh::SOCKET),
+            "socket": plan.ssh.mount.as_ref().filter(|_| plan.ssh.state == SshState::Forwarded).map(|mount| &mount.target),
             "keys": plan.ssh.keys,
             "pending": plan.ssh.pending,
             "reason": plan.ssh.reason,

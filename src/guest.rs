@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitOptions};
 use serde::{Deserialize, Serialize};
-use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2};
 
 use crate::cgroup_events::ran_out_of_memory;
 use crate::plan::PEN;
@@ -43,6 +43,13 @@ pub struct Duties {
     /// Whether the launcher's lock can be watched.
     #[serde(default)]
     pub owner: bool,
+    /// Where the pen is, if not at its usual place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pen: Option<String>,
+    /// The launcher, where it is the parent of this process (Seatbelt): helper and command are one group of processes, which
+    /// signals reach without the helper's doing, and which ends when the launcher does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launcher: Option<u32>,
 }
 
 /// One published port: what arrives at `listen` goes to `port` on the guest's loopback.
@@ -121,6 +128,9 @@ pub const STATUS: &str = "status";
 /// Where a container sees its own control group of version 2, or that of version 1 for memory.
 const GROUPS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/memory"];
 
+/// A report is one word.
+pub const LONGEST_REPORT: u64 = 64;
+
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// The helper's `main`: the arguments after `guest`.
@@ -141,7 +151,8 @@ fn report(duties: &Duties, report: Report) {
         return;
     }
     // A pen that cannot be written costs a good explanation, not the run.
-    let _ = fs::write(Path::new(PEN).join(STATUS), report.word());
+    let pen = duties.pen.as_deref().unwrap_or(PEN);
+    let _ = fs::write(Path::new(pen).join(STATUS), report.word());
 }
 
 fn run(duties: &Duties, command: Vec<OsString>) -> Result<u8, Report> {
@@ -152,6 +163,10 @@ fn run(duties: &Duties, command: Vec<OsString>) -> Result<u8, Report> {
     if duties.owner {
         watch_owner();
     }
+    if let Some(launcher) = duties.launcher {
+        watch_parent(launcher);
+        take_terminal();
+    }
     for forward in &duties.forward {
         relay(*forward);
     }
@@ -160,12 +175,16 @@ fn run(duties: &Duties, command: Vec<OsString>) -> Result<u8, Report> {
     let (name, arguments) = command.split_first().ok_or(Report::NotFound)?;
     let program = find(name, &path)?;
     // Registered before the child exists, so that no signal and no death is missed.
-    let mut signals =
-        signal_hook::iterator::Signals::new([SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCONT])
-            .map_err(|_| Report::NotExecutable)?;
+    let mut caught = vec![SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCONT];
+    // In one group with the command, Ctrl-Z would stop the one who resumes it.
+    caught.extend(duties.launcher.map(|_| SIGTSTP));
+    let mut signals = signal_hook::iterator::Signals::new(caught).map_err(|_| Report::NotExecutable)?;
     let spawn = |program: &Path, name: &OsStr, arguments: &[OsString]| {
         let mut child = Command::new(program);
-        child.arg0(name).args(arguments).env("PATH", &path).process_group(0);
+        child.arg0(name).args(arguments).env("PATH", &path);
+        if duties.launcher.is_none() {
+            child.process_group(0);
+        }
         if let Some(python_path) = &python_path {
             child.env("PYTHONPATH", python_path);
         }
@@ -187,9 +206,11 @@ fn run(duties: &Duties, command: Vec<OsString>) -> Result<u8, Report> {
     };
     report(duties, Report::Started);
     let Some(child) = Pid::from_raw(child.id() as i32) else { return Err(Report::NotExecutable) };
-    // Ctrl-C and Ctrl-\ then reach the command's own group, as they would outside.
-    let _ = rustix::termios::tcsetpgrp(rustix::stdio::stdin(), child);
-    let code = supervise(child, &mut signals);
+    if duties.launcher.is_none() {
+        // Ctrl-C and Ctrl-\ then reach the command's own group, as they would outside.
+        let _ = rustix::termios::tcsetpgrp(rustix::stdio::stdin(), child);
+    }
+    let code = supervise(child, duties.launcher.is_some(), &mut signals);
     let ran_out = GROUPS.iter().any(|group| ran_out_of_memory(Path::new(group)));
     report(duties, if ran_out { Report::OutOfMemory } else { Report::Ended });
     Ok(code)
@@ -232,10 +253,10 @@ impl Ready {
 }
 
 /// Forwards signals to the command and reaps whatever dies, until the command itself has.
-fn supervise(child: Pid, signals: &mut signal_hook::iterator::Signals) -> u8 {
+fn supervise(child: Pid, one_group: bool, signals: &mut signal_hook::iterator::Signals) -> u8 {
     for signal in signals.forever() {
         if signal != SIGCHLD {
-            if let Some(signal) = Signal::from_named_raw(signal) {
+            if let (Some(signal), false) = (Signal::from_named_raw(signal), one_group) {
                 let _ = rustix::process::kill_process(child, signal);
             }
             continue;
@@ -247,6 +268,10 @@ fn supervise(child: Pid, signals: &mut signal_hook::iterator::Signals) -> u8 {
             if status.stopped() {
                 // Nobody outside could resume it: the engine's client does not know that it stopped (Ctrl-Z).
                 thread::sleep(Duration::from_millis(20));
+                if one_group {
+                    let _ = rustix::process::kill_process_group(rustix::process::getpgrp(), Signal::CONT);
+                    continue;
+                }
                 let _ = rustix::termios::tcsetpgrp(rustix::stdio::stdin(), child);
                 let _ = rustix::process::kill_process_group(child, Signal::CONT);
             } else if let Some(signal) = status.terminating_signal() {
@@ -316,6 +341,27 @@ fn watch_owner() {
             std::process::exit(137);
         }
     });
+}
+
+/// Where no lock can be watched and no kernel ends the guest with its launcher: the parent is looked at, again and again.
+fn watch_parent(launcher: u32) {
+    let is_there = move || {
+        rustix::process::getppid().is_some_and(|parent| parent.as_raw_nonzero().get().unsigned_abs() == launcher)
+    };
+    thread::spawn(move || {
+        while is_there() {
+            thread::sleep(Duration::from_millis(100));
+        }
+        let _ = rustix::process::kill_process_group(rustix::process::getpgrp(), Signal::KILL);
+    });
+}
+
+/// Becomes the terminal's foreground if the launcher was: the command's group is this one.
+fn take_terminal() {
+    let launcher = rustix::process::getppid().and_then(|parent| rustix::process::getpgid(Some(parent)).ok());
+    if launcher.is_some() && rustix::termios::tcgetpgrp(rustix::stdio::stdin()).ok() == launcher {
+        crate::session::foreground::give_terminal_to(rustix::process::getpgrp());
+    }
 }
 
 fn relay(forward: Forward) {

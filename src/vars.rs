@@ -57,6 +57,10 @@ pub const HOME: &str = "HOME";
 /// Set inside: where temporary files go, if the host's place is not `/tmp`.
 pub const TMPDIR: &str = "TMPDIR";
 
+/// Read where macOS is only assumed, for tests: what stands in for `/usr/bin/sandbox-exec`. A Mac's own sandpen does not know it.
+#[cfg(not(target_os = "macos"))]
+pub const SANDBOX_EXEC: &str = "SANDPEN_STAND_IN_SANDBOX_EXEC";
+
 /// Whether a name looks like a key, token, secret or password. sandpen's own variables never do.
 pub fn looks_secret(name: &str) -> bool {
     if SETTINGS.iter().any(|setting| setting.names.contains(&name)) {

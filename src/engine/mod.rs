@@ -5,6 +5,7 @@ mod docker;
 pub mod native;
 mod oci;
 mod podman;
+mod seatbelt;
 mod volume;
 
 pub use oci::CONTAINER_ID;
@@ -21,6 +22,7 @@ use crate::host::{Host, ProcessStamp};
 use crate::path::HostPath;
 use crate::plan::{EngineKind, Plan, Secret};
 use crate::ssh::TunnelPlan;
+pub use seatbelt::{Entry as SeatbeltEntry, SeatbeltLaunch};
 
 /// Something that was asked for and cannot be enforced here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -34,10 +36,13 @@ pub struct Downgrade {
 }
 
 /// What one engine makes of a plan.
+#[allow(clippy::large_enum_variant, reason = "there is one in a process")]
 #[derive(Debug, Clone, PartialEq)]
 pub enum Launch {
     /// An engine's client with its command line.
     Container(ContainerLaunch),
+    /// macOS's `sandbox-exec` with its command line and its profile.
+    Seatbelt(SeatbeltLaunch),
     /// Set-up operations for the kernel.
     #[cfg(target_os = "linux")]
     Native(native::NativeLaunch),
@@ -108,9 +113,13 @@ impl Launch {
         let launch = match plan.engine.kind {
             EngineKind::Docker => Launch::Container(docker::compile(plan, host.process, client)?),
             EngineKind::Podman => Launch::Container(podman::compile(plan, host.process, client)?),
+            EngineKind::SandboxExec => Launch::Seatbelt(seatbelt::compile(plan, host.process)?),
             #[cfg(target_os = "linux")]
             EngineKind::Native => Launch::Native(native::compile(plan)?),
-            kind => return Err(Error::usage(format!("the engine `{}` cannot run on this platform", kind.name()))),
+            #[cfg(not(target_os = "linux"))]
+            kind @ EngineKind::Native => {
+                return Err(Error::usage(format!("the engine `{}` cannot run on this platform", kind.name())));
+            }
         };
         match launch.downgrades().first() {
             Some(downgrade) if plan.strict => {
@@ -126,6 +135,7 @@ impl Launch {
     pub fn container(&self) -> Option<&ContainerLaunch> {
         match self {
             Launch::Container(launch) => Some(launch),
+            Launch::Seatbelt(_) => None,
             #[cfg(target_os = "linux")]
             Launch::Native(_) => None,
         }
@@ -135,6 +145,7 @@ impl Launch {
     pub fn downgrades(&self) -> &[Downgrade] {
         match self {
             Launch::Container(launch) => &launch.downgrades,
+            Launch::Seatbelt(launch) => &launch.downgrades,
             #[cfg(target_os = "linux")]
             Launch::Native(launch) => &launch.downgrades,
         }
@@ -144,15 +155,17 @@ impl Launch {
     pub fn argv(&self) -> &[OsString] {
         match self {
             Launch::Container(launch) => &launch.argv,
+            Launch::Seatbelt(launch) => &launch.argv,
             #[cfg(target_os = "linux")]
             Launch::Native(launch) => &launch.argv,
         }
     }
 
-    /// The set-up operations of an engine without a command line.
+    /// The set-up operations of an engine whose command line does not tell: native's steps, the rules of a Seatbelt profile.
     pub fn steps(&self) -> Option<Vec<String>> {
         match self {
             Launch::Container(_) => None,
+            Launch::Seatbelt(launch) => Some(launch.steps()),
             #[cfg(target_os = "linux")]
             Launch::Native(launch) => Some(launch.steps()),
         }

@@ -9,6 +9,7 @@ mod native;
 mod podman;
 mod program;
 mod roots;
+mod seatbelt;
 mod system;
 mod tool;
 
@@ -25,6 +26,7 @@ pub use machine::DesktopFacts;
 pub use podman::PodmanFacts;
 pub use program::SearchPath;
 pub use roots::Roots;
+pub use seatbelt::{OwnProfile, SeatbeltFacts};
 pub use system::{SystemEntry, SystemFacts};
 pub use tool::ToolFacts;
 
@@ -93,7 +95,9 @@ pub struct Facts {
     pub native_limits_processes: bool,
     /// What native shows of the host's system, when native is meant.
     pub system: Option<SystemFacts>,
-    /// What the command needs beyond the system, when native is meant.
+    /// What Seatbelt needs to know, when it is meant.
+    pub seatbelt: Option<SeatbeltFacts>,
+    /// What the command needs beyond the system, when the host's own tools are meant.
     pub tool: ToolFacts,
     /// The SSH agent.
     pub agent: AgentFacts,
@@ -139,15 +143,25 @@ impl Facts {
         // A named engine that cannot run says so itself at the launch; `auto` must know before it chooses.
         let native_problem = if means_native && setting == EngineSetting::Auto { native::problem() } else { None };
         let is_native = means_native && (native_problem.is_none() || setting == EngineSetting::Native);
-        let means_docker = setting == EngineSetting::Docker || setting == EngineSetting::Auto && !is_native;
+        let means_seatbelt = host.platform == Platform::Macos
+            && (setting == EngineSetting::SandboxExec || setting == EngineSetting::Auto && !names_image);
+        let seatbelt = match means_seatbelt {
+            true => Some(SeatbeltFacts::look(host, config, &session_base(host), &mounted)?),
+            false => None,
+        };
+        // Like native: `auto` goes on without it, a named one says so at the launch.
+        let is_seatbelt = seatbelt.as_ref().is_some_and(|seatbelt| seatbelt.program.is_some())
+            || setting == EngineSetting::SandboxExec;
+        let has_own_tools = is_native || is_seatbelt;
+        let means_docker = setting == EngineSetting::Docker || setting == EngineSetting::Auto && !has_own_tools;
         let docker = means_docker.then(|| DockerFacts::look(host, path.find("docker")));
         let docker_answers = docker.as_ref().is_some_and(|docker| docker.reach == Reach::Answers);
         let means_podman =
-            setting == EngineSetting::Podman || setting == EngineSetting::Auto && !is_native && !docker_answers;
+            setting == EngineSetting::Podman || setting == EngineSetting::Auto && !has_own_tools && !docker_answers;
         let podman = means_podman.then(|| PodmanFacts::look(host, path.find("podman")));
         let system = is_native.then(SystemFacts::look);
         let tool = match command.first().and_then(|name| name.as_ref().to_str()) {
-            Some(name) if is_native && !name.contains('/') => ToolFacts::trace(name, &host.home, &guest_path),
+            Some(name) if has_own_tools && !name.contains('/') => ToolFacts::trace(name, &host.home, &guest_path),
             _ => ToolFacts::default(),
         };
         let interesting = plan::paths_of_interest(host, config, preset.as_ref());
@@ -176,6 +190,7 @@ impl Facts {
             native_limits_processes: !is_native || native::limits_processes_by_default(),
             native_cannot_limit: if is_native { native::cannot_limit() } else { Vec::new() },
             system,
+            seatbelt,
             tool,
             agent,
             image: None,

@@ -18,7 +18,7 @@ use crate::facts;
 use crate::guest::Duties;
 use crate::host::Host;
 use crate::path::HostPath;
-use crate::plan::{PEN, SessionId};
+use crate::plan::{EngineKind, PEN, SessionId};
 use crate::session::registry::{self, Entry, Record};
 use crate::session::{self, Outcome};
 use crate::suggest::nearest;
@@ -33,7 +33,9 @@ pub fn exec(host: &Host, id: &str, command: Vec<OsString>, ui: Ui) -> Result<Out
         #[cfg(target_os = "linux")]
         return session::enter_native(&record, command, ui);
     }
-    let _ = ui;
+    if record.engine == EngineKind::SandboxExec.name() {
+        return session::enter_seatbelt(host, &facts::session_base(host).join(&record.id), command, ui);
+    }
     let mut argv: Vec<OsString> = vec![record.engine.clone().into(), "exec".into(), "--interactive".into()];
     if host.terminal.stdin && host.terminal.stdout {
         argv.push("--tty".into());

@@ -45,7 +45,9 @@ pub fn details(config: &Config, engine: &EnginePlan, duties: &Duties, terminal: 
         Some(memory) => add("memory", memory.value.to_string(), "asked for", &memory.origin),
         None => add("memory", "unlimited".into(), unlimited, default),
     }
-    if engine.abilities.skips_default_pids && !config.pids.is_asked_for() {
+    if engine.kind == EngineKind::SandboxExec && !config.pids.is_asked_for() {
+        add("pids", "unlimited".into(), "Seatbelt has no limits", default);
+    } else if engine.abilities.skips_default_pids && !config.pids.is_asked_for() {
         let reason = "root's processes are limited only when asked for here (--pids): joining a control group of version 1 is slow";
         add("pids", "unlimited".into(), reason, default);
     } else {
@@ -61,7 +63,7 @@ pub fn details(config: &Config, engine: &EnginePlan, duties: &Duties, terminal: 
         add("keep", "yes".into(), reason, &keep.origin);
     }
     for port in &config.ports {
-        // Native shares the host's network: there is nothing to publish, and nothing that keeps the port to 127.0.0.1.
+        // Native and Seatbelt share the host's network: there is nothing to publish, and nothing that keeps the port to 127.0.0.1.
         let (place, reason) = match engine.kind.is_container() {
             true => ("127.0.0.1:", "published: reaches a guest on its loopback or on all addresses"),
             false => ("", "the host's network is shared: the guest listens on the host's own addresses"),

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::seatbelt;
 use crate::config::value::{EngineSetting, ImageRef, Value};
 use crate::config::{Config, Origin, Sourced};
 use crate::error::{Error, Result};
@@ -85,9 +86,11 @@ impl EnginePlan {
     fn new(kind: EngineKind, reason: String, config: &Config, facts: &Facts, problem: Option<Error>) -> Self {
         let podman = facts.podman.as_ref().filter(|_| kind == EngineKind::Podman);
         let docker = facts.docker.as_ref().filter(|_| kind == EngineKind::Docker);
+        let seatbelt = facts.seatbelt.as_ref().filter(|_| kind == EngineKind::SandboxExec);
         let program = podman
             .and_then(|podman| podman.program.clone())
-            .or_else(|| docker.and_then(|docker| docker.program.clone()));
+            .or_else(|| docker.and_then(|docker| docker.program.clone()))
+            .or_else(|| seatbelt.and_then(|seatbelt| seatbelt.program.clone()));
         let delegated = match (podman, docker) {
             (Some(podman), _) if podman.rootless && !podman.remote => Some(&podman.controllers),
             (_, Some(docker)) if docker.rootless => Some(&docker.controllers),
@@ -138,10 +141,6 @@ fn named_image(config: &Config, facts: &Facts) -> Option<ImagePlan> {
 
 /// Chooses the engine by the rule for `auto` in the interface, and the image.
 pub fn choose(host: &Host, config: &Config, facts: &Facts) -> Result<(EnginePlan, Option<ImagePlan>)> {
-    // A flag is meant for this run; the variable is often there for other tools and must not stop a container.
-    if let Some(Sourced { origin: origin @ Origin::Flag(_), .. }) = &config.seatbelt_profile {
-        return Err(not_yet(origin, "the Seatbelt engine").hint("drop the option"));
-    }
     let named = named_image(config, facts);
     let kind = match config.engine.value {
         EngineSetting::Docker => Some(EngineKind::Docker),
@@ -151,16 +150,20 @@ pub fn choose(host: &Host, config: &Config, facts: &Facts) -> Result<(EnginePlan
             return Err(Error::usage(format!("{}: `sandbox-exec` exists on macOS only", config.engine.origin))
                 .hint("use `docker`, `podman` or `auto`"));
         }
-        EngineSetting::SandboxExec => {
-            let error = not_yet(&config.engine.origin, "the Seatbelt engine");
-            return Err(error.hint("use `--engine docker` or `--engine podman`"));
-        }
+        EngineSetting::SandboxExec => Some(EngineKind::SandboxExec),
         EngineSetting::Auto => None,
     };
     let engine = match kind {
         Some(kind) => named_engine(kind, config, facts),
         None => automatic(config, facts, named.as_ref()),
     };
+    // A flag is meant for this run; the variable is often there for other tools and must not stop a container.
+    if let (Some(Sourced { origin: origin @ Origin::Flag(_), .. }), true) =
+        (&config.seatbelt_profile, engine.kind != EngineKind::SandboxExec)
+    {
+        return Err(Error::usage(format!("{origin}: the engine `{}` has no Seatbelt profiles", engine.kind.name()))
+            .hint("drop it, or use `--engine sandbox-exec` on macOS"));
+    }
     if !engine.kind.is_container() {
         if let Some(image) = named.filter(|image| matches!(image.from, Origin::Flag(_))) {
             return Err(Error::usage(format!(
@@ -189,10 +192,6 @@ fn default_image() -> Result<ImagePlan> {
     Ok(ImagePlan { reference, reason: "git and ssh, no agent: nothing else was named".into(), from: Origin::Default })
 }
 
-fn not_yet(origin: &Origin, what: &str) -> Error {
-    Error::usage(format!("{origin}: {what} is not built yet"))
-}
-
 fn named_engine(kind: EngineKind, config: &Config, facts: &Facts) -> EnginePlan {
     let problem = match kind {
         EngineKind::Podman => {
@@ -201,7 +200,8 @@ fn named_engine(kind: EngineKind, config: &Config, facts: &Facts) -> EnginePlan 
         EngineKind::Docker => {
             docker_problem(facts).map(|problem| problem.hint("or use another engine: --engine podman"))
         }
-        EngineKind::Native | EngineKind::SandboxExec => facts.native_problem.clone(),
+        EngineKind::Native => facts.native_problem.clone(),
+        EngineKind::SandboxExec => seatbelt::problem(facts),
     };
     EnginePlan::new(kind, "named; no other is tried".to_owned(), config, facts, problem)
 }
@@ -211,10 +211,18 @@ fn automatic(config: &Config, facts: &Facts, image: Option<&ImagePlan>) -> Engin
         let reason = "no image is named, so the host's own tools are meant".to_owned();
         return EnginePlan::new(EngineKind::Native, reason, config, facts, None);
     }
-    let meant = match (image, &facts.native_problem) {
+    let seatbelt_problem = seatbelt::problem(facts);
+    if facts.seatbelt.is_some() && seatbelt_problem.is_none() {
+        let reason = "no image is named, so the host's own tools are meant".to_owned();
+        return EnginePlan::new(EngineKind::SandboxExec, reason, config, facts, None);
+    }
+    let own_tools = facts.native_problem.as_ref().or(seatbelt_problem.as_ref());
+    let meant = match (image, own_tools) {
         (Some(image), _) => format!("the image `{}` asks for a container", image.reference),
-        (None, Some(problem)) => format!("no image is named, but native cannot run here ({})", problem.message()),
-        (None, None) => "no engine for the host's own tools is built yet".to_owned(),
+        (None, Some(problem)) => {
+            format!("no image is named, but the host's own tools cannot run in a sandbox here ({})", problem.message())
+        }
+        (None, None) => "no image is named".to_owned(),
     };
     let (kind, reason, problem) = match (docker_problem(facts), podman_problem(facts)) {
         (None, _) => (EngineKind::Docker, format!("{meant}; Docker answers"), None),
@@ -222,7 +230,7 @@ fn automatic(config: &Config, facts: &Facts, image: Option<&ImagePlan>) -> Engin
             (EngineKind::Podman, format!("{meant}; Podman answers, Docker does not ({})", why.message()), None)
         }
         (Some(docker), Some(podman)) => {
-            let native = facts.native_problem.as_ref().filter(|_| image.is_none());
+            let native = own_tools.filter(|_| image.is_none());
             let problem = none_answers(native, &docker, &podman, facts);
             (EngineKind::Docker, format!("{meant}; none answers"), Some(problem))
         }

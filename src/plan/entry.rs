@@ -156,6 +156,11 @@ impl MountTable {
         self.0.values()
     }
 
+    /// Drops those that this engine has no use for.
+    pub fn retain(&mut self, keep: impl Fn(&Mount) -> bool) {
+        self.0.retain(|_, mount| keep(mount));
+    }
+
     /// The mounts in the order in which they are made: a directory before what lies below it.
     ///
     /// The order is the byte order of the targets, in which a parent always precedes its children. Every engine keeps it.
@@ -184,6 +189,12 @@ impl VariableTable {
         let claimed = self.0.iter().position(|other| other.name == name).map(|index| self.0.remove(index));
         self.plain(name, value, why);
         claimed.filter(|other| other.value != VariableValue::Plain(value.to_owned())).map(|other| other.why.from)
+    }
+
+    /// Adds a variable that may be shown, also where sandpen itself set it before; what was asked for stays.
+    pub fn revise(&mut self, name: &str, value: impl Into<String>, why: Why) {
+        self.0.retain(|other| other.name != name || other.why.from != Origin::Default);
+        self.plain(name, value, why);
     }
 
     fn add(&mut self, variable: Variable) {

@@ -8,6 +8,7 @@ pub mod engine;
 mod entry;
 mod env;
 mod mounts;
+pub mod seatbelt;
 mod session;
 mod skeleton;
 pub mod ssh;
@@ -20,6 +21,7 @@ pub use detail::Detail;
 pub use engine::{EngineKind, EnginePlan, ImagePlan};
 pub use entry::{Mount, Secret, Source, Variable, VariableValue, Why};
 pub use mounts::{contains_own_files, flat_name, paths_of_interest};
+pub use seatbelt::SeatbeltPlan;
 pub use session::{Prepare, SessionId};
 pub use ssh::{SshPlan, SshState};
 pub use user::{UserHow, UserPlan};
@@ -87,6 +89,8 @@ pub struct Plan {
     pub network: NetworkPlan,
     /// SSH agent.
     pub ssh: SshPlan,
+    /// What a Seatbelt sandbox needs beyond that.
+    pub seatbelt: Option<SeatbeltPlan>,
     /// What the first process inside does besides starting the command.
     pub duties: Duties,
     /// Where the guest helper is inside a container, if there is one.
@@ -140,6 +144,8 @@ impl Plan {
         if let (false, Some(flag)) = (engine.kind.is_container(), config.engine_flags.first()) {
             warnings.push(format!("{}: `{}` is for Docker and Podman and has no effect here", flag.origin, flag.value));
         }
+        let network = seatbelt::network(config, engine.kind)?;
+        let engine = seatbelt::without_proxy(engine, network.mode);
         let user = user::plan(host, config, facts, &engine, &mut warnings);
         let env = env::plan(host, config, facts, &user, &id, &mut warnings);
         let session_dir = facts.session_base.join(id.to_string());
@@ -157,7 +163,9 @@ impl Plan {
         };
         draft.requested_mounts()?;
         draft.workspace();
-        draft.virtual_env();
+        if engine.kind != EngineKind::SandboxExec {
+            draft.virtual_env();
+        }
         draft.preset();
         draft.git_configuration();
         let situation = ssh::Situation { host, config, facts, engine: engine.kind, user: &user, id: &id };
@@ -165,17 +173,23 @@ impl Plan {
         if let Some(mount) = &ssh.mount {
             draft.mounts.add(mount.clone());
             let (name, why) = (crate::vars::SSH_AUTH_SOCK, mount.why.clone().requirement("R4.3"));
-            if let Some(origin) = draft.env.insist(name, ssh::SOCKET, why) {
-                let inside = ssh::SOCKET;
+            let inside = mount.target.to_string();
+            if let Some(origin) = draft.env.insist(name, &inside, why) {
                 draft.warnings.push(format!("{origin}: {name} is always {inside} inside when the agent is forwarded"));
             }
         }
-        draft.home();
-        draft.temp();
-        if ssh.state == SshState::Off {
-            draft.hide_agent();
-        }
-        draft.accounts();
+        let seatbelt = match engine.kind {
+            EngineKind::SandboxExec => draft.seatbelt(&ssh, network.mode),
+            _ => {
+                draft.home();
+                draft.temp();
+                if ssh.state == SshState::Off {
+                    draft.hide_agent();
+                }
+                draft.accounts();
+                None
+            }
+        };
         if engine.kind == EngineKind::Native {
             draft.system(&id.name());
             draft.tool();
@@ -187,7 +201,9 @@ impl Plan {
         warn_of_home(host, facts, &mut draft.warnings);
         let Draft { mounts, env, mut prepare, warnings, .. } = draft;
         let mounts = mounts.into_sorted();
-        prepare.extend(skeleton::mount_points(&mounts, &session_dir));
+        if seatbelt.is_none() {
+            prepare.extend(skeleton::mount_points(&mounts, &session_dir));
+        }
         let terminal = host.terminal.stdin && host.terminal.stdout;
         Ok(Plan {
             details: detail::details(config, &engine, &duties, terminal, helper.is_some()),
@@ -198,15 +214,9 @@ impl Plan {
             env: env.into_sorted(),
             ports,
             limits: Limits { cpus: config.cpus.clone(), memory: config.memory.clone(), pids: config.pids.clone() },
-            network: NetworkPlan {
-                mode: config.network.value,
-                allow_hosts: config.allow_hosts.iter().map(|host| host.value.clone()).collect(),
-                reason: match config.network.is_asked_for() {
-                    true => format!("asked for by {}", config.network.origin),
-                    false => "nobody asked for less".into(),
-                },
-            },
+            network,
             ssh,
+            seatbelt,
             duties,
             helper,
             command,
@@ -243,6 +253,8 @@ impl Draft<'_> {
             startup: startup.and_then(|file| file.to_str().map(str::to_owned)),
             further: false,
             owner: self.host.platform == Platform::Linux,
+            pen: None,
+            launcher: None,
         }
     }
 

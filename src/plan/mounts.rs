@@ -48,6 +48,8 @@ impl Draft<'_> {
             }
             let to = match &mount.to {
                 Some(to) => GuestPath::new(to).map_err(|error| bad(&error))?,
+                // Seatbelt shows files at their real places only.
+                None if self.engine == EngineKind::SandboxExec => fact.real.to_guest(),
                 None => from.to_guest(),
             };
             if to.as_path().parent().is_none() || to.is_within(&self.pen()) {

@@ -147,8 +147,17 @@ impl Situation<'_> {
             (None, None) if self.host.platform == Platform::Macos && self.engine.is_container() => {
                 SshPlan::not(SshState::Skipped, "the engine does not answer, so its machine is not known")
             }
+            (None, None) if self.engine == EngineKind::SandboxExec => self.in_place(socket, keys),
             (None, None) => self.mount(socket, keys, warnings),
         }
+    }
+
+    /// Seatbelt: there is no other place than its own for a socket.
+    fn in_place(&self, socket: &HostPath, keys: u32) -> SshPlan {
+        let why = Why::new("the host's SSH agent", self.config.ssh_agent.origin.clone()).requirement("R4.4");
+        let mount = Mount::file(socket.clone(), socket.to_guest(), Access::Rw, why);
+        let reason = format!("the agent at `{socket}` answers; its socket may be used");
+        SshPlan::forwarded(Strategy::Mount, keys, reason, mount)
     }
 
     /// R5, and the native engine: the socket itself.

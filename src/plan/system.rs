@@ -80,6 +80,11 @@ impl Draft<'_> {
             path.to_string_lossy(),
             Why::default("the host's PATH, as far as it is visible inside"),
         );
+        self.language();
+    }
+
+    /// The host's language and time zone.
+    pub fn language(&mut self) {
         for name in PASSED {
             if let Some(value) = self.host.env.text(name) {
                 self.env.plain(name, value, Why::new("the host's tools speak its language", Origin::Default));

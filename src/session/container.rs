@@ -7,21 +7,18 @@ use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 
 use super::directory::SessionDirectory;
-use super::signals::Caught;
+use super::signals::{Caught, Receiver};
 use super::{Outcome, failure, registry, terminal};
 use crate::engine::{Client, ContainerLaunch};
 use crate::error::{Error, Result};
 use crate::facts::machine::HOST_SERVICE;
-use crate::guest::{Report, STATUS};
+use crate::guest::{LONGEST_REPORT, Report, STATUS};
 use crate::host::Host;
 use crate::plan::Plan;
 use crate::ssh::{Opened, Tunnel};
 use crate::ui::Ui;
 use crate::untrusted;
 use crate::vars;
-
-/// A report is one word.
-const LONGEST_REPORT: u64 = 64;
 
 /// Runs it to its end.
 pub fn run(
@@ -52,7 +49,7 @@ pub fn run(
     registry::keep_house(&plan.session_dir);
     let report = plan.helper.as_ref().map(|_| plan.session_dir.join(STATUS));
     let (engine, end) = (launch.client.clone(), launch.end.clone());
-    let forwarder = caught.forward_to(child.id(), report, move || end_container(&engine, &end));
+    let forwarder = caught.forward_to(Receiver::Process(child.id()), report, move || end_container(&engine, &end));
     let status =
         child.wait().map_err(|error| Error::launch("the engine's client cannot be waited for").cause(error))?;
     drop(forwarder);

@@ -109,7 +109,7 @@ pub fn explain_command(plan: &Plan, report: Report, ui: Ui) {
     }
     ui.notice(&format!("`{command}` was not found{image}"));
     if plan.image.is_none() {
-        ui.notice("the native engine shows the host's own programs: install it, check the spelling, or name an image that has it with `--image`");
+        ui.notice("this engine shows the host's own programs: install it, check the spelling, or name an image that has it with `--image`");
         return;
     }
     match crate::config::preset::Preset::dockerfile(&command) {

@@ -5,12 +5,14 @@ mod container;
 mod directory;
 mod failure;
 pub(crate) mod files;
+pub(crate) mod foreground;
 pub(crate) mod lock;
 mod memory;
 #[cfg(target_os = "linux")]
 mod native;
 mod outcome;
 pub(crate) mod registry;
+mod seatbelt;
 mod signals;
 mod terminal;
 
@@ -19,6 +21,7 @@ pub use directory::name_taken;
 #[cfg(target_os = "linux")]
 pub use native::enter as enter_native;
 pub use outcome::Outcome;
+pub use seatbelt::enter as enter_seatbelt;
 
 use crate::engine::Launch;
 use crate::error::{Error, Result};
@@ -36,6 +39,7 @@ pub fn run(host: &Host, plan: &Plan, launch: &Launch, ui: Ui) -> Result<Outcome>
     let _ = registry::write(&plan.session_dir, &record);
     let outcome = match launch {
         Launch::Container(launch) => container::run(host, plan, launch, &directory, caught, ui),
+        Launch::Seatbelt(launch) => seatbelt::run(plan, launch, &directory, caught, ui),
         #[cfg(target_os = "linux")]
         Launch::Native(launch) => native::run(plan, launch, caught, ui),
     }?;

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::process::Signal;
 
 use super::registry::Record;
-use super::signals::Caught;
+use super::signals::{Caught, Receiver};
 use super::{Outcome, failure, registry};
 use crate::engine::native::{
     Child, Command, Event, Group, Init, NativeLaunch, Terminal, enter as enter_sandbox, launch_error, spawn,
@@ -43,7 +43,7 @@ impl Seat {
         let kill = move || {
             let _ = rustix::process::kill_process(pid, Signal::KILL);
         };
-        let forwarder = caught.forward_to(pid.as_raw_nonzero().get().unsigned_abs(), None, kill);
+        let forwarder = caught.forward_to(Receiver::Process(pid.as_raw_nonzero().get().unsigned_abs()), None, kill);
         let mut report = None;
         let code = loop {
             match child.event() {

@@ -74,7 +74,7 @@ impl Record {
             keep: plan.keep.is_some() && launch.container().is_some(),
             ended: None,
             pids: match launch {
-                Launch::Container(_) => None,
+                Launch::Container(_) | Launch::Seatbelt(_) => None,
                 #[cfg(target_os = "linux")]
                 Launch::Native(launch) => launch.sandbox.limits.pids,
             },

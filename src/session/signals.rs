@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::exfiltrator::raw::WithRawSiginfo;
 use signal_hook::iterator::{Handle, SignalsInfo};
@@ -27,6 +27,26 @@ pub struct Forwarder {
 
 /// How long a guest may take to end after it was asked to.
 const GRACE: Duration = Duration::from_secs(10);
+
+/// Who is sent what sandpen is sent.
+pub enum Receiver {
+    /// One process, which passes it on.
+    Process(u32),
+    /// A group of processes.
+    Group(Pid),
+}
+
+impl Receiver {
+    fn send(&self, signal: Signal) {
+        let _ = match self {
+            Receiver::Group(group) => kill_process_group(*group, signal),
+            Receiver::Process(process) => match i32::try_from(*process).ok().and_then(Pid::from_raw) {
+                Some(process) => kill_process(process, signal),
+                None => Ok(()),
+            },
+        };
+    }
+}
 
 /// Ends the guest for good.
 type Kill = Box<dyn FnOnce() + Send>;
@@ -70,16 +90,20 @@ impl Caught {
         self.0.pending().map(|info| info.si_signo).find(asks)
     }
 
-    /// Forwards everything, also what already came, to a child. `report` is the file in which the guest helper says that the
+    /// Forwards everything, also what already came. `report` is the file in which the guest helper says that the
     /// command runs: an engine's client drops signals until it has taken note of that itself. `kill` ends a guest that does not
     /// heed SIGTERM or SIGHUP within a grace period, or at once when SIGTERM comes a second time.
-    pub fn forward_to(self, child: u32, report: Option<HostPath>, kill: impl FnOnce() + Send + 'static) -> Forwarder {
+    pub fn forward_to(
+        self,
+        receiver: Receiver,
+        report: Option<HostPath>,
+        kill: impl FnOnce() + Send + 'static,
+    ) -> Forwarder {
         let Caught(mut signals) = self;
         let handle = signals.handle();
         let ended = Arc::new(AtomicBool::new(false));
         let patience = Patience { ended: ended.clone(), kill: Arc::new(Mutex::new(Some(Box::new(kill)))) };
         let thread = thread::spawn(move || {
-            let Some(child) = i32::try_from(child).ok().and_then(Pid::from_raw) else { return };
             let mut asked = false;
             for info in signals.forever() {
                 // What the terminal sends (a positive code) reaches the whole foreground group, the client included.
@@ -90,7 +114,7 @@ impl Caught {
                     wait_until_settled(report);
                 }
                 if let Some(signal) = Signal::from_named_raw(info.si_signo) {
-                    let _ = kill_process(child, signal);
+                    receiver.send(signal);
                 }
                 match (info.si_signo, asked) {
                     (SIGTERM, true) => patience.kill_now(),

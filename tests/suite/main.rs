@@ -9,5 +9,6 @@ mod docs;
 mod golden;
 mod manage;
 mod native;
+mod seatbelt;
 mod ssh;
 mod support;

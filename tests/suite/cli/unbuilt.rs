@@ -3,7 +3,7 @@
 use super::world::World;
 
 #[test]
-fn engines_that_are_not_built_yet() {
+fn engines_of_another_platform() {
     let world = World::new();
     for command in ["run", "explain"] {
         assert_eq!(
@@ -11,13 +11,6 @@ fn engines_that_are_not_built_yet() {
             "\
 sandpen: error: flag --engine: `sandbox-exec` exists on macOS only
 hint: use `docker`, `podman` or `auto`
-"
-        );
-        assert_eq!(
-            world.refused(&mut world.sandpen([command, "--assume-host", "macos", "--engine", "sandbox-exec"])),
-            "\
-sandpen: error: flag --engine: the Seatbelt engine is not built yet
-hint: use `--engine docker` or `--engine podman`
 "
         );
     }
@@ -42,17 +35,24 @@ fn options_that_are_not_built_yet() {
             &[],
             "sandpen: error: flag --guard: the guard over Git's files is not built yet\nhint: drop the option; SECURITY.md says what a sandbox can do to a repository\n".into(),
         ),
-        (
-            &["--seatbelt-profile", "x"],
-            &[],
-            "sandpen: error: flag --seatbelt-profile: the Seatbelt engine is not built yet\nhint: drop the option\n".into(),
-        ),
     ] {
         for command in ["run", "explain"] {
             let mut command = world.sandpen([command].iter().chain(arguments));
             assert_eq!(world.refused(command.envs(variables.iter().copied())), message);
         }
     }
+}
+
+#[test]
+fn a_seatbelt_profile_is_for_seatbelt() {
+    let world = World::new();
+    assert_eq!(
+        world.refused(&mut world.sandpen(["run", "--seatbelt-profile", "x"])),
+        "\
+sandpen: error: flag --seatbelt-profile: the engine `docker` has no Seatbelt profiles
+hint: drop it, or use `--engine sandbox-exec` on macOS
+"
+    );
 }
 
 /// A variable that others set for llxprt must not stop a container that has no use for it.
