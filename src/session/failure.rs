@@ -15,6 +15,9 @@ pub const SUPPORT: &str = "https://github.com/vybestack/llxprt-code/discussions"
 /// The exit codes with which Docker and Podman say that they themselves failed, or could not start the first process.
 const ENGINE_FAILED: [Outcome; 3] = [Outcome::Exited(125), Outcome::Exited(126), Outcome::Exited(127)];
 
+/// The engine's own failure, when the guest has not ended with this code.
+const CLIENT_FAILED: Outcome = Outcome::Exited(125);
+
 /// Decides between the guest's own end and a failed launch.
 pub fn judge(
     host: &Host,
@@ -25,6 +28,8 @@ pub fn judge(
     ui: Ui,
 ) -> Result<Outcome> {
     match report {
+        // The client failed while the guest ran on, which ends now, with its launcher.
+        Some(Report::Started) if outcome == CLIENT_FAILED => Err(lost(plan)),
         Some(Report::Started | Report::Ended) => Ok(outcome),
         Some(Report::OutOfMemory) => {
             explain_memory(plan, outcome, ui);
@@ -44,6 +49,12 @@ pub fn judge(
 /// The engine's program vanished or cannot be executed.
 pub fn client_missing(plan: &Plan, error: &std::io::Error) -> Error {
     Error::launch(format!("the engine's program `{}` cannot be started", plan.engine.kind.name())).cause(error)
+}
+
+fn lost(plan: &Plan) -> Error {
+    let engine = plan.engine.kind.name();
+    Error::launch(format!("{engine} lost the sandbox: its client failed while the guest was running"))
+        .hint("its daemon may have been stopped or restarted; the guest has ended too")
 }
 
 fn launch_failed(host: &Host, plan: &Plan, launch: &ContainerLaunch) -> Error {

@@ -15,3 +15,4 @@ mod secrets;
 mod ssh_agent;
 mod startup;
 mod streams;
+mod terminal;

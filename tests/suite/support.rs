@@ -4,6 +4,7 @@
 //! SANDPEN_TEST_ENGINES (`scripts/test` sets it); an engine that is not there is skipped, and `scripts/test` names it.
 
 mod process;
+pub mod pty;
 
 use std::ffi::OsStr;
 use std::fs;

@@ -1,7 +1,7 @@
 //! stdin, stdout and stderr: every byte, apart from each other, and a terminal only where there is one.
 
 use std::io::{Read, Write};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::thread;
 
 use crate::for_every_engine;
@@ -9,6 +9,7 @@ use crate::support::{Pen, RunToEnd, eventually};
 
 for_every_engine!(
     stdin_arrives_byte_by_byte,
+    a_hundred_megabytes_arrive_unchanged,
     stdout_and_stderr_stay_apart,
     there_is_no_terminal_where_there_is_none,
     without_a_command_there_is_a_shell,
@@ -42,6 +43,25 @@ fn stdin_arrives_byte_by_byte(pen: &Pen) {
     writer.join().expect("thread").expect("write");
     assert!(child.wait().expect("wait").success());
     assert!(received == sent, "{} bytes came back of {}", received.len(), sent.len());
+}
+
+/// Ten times ten megabytes, each ten different from the ones before.
+fn a_hundred_megabytes_arrive_unchanged(pen: &Pen) {
+    let noise = noise();
+    let sum_of = |mut command: Command| {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("start");
+        let mut stdin = child.stdin.take().expect("stdin");
+        for round in 0..10 {
+            stdin.write_all(&noise[round..]).expect("write");
+        }
+        drop(stdin);
+        let output = child.wait_with_output().expect("wait");
+        assert!(output.status.success());
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let mut inside = pen.run();
+    inside.args(["--", "sha256sum"]);
+    assert_eq!(sum_of(inside), sum_of(Command::new("sha256sum")));
 }
 
 fn stdout_and_stderr_stay_apart(pen: &Pen) {

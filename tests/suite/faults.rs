@@ -1,0 +1,207 @@
+//! The table of faults: what goes wrong around a sandbox, what the user sees, and what remains. Nothing hangs: every row has to end
+//! within the patience of `Running`.
+
+mod clock;
+mod daemon;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::for_every_engine;
+use crate::support::{Engine, Pen, Ran, Running, eventually};
+
+for_every_engine!(every_fault_has_its_end);
+
+/// What the user sees.
+enum Sees {
+    /// The guest runs as if nothing were wrong.
+    Works,
+    /// sandpen ends with this code, and says this.
+    Says(i32, &'static [&'static str]),
+}
+
+/// One row. What remains is the same in all of them, and asserted: no session, no container.
+struct Row {
+    fault: &'static str,
+    /// On which engines; the others have a reason beside the row.
+    on: fn(Engine) -> bool,
+    sees: fn(Engine) -> Sees,
+    play: fn(&Pen) -> Ran,
+}
+
+const EVERYWHERE: fn(Engine) -> bool = |_| true;
+const WORKS: fn(Engine) -> Sees = |_| Sees::Works;
+
+const TABLE: &[Row] = &[
+    Row {
+        fault: "no space for the session's files",
+        on: EVERYWHERE,
+        sees: |engine| match engine.is_container() {
+            true => Sees::Says(44, &["cannot be made for the session", "No space left", "hint: check free space"]),
+            // Native needs no files; only `ps` will not list it.
+            false => Sees::Works,
+        },
+        play: |pen| {
+            let full = Full::new(pen, "size=4k,nr_inodes=40");
+            fs::write(full.0.join("filler"), [0; 4096]).expect("it fits");
+            run(pen.run().env("XDG_STATE_HOME", &full.0))
+        },
+    },
+    Row {
+        fault: "no inode for the session's directory",
+        on: EVERYWHERE,
+        sees: |_| Sees::Says(44, &["cannot be made for the session", "No space left", "hint: check free space"]),
+        play: |pen| {
+            let full = Full::new(pen, "size=64k,nr_inodes=2");
+            fs::write(full.0.join("filler"), []).expect("it fits");
+            run(pen.run().env("XDG_STATE_HOME", &full.0))
+        },
+    },
+    Row {
+        fault: "HOME is read-only: the temp directory holds the session",
+        on: EVERYWHERE,
+        sees: WORKS,
+        play: |pen| {
+            let home = Full::new(pen, "size=64k");
+            home.remount_read_only();
+            let temp = pen.outside("temp");
+            let ran = run(pen.run().env("HOME", &home.0).env("TMPDIR", &temp));
+            assert_eq!(sessions_below(&temp), 0);
+            ran
+        },
+    },
+    Row {
+        fault: "HOME is unset: the account's own is taken",
+        on: EVERYWHERE,
+        sees: WORKS,
+        play: |pen| run(pen.run().env_remove("HOME").env("XDG_STATE_HOME", pen.home.join(".local/state"))),
+    },
+    Row {
+        fault: "XDG_RUNTIME_DIR is missing",
+        // Rootless Podman itself would take its next-best directory, and believe that the machine has started anew.
+        on: |engine| engine != Engine::PodmanRootless,
+        sees: WORKS,
+        play: |pen| run(pen.run().env_remove("XDG_RUNTIME_DIR")),
+    },
+    Row {
+        fault: "XDG_RUNTIME_DIR leads nowhere",
+        on: |engine| engine != Engine::PodmanRootless,
+        sees: WORKS,
+        play: |pen| run(pen.run().env("XDG_RUNTIME_DIR", "/nonexistent/runtime")),
+    },
+    Row {
+        fault: "the current directory was deleted",
+        on: EVERYWHERE,
+        sees: |_| Sees::Says(2, &["the current directory cannot be determined", "hint: it may have been deleted"]),
+        play: |pen| shell(pen, r#"mkdir gone; cd gone; rmdir ../gone; exec "$@""#),
+    },
+    Row { fault: "stdin is closed", on: EVERYWHERE, sees: WORKS, play: |pen| shell(pen, r#"exec "$@" <&-"#) },
+    Row { fault: "stderr is closed", on: EVERYWHERE, sees: WORKS, play: |pen| shell(pen, r#"exec "$@" 2>&-"#) },
+    Row {
+        fault: "there is no controlling terminal",
+        on: EVERYWHERE,
+        sees: WORKS,
+        play: |pen| shell(pen, r#"exec setsid --wait "$@""#),
+    },
+    Row {
+        fault: "signals were ignored by whoever started it",
+        on: EVERYWHERE,
+        sees: WORKS,
+        play: |pen| shell(pen, r#"trap '' INT QUIT HUP PIPE CHLD; exec "$@""#),
+    },
+    Row {
+        fault: "a file where the sessions should be",
+        on: EVERYWHERE,
+        sees: |_| Sees::Says(44, &["cannot be made for the session", "hint: "]),
+        play: |pen| {
+            pen.write(".other/sandpen/sessions", "");
+            run(pen.run().env("XDG_STATE_HOME", pen.home.join(".other")))
+        },
+    },
+    Row {
+        fault: "a record that is no record",
+        on: EVERYWHERE,
+        sees: WORKS,
+        play: |pen| {
+            pen.write(".local/state/sandpen/sessions/0123456789ab/session.json", "{\"id\": 7");
+            pen.write(".local/state/sandpen/sessions/0123456789ab/owner", "");
+            // Long enough for the sweep beside it.
+            run_script(pen.run(), "sleep 0.5; echo ran")
+        },
+    },
+];
+
+fn every_fault_has_its_end(pen: &Pen) {
+    let mut failures = Vec::new();
+    for row in TABLE.iter().filter(|row| (row.on)(pen.engine)) {
+        let ran = (row.play)(pen);
+        let holds = match (row.sees)(pen.engine) {
+            Sees::Works => ran.code == Some(0) && ran.stdout == "ran" && !ran.stderr.contains("error"),
+            Sees::Says(code, words) => {
+                ran.code == Some(code) && ran.stdout.is_empty() && words.iter().all(|word| ran.stderr.contains(word))
+            }
+        };
+        if !holds {
+            failures.push(format!("{}: {ran:?}", row.fault));
+        }
+        let left = || pen.sessions().len() + pen.containers().len();
+        if left() > 0 {
+            failures.push(format!("{}: {:?} and {:?} remain", row.fault, pen.sessions(), pen.containers()));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+fn run(command: &mut Command) -> Ran {
+    Running::start(command.args(["--", "echo", "ran"])).ran()
+}
+
+fn run_script(mut command: Command, script: &str) -> Ran {
+    Running::start(command.args(["--", "sh", "-c", script])).ran()
+}
+
+/// Starts it through a shell script, whose `"$@"` it is.
+fn shell(pen: &Pen, script: &str) -> Ran {
+    let mut run = pen.run();
+    run.args(["--", "echo", "ran"]);
+    let mut shell = Command::new("/bin/sh");
+    shell.env_clear().envs(run.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    shell.current_dir(&pen.project).stdin(Stdio::null()).args(["-c", script, "sh"]);
+    Running::start(shell.arg(run.get_program()).args(run.get_args())).ran()
+}
+
+fn sessions_below(directory: &Path) -> usize {
+    let bases = fs::read_dir(directory).expect("readable").flatten().map(|entry| entry.path().join("sessions"));
+    bases.filter_map(|base| Some(fs::read_dir(base).ok()?.count())).sum()
+}
+
+/// A file system of its own, of the size that is asked for; the user's.
+struct Full(PathBuf);
+
+impl Full {
+    fn new(pen: &Pen, options: &str) -> Self {
+        let path = pen.outside("full");
+        let options = format!("{options},uid={},gid={}", pen.uid, pen.gid);
+        mount(&["-t", "tmpfs", "-o", &options, "tmpfs"], &path);
+        Full(path)
+    }
+
+    fn remount_read_only(&self) {
+        mount(&["-o", "remount,ro"], &self.0);
+    }
+}
+
+fn mount(arguments: &[&str], path: &Path) {
+    let mounted = Command::new("mount").args(arguments).arg(path).status().expect("mount");
+    assert!(mounted.success(), "this test needs to be root");
+}
+
+impl Drop for Full {
+    fn drop(&mut self) {
+        // A container that has just ended may hold it for a moment.
+        eventually("it can be unmounted", || {
+            Command::new("umount").arg(&self.0).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+        });
+    }
+}

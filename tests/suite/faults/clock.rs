@@ -1,0 +1,90 @@
+//! Clock jumps. Waits are measured by a clock that does not jump, and whether a sandbox lives is decided by its lock; the clock on the
+//! wall only tells ages, and how old a directory is that has no lock yet.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use crate::for_every_engine;
+use crate::support::{Pen, RunToEnd, Running, comes_true};
+
+for_every_engine!(
+    a_live_sandbox_from_another_time_stays,
+    leftovers_from_another_time_go,
+    a_signal_is_passed_on_whatever_the_clock_says,
+);
+
+fn long_ago() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000)
+}
+
+fn far_ahead() -> SystemTime {
+    SystemTime::now() + Duration::from_secs(10 * 365 * 86400)
+}
+
+/// Makes a session look as if it had been started at another time.
+fn date(session: &Path, time: SystemTime) {
+    let record = session.join("session.json");
+    let mut json: serde_json::Value = serde_json::from_slice(&fs::read(&record).expect("a record")).expect("JSON");
+    json["started"] = time.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs().into();
+    fs::write(&record, json.to_string()).expect("written");
+    for path in [&record, &session.join("owner"), session] {
+        File::open(path).and_then(|file| file.set_modified(time)).expect("dated");
+    }
+}
+
+fn start(pen: &Pen) -> Running {
+    let mut running = Running::start(pen.run().args(["--", "sh", "-c", "echo ready; exec sleep 300"]));
+    assert_eq!(running.line(), "ready");
+    running
+}
+
+fn a_live_sandbox_from_another_time_stays(pen: &Pen) {
+    let mut running = start(pen);
+    for time in [long_ago(), far_ahead()] {
+        date(&pen.sessions()[0], time);
+        pen.run().args(["--", "sleep", "0.4"]).ran().ok();
+        pen.sandpen().arg("prune").ran().ok();
+        let ran = pen.sandpen().args(["ps", "--format", "json"]).ran();
+        let list: serde_json::Value = serde_json::from_str(ran.ok()).expect("JSON");
+        assert_eq!((list.as_array().map(Vec::len), &list[0]["state"]), (Some(1), &"running".into()));
+        let age = list[0]["age"].as_u64().expect("an age");
+        assert_eq!(age == 0, time > SystemTime::now(), "{age}");
+    }
+    pen.sandpen().args(["stop", "--all"]).ran().ok();
+    assert_eq!(running.ran().code, Some(143));
+    assert!(pen.sessions().is_empty());
+}
+
+fn leftovers_from_another_time_go(pen: &Pen) {
+    for time in [long_ago(), far_ahead()] {
+        let mut running = start(pen);
+        running.signal(rustix::process::Signal::KILL);
+        running.ran();
+        let [session] = &pen.sessions()[..] else { panic!("one session expected") };
+        date(session, time);
+        // And two that were killed before they had a lock, or while they were removed.
+        for name in [".new-0123456789ab", ".old-0123456789ab"] {
+            let path = session.with_file_name(name);
+            fs::create_dir(&path).expect("a directory");
+            std::os::unix::fs::chown(&path, Some(pen.uid), Some(pen.gid)).expect("chown");
+            File::open(&path).and_then(|file| file.set_modified(time)).expect("dated");
+        }
+        pen.sandpen().arg("prune").ran().ok();
+        assert_eq!(pen.sessions(), Vec::<std::path::PathBuf>::new());
+    }
+}
+
+fn a_signal_is_passed_on_whatever_the_clock_says(pen: &Pen) {
+    for time in [long_ago(), far_ahead()] {
+        let mut running = start(pen);
+        // The file whose age says whether the engine's client is ready for signals.
+        if let Ok(file) = File::open(pen.sessions()[0].join("status")) {
+            file.set_modified(time).expect("dated");
+        }
+        std::thread::sleep(Duration::from_millis(600));
+        running.signal(rustix::process::Signal::TERM);
+        assert_eq!(running.ran().code, Some(143));
+        assert!(comes_true(Duration::from_secs(5), || pen.sessions().is_empty()));
+    }
+}

@@ -1,0 +1,132 @@
+//! Docker's daemon killed or stopped while a sandbox runs: a daemon of the test's own, with a small image.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::support::{Engine, Pen, RunToEnd, Running, comes_true, eventually, is_running, signal};
+
+const IMAGE: &str = "localhost/sandpen-busybox:latest";
+
+struct Daemon<'a> {
+    pen: &'a Pen,
+    process: Child,
+}
+
+impl<'a> Daemon<'a> {
+    fn start(pen: &'a Pen) -> Self {
+        let root = pen.root();
+        let log = File::create(root.join("dockerd.log")).expect("a log");
+        let option = |name: &str, file: &str| format!("--{name}={}", root.join(file).display());
+        // The pids in them are of a daemon that was killed, and that init may not have collected yet.
+        for file in ["pid", "exec/containerd/containerd.pid"] {
+            let _ = std::fs::remove_file(root.join(file));
+        }
+        // In a network namespace of its own: a daemon that is told to use no bridge removes the host's docker0 at its start,
+        // which belongs to another daemon.
+        let mut command = Command::new("unshare");
+        command.args(["--net", "--", "dockerd"]);
+        command.args([option("data-root", "data"), option("exec-root", "exec"), option("pidfile", "pid")]);
+        command.args([&format!("--host={}", host(pen)), "--iptables=false", "--bridge=none"]);
+        let streams = (log.try_clone().expect("a log"), log);
+        let process = command.stdin(Stdio::null()).stdout(streams.0).stderr(streams.1).spawn().expect("dockerd");
+        let daemon = Daemon { pen, process };
+        eventually("the daemon answers", || {
+            daemon.docker(&["info"]).output().is_ok_and(|output| output.status.success())
+        });
+        daemon
+    }
+
+    fn docker(&self, arguments: &[&str]) -> Command {
+        let mut command = self.pen.host_command("docker");
+        command.env("DOCKER_HOST", host(self.pen)).args(arguments);
+        command
+    }
+
+    fn load_image(&self) {
+        let mut save = self.pen.host_command("docker");
+        let mut save = save.args(["save", IMAGE]).stdout(Stdio::piped()).spawn().expect("docker save");
+        let loaded = self.docker(&["load"]).stdin(save.stdout.take().expect("a pipe")).ran();
+        loaded.ok();
+        save.wait().expect("wait");
+    }
+
+    fn ended(&mut self) -> bool {
+        comes_true(Duration::from_secs(25), || self.process.try_wait().expect("wait").is_some())
+    }
+}
+
+impl Drop for Daemon<'_> {
+    fn drop(&mut self) {
+        if self.process.try_wait().is_ok_and(|status| status.is_none()) {
+            signal(self.process.id(), Signal::TERM);
+            if !self.ended() {
+                let _ = self.process.kill();
+                let _ = self.process.wait();
+            }
+        }
+        // A daemon that was killed leaves its mounts.
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
+        for point in points.filter(|point| Path::new(point).starts_with(self.pen.root())) {
+            let _ = Command::new("umount").arg("--lazy").arg(point).stderr(Stdio::null()).status();
+        }
+    }
+}
+
+fn host(pen: &Pen) -> String {
+    format!("unix://{}", pen.root().join("docker.sock").display())
+}
+
+/// Fault, code, what is said.
+const TABLE: &[(&str, Signal, i32, &[&str])] = &[
+    (
+        "the daemon is killed",
+        Signal::KILL,
+        44,
+        &["docker lost the sandbox", "hint: its daemon may have been stopped or restarted"],
+    ),
+    // It ends its containers first, as a user would.
+    ("the daemon is stopped, or restarted", Signal::TERM, 143, &[]),
+];
+
+#[test]
+fn a_daemon_that_ends_takes_the_sandbox_along() {
+    Pen::on(Engine::Docker, |pen| {
+        Daemon::start(pen).load_image();
+        for (fault, which, code, words) in TABLE {
+            let mut daemon = Daemon::start(pen);
+            let mark = format!("sleep 4{}", std::process::id());
+            let mut command = pen.sandpen();
+            command.args(["run", "--engine", "docker", "--image", IMAGE, "--network", "off"]);
+            command.args(["--", "sh", "-c", &format!("echo ready; exec {mark}")]).env("DOCKER_HOST", host(pen));
+            let mut running = Running::start(&mut command);
+            assert_eq!(running.line(), "ready");
+            signal(daemon.process.id(), *which);
+            let ran = running.ran();
+            assert_eq!(ran.code, Some(*code), "{fault}: {}", ran.stderr);
+            assert!(words.iter().all(|word| ran.stderr.contains(word)), "{fault}: {}", ran.stderr);
+            assert!(daemon.ended(), "{fault}");
+            assert!(pen.sessions().is_empty(), "{fault}");
+            eventually("the guest is gone", || !is_running(&mark));
+            // What the next daemon finds of it, it removes.
+            drop(daemon);
+            let daemon = Daemon::start(pen);
+            eventually("no container is left", || daemon.docker(&["ps", "--all", "--quiet"]).ran().ok().is_empty());
+        }
+    });
+}
+
+#[test]
+fn a_daemon_that_is_gone_before_the_start_is_44() {
+    Pen::on(Engine::Docker, |pen| {
+        let mut command = pen.sandpen();
+        command.args(["run", "--engine", "docker", "--image", IMAGE, "--", "true"]);
+        let ran = Running::start(command.env("DOCKER_HOST", host(pen))).ran();
+        assert!(ran.code == Some(44) && ran.stderr.contains("hint: "), "{ran:?}");
+        assert!(pen.sessions().is_empty());
+    });
+}

@@ -1,0 +1,153 @@
+//! A terminal for tests: a real pseudo-terminal with a shell in it, as a user has one. Made with `rustix`, which sandpen uses
+//! anyway: what an expect library adds to it – patterns, logging, a process table – no test here needs.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, Termios, Winsize, tcgetattr, tcsetwinsize};
+
+use super::process::{PATIENCE, comes_true};
+
+/// Runs the command, says how it ended, and stays: with its session's first process a terminal would lose its settings.
+const SHELL: &str = r#"trap : INT QUIT; "$@"; echo "[ended $?]"; read _"#;
+
+pub struct Pty {
+    terminal: File,
+    shell: Child,
+    said: Arc<Mutex<String>>,
+    read_up_to: usize,
+}
+
+impl Pty {
+    /// A command in a new terminal of 30 lines and 100 columns.
+    pub fn start(command: &Command) -> Self {
+        let mut shell = Command::new("/bin/sh");
+        shell.env_clear().args(["-c", SHELL, "sh"]).arg(command.get_program()).args(command.get_args());
+        Self::of(shell, command)
+    }
+
+    /// A script in a new terminal; `"$@"` is the command.
+    pub fn script(script: &str, command: &Command) -> Self {
+        let mut shell = Command::new("/bin/sh");
+        shell.env_clear();
+        let script = format!("{script}; echo \"[ended $?]\"; read _");
+        shell.args(["-c", &script, "sh"]).arg(command.get_program()).args(command.get_args());
+        Self::of(shell, command)
+    }
+
+    /// An interactive shell in a new terminal, in the command's surroundings; `$run` is the command.
+    pub fn interactive(command: &Command) -> Self {
+        let mut shell = Command::new("/bin/bash");
+        shell.env_clear();
+        let words: Vec<_> = std::iter::once(command.get_program()).chain(command.get_args()).collect();
+        let words: Vec<_> = words.iter().map(|word| word.to_str().expect("text")).collect();
+        assert!(!words.iter().any(|word| word.contains([' ', '\''])), "no quoting here: {words:?}");
+        shell.args(["--norc", "--noprofile", "-i"]).env("run", words.join(" ")).env("PS1", "[prompt] ");
+        Self::of(shell, command)
+    }
+
+    fn of(mut shell: Command, surroundings: &Command) -> Self {
+        shell.envs(surroundings.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        shell.current_dir(surroundings.get_current_dir().expect("a directory"));
+        let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
+        grantpt(&terminal).and_then(|()| unlockpt(&terminal)).expect("unlocked");
+        let size = Winsize { ws_row: 30, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&terminal, size).expect("a size");
+        let name = ptsname(&terminal, Vec::new()).expect("a name");
+        let end: OwnedFd =
+            rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty()).expect("its end");
+        let stream = || end.try_clone().expect("a descriptor");
+        shell.stdin(stream()).stdout(stream()).stderr(stream());
+        // SAFETY: both calls are plain system calls, which is all that may happen between fork and exec.
+        unsafe {
+            shell.pre_exec(|| {
+                rustix::process::setsid()?;
+                rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())?;
+                Ok(())
+            });
+        }
+        let shell = shell.spawn().expect("the shell starts");
+        let terminal = File::from(terminal);
+        let said = Arc::new(Mutex::new(String::new()));
+        let mut reader = terminal.try_clone().expect("a descriptor");
+        thread::spawn({
+            let said = said.clone();
+            move || {
+                let mut buffer = [0; 4096];
+                while let Ok(count @ 1..) = reader.read(&mut buffer) {
+                    said.lock().expect("text").push_str(&String::from_utf8_lossy(&buffer[..count]));
+                }
+            }
+        });
+        Pty { terminal, shell, said, read_up_to: 0 }
+    }
+
+    /// Types.
+    pub fn send(&mut self, keys: &str) {
+        self.terminal.write_all(keys.as_bytes()).expect("the terminal takes it");
+    }
+
+    /// Waits for a text that was not waited for before.
+    #[track_caller]
+    pub fn expect(&mut self, text: &str) {
+        let found = comes_true(PATIENCE, || {
+            let said = self.said();
+            let at = said[self.read_up_to..].find(text);
+            self.read_up_to += at.map_or(0, |at| at + text.len());
+            at.is_some()
+        });
+        assert!(found, "no `{text}` in {:?}", &self.said()[self.read_up_to..]);
+    }
+
+    /// All that was shown.
+    pub fn said(&self) -> String {
+        self.said.lock().expect("text").clone()
+    }
+
+    pub fn resize(&self, rows: u16, columns: u16) {
+        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&self.terminal, size).expect("a size");
+    }
+
+    /// The terminal's settings, so that they can be compared.
+    pub fn settings(&self) -> String {
+        let Termios { input_modes, output_modes, control_modes, local_modes, .. } =
+            tcgetattr(&self.terminal).expect("settings");
+        format!("{input_modes:?} {output_modes:?} {control_modes:?} {local_modes:?}")
+    }
+
+    /// Whether keys arrive one by one, as in a terminal whose other end is a program's.
+    pub fn is_raw(&self) -> bool {
+        !tcgetattr(&self.terminal).expect("settings").local_modes.contains(LocalModes::ICANON)
+    }
+
+    /// The process that was started in it.
+    pub fn child(&self) -> u32 {
+        let children = children(self.shell.id());
+        assert_eq!(children.len(), 1, "{children:?}");
+        children[0]
+    }
+}
+
+/// The children of a process.
+pub fn children(pid: u32) -> Vec<u32> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    text.split_whitespace().map(|pid| pid.parse().expect("a pid")).collect()
+}
+
+impl Drop for Pty {
+    fn drop(&mut self) {
+        for pid in children(self.shell.id()).into_iter().chain([self.shell.id()]) {
+            let pid = rustix::process::Pid::from_raw(pid.cast_signed()).expect("a pid");
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+        let _ = self.shell.wait();
+    }
+}
