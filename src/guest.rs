@@ -16,7 +16,9 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitOptions};
 use serde::{Deserialize, Serialize};
-use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{
+    SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2,
+};
 
 use crate::cgroup_events::ran_out_of_memory;
 use crate::plan::PEN;
@@ -165,7 +167,10 @@ fn run(duties: &Duties, command: Vec<OsString>) -> Result<u8, Report> {
     }
     if let Some(launcher) = duties.launcher {
         watch_parent(launcher);
-        take_terminal();
+        let [input, output] = [rustix::stdio::stdin(), rustix::stdio::stdout()];
+        if rustix::termios::isatty(input) && rustix::termios::isatty(output) {
+            take_terminal();
+        }
     }
     for forward in &duties.forward {
         relay(*forward);
@@ -176,8 +181,10 @@ fn run(duties: &Duties, command: Vec<OsString>) -> Result<u8, Report> {
     let program = find(name, &path)?;
     // Registered before the child exists, so that no signal and no death is missed.
     let mut caught = vec![SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCONT];
-    // In one group with the command, Ctrl-Z would stop the one who resumes it.
-    caught.extend(duties.launcher.map(|_| SIGTSTP));
+    if duties.launcher.is_some() {
+        // In one group with the command, what stops it would stop the one who resumes it.
+        caught.extend([SIGTSTP, SIGTTIN, SIGTTOU]);
+    }
     let mut signals = signal_hook::iterator::Signals::new(caught).map_err(|_| Report::NotExecutable)?;
     let spawn = |program: &Path, name: &OsStr, arguments: &[OsString]| {
         let mut child = Command::new(program);
@@ -269,7 +276,7 @@ fn supervise(child: Pid, one_group: bool, signals: &mut signal_hook::iterator::S
                 // Nobody outside could resume it: the engine's client does not know that it stopped (Ctrl-Z).
                 thread::sleep(Duration::from_millis(20));
                 if one_group {
-                    let _ = rustix::process::kill_process_group(rustix::process::getpgrp(), Signal::CONT);
+                    resume(status.stopping_signal());
                     continue;
                 }
                 let _ = rustix::termios::tcsetpgrp(rustix::stdio::stdin(), child);
@@ -356,12 +363,24 @@ fn watch_parent(launcher: u32) {
     });
 }
 
-/// Becomes the terminal's foreground if the launcher was: the command's group is this one.
-fn take_terminal() {
+/// Becomes the terminal's foreground if the launcher is: the command's group is this one.
+fn take_terminal() -> bool {
     let launcher = rustix::process::getppid().and_then(|parent| rustix::process::getpgid(Some(parent)).ok());
-    if launcher.is_some() && rustix::termios::tcgetpgrp(rustix::stdio::stdin()).ok() == launcher {
+    let takes = launcher.is_some() && rustix::termios::tcgetpgrp(rustix::stdio::stdin()).ok() == launcher;
+    if takes {
         crate::session::foreground::give_terminal_to(rustix::process::getpgrp());
     }
+    takes
+}
+
+/// Nobody outside could resume a command that was stopped. One that wants to read gets the terminal, as soon as it can be had: in a
+/// pipeline it is left to the others at first, and in the background it is the shell's.
+fn resume(stopped_by: Option<i32>) {
+    let wants_terminal = matches!(stopped_by, Some(SIGTTIN | SIGTTOU));
+    if wants_terminal && !take_terminal() {
+        thread::sleep(Duration::from_millis(200));
+    }
+    let _ = rustix::process::kill_process_group(rustix::process::getpgrp(), Signal::CONT);
 }
 
 fn relay(forward: Forward) {

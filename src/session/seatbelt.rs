@@ -84,10 +84,11 @@ fn command(
 fn attend(mut command: Command, caught: Caught) -> Result<Outcome> {
     // Dropped in reverse order: first the terminal comes back, then its settings.
     let _terminal = terminal::TerminalGuard::remember();
-    let _foreground = Foreground::remember();
+    let mut foreground = Foreground::remember();
     let mut child = command.spawn().map_err(|error| Error::launch("`sandbox-exec` cannot be started").cause(error))?;
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let group = group.ok_or_else(|| Error::launch("sandbox-exec has no process id"))?;
+    foreground.expect(group);
     let end = move || {
         let _ = kill_process_group(group, Signal::KILL);
     };

@@ -37,6 +37,11 @@ pub enum Receiver {
 }
 
 impl Receiver {
+    /// A group that is not in the foreground hears nothing of the terminal's signals, and one that is hears them instead of us.
+    fn is_apart(&self) -> bool {
+        matches!(self, Receiver::Group(_))
+    }
+
     fn send(&self, signal: Signal) {
         let _ = match self {
             Receiver::Group(group) => kill_process_group(*group, signal),
@@ -107,7 +112,7 @@ impl Caught {
             let mut asked = false;
             for info in signals.forever() {
                 // What the terminal sends (a positive code) reaches the whole foreground group, the client included.
-                if info.si_code > 0 {
+                if info.si_code > 0 && !receiver.is_apart() {
                     continue;
                 }
                 if let Some(report) = &report {

@@ -6,5 +6,6 @@ mod judge;
 mod questions;
 mod run;
 mod sbpl;
+mod terminal;
 mod texts;
 mod world;
