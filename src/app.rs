@@ -18,13 +18,16 @@ use crate::host::{Host, Platform, ProcessStamp};
 use crate::plan::{Plan, SessionId, engine};
 use crate::session::Outcome;
 use crate::ui::Ui;
-use crate::{build, completions, explain, guest, manage, session, usage};
+use crate::{build, completions, explain, guest, manage, proxy, session, usage};
 
 /// The whole program.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    if arguments.get(1).is_some_and(|word| word == "guest") {
-        return guest::main(arguments.into_iter().skip(2));
+    match arguments.get(1).and_then(|word| word.to_str()) {
+        Some("guest") => return guest::main(arguments.into_iter().skip(2)),
+        Some("connect") => return proxy::connect(arguments.into_iter().skip(2)),
+        Some("proxy") => return proxy::attend(arguments.into_iter().skip(2)),
+        _ => {}
     }
     let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
@@ -216,6 +219,10 @@ fn run(arguments: Run, ui: Ui) -> Result<u8> {
     }
     if prepared.config.name.is_some() {
         manage::free_name(&prepared.host, &plan.id)?;
+    }
+    if let Some(container) = launch.container().filter(|launch| launch.sidecar.is_some()) {
+        // The proxy's container comes first and is watched by nobody: the image is pulled where the user can see it.
+        prepared.image_facts(&container.client, &plan, true, ui)?;
     }
     session::run(&prepared.host, &plan, &launch, ui).map(Outcome::exit_code)
 }

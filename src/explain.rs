@@ -9,7 +9,7 @@ use crate::engine::Launch;
 use crate::error::{Error, Result};
 use crate::escape::{escape, escape_json};
 use crate::host::Host;
-use crate::plan::{Mount, Plan, Source, SshState, Variable, VariableValue};
+use crate::plan::{Mount, Plan, ProxyPlan, Source, SshState, Variable, VariableValue};
 
 /// The JSON of the interface. Unknown values are `null`; keys are never absent.
 pub fn json(host: &Host, plan: &Plan, launch: &Launch) -> Result<String> {
@@ -37,7 +37,13 @@ pub fn json(host: &Host, plan: &Plan, launch: &Launch) -> Result<String> {
             "memory": plan.limits.memory.as_ref().map(|memory| memory.value),
             "pids": plan.limits.pids.value,
         },
-        "network": {"mode": plan.network.mode, "allow_hosts": plan.network.allow_hosts, "reason": plan.network.reason},
+        "network": {
+            "mode": plan.network.mode,
+            "allow_hosts": plan.network.allow_hosts.iter().map(|rule| &rule.value).collect::<Vec<_>>(),
+            "proxy": plan.network.proxy.as_ref().map(ProxyPlan::name),
+            "proxy_argv": launch.proxy_argv().map(texts),
+            "reason": plan.network.reason,
+        },
         "ssh": {
             "state": plan.ssh.state,
             "strategy": plan.ssh.strategy,
@@ -76,6 +82,7 @@ fn mount_json(mount: &Mount) -> Value {
     let source = match &mount.source {
         Source::Host(path) => path.to_string(),
         Source::Tmpfs { .. } => "tmpfs".into(),
+        Source::Volume(name) => format!("volume {name}"),
         Source::Text(_) => "generated".into(),
         Source::Link(to) => format!("link to {}", to.display()),
     };
@@ -129,6 +136,7 @@ pub fn text(plan: &Plan, launch: &Launch) -> String {
             Source::Host(path) if path.as_path() == mount.target.as_path() => String::new(),
             Source::Host(path) => format!(" ← {path}"),
             Source::Tmpfs { .. } => " ← memory".into(),
+            Source::Volume(name) => format!(" ← volume {name}"),
             Source::Text(_) => " ← generated".into(),
             Source::Link(to) => format!(" → {}", to.display()),
         };
@@ -152,6 +160,15 @@ pub fn text(plan: &Plan, launch: &Launch) -> String {
 
     page.section("Network");
     page.row("policy", &plan.network.mode.to_string(), &plan.network.reason);
+    if let Some(proxy) = &plan.network.proxy {
+        page.row("proxy", proxy.name(), "the guest has no network, only the proxy's port on its loopback");
+    }
+    for rule in &plan.network.allow_hosts {
+        page.row("allowed", &rule.value.to_string(), &rule.origin.to_string());
+    }
+    if let Some(argv) = launch.proxy_argv() {
+        page.row("started", &shell_words(argv), "before the guest, and ended with it");
+    }
 
     page.section("SSH agent");
     let state = serde_json::to_value(plan.ssh.state)

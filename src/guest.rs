@@ -42,6 +42,9 @@ pub struct Duties {
     /// Whether this is a further command in a running sandbox, which reports nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub further: bool,
+    /// Where the proxy's port is handed over, when the network is filtered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handover: Option<Handover>,
     /// Whether the launcher's lock can be watched.
     #[serde(default)]
     pub owner: bool,
@@ -52,6 +55,13 @@ pub struct Duties {
     /// signals reach without the helper's doing, and which ends when the launcher does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launcher: Option<u32>,
+}
+
+/// The way of the proxy's port out of the guest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Handover {
+    /// The directory that holds the socket.
+    pub directory: String,
 }
 
 /// One published port: what arrives at `listen` goes to `port` on the guest's loopback.
@@ -175,6 +185,8 @@ fn run(duties: &Duties, command: Vec<OsString>) -> Result<u8, Report> {
     for forward in &duties.forward {
         relay(*forward);
     }
+    #[cfg(target_os = "linux")]
+    let _proxy = duties.handover.as_ref().map(hand_over);
     let Ready { command, path, python_path } =
         Ready::new(duties, command, std::env::var_os("PATH"), std::env::var_os("PYTHONPATH"));
     let (name, arguments) = command.split_first().ok_or(Report::NotFound)?;
@@ -233,6 +245,17 @@ fn confine() {
         let _ = io::Write::write_all(&mut io::stderr(), words.as_bytes());
         std::process::exit(126);
     }
+}
+
+#[cfg(target_os = "linux")]
+/// Binds the proxy's port and gives it away; the connection stays open for as long as this process lives.
+fn hand_over(handover: &Handover) -> std::os::unix::net::UnixStream {
+    crate::proxy::offer(Path::new(&handover.directory), crate::plan::PROXY_PORT).unwrap_or_else(|error| {
+        // Without it nothing would be reached, and nobody would know why.
+        let words = format!("sandpen: the proxy cannot be reached from inside: {error}\n");
+        let _ = io::Write::write_all(&mut io::stderr(), words.as_bytes());
+        std::process::exit(126);
+    })
 }
 
 /// The command as it is executed, after the duties that change it.
@@ -340,7 +363,7 @@ fn is_elf(program: &Path) -> bool {
 
 /// The launcher holds a write lock on a file that the guest can only read. A read lock is granted the moment the launcher is
 /// gone, however it went; the guest has no way to hold it off.
-fn watch_owner() {
+pub fn watch_owner() {
     let Ok(lock) = fs::File::open(Path::new(PEN).join("owner")) else { return };
     thread::spawn(move || {
         if crate::session::lock::wait_for_release(&lock).is_ok() {

@@ -60,6 +60,12 @@ pub const TMPDIR: &str = "TMPDIR";
 /// Read where macOS is only assumed, for tests: what stands in for `/usr/bin/sandbox-exec`. A Mac's own sandpen does not know it.
 #[cfg(not(target_os = "macos"))]
 pub const SANDBOX_EXEC: &str = "SANDPEN_STAND_IN_SANDBOX_EXEC";
+/// Set inside when the network is filtered: where the proxy is, in both spellings that programs look for.
+pub const PROXIES: &[&str] = &["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"];
+/// Set inside when the network is filtered: what is reached without the proxy.
+pub const NO_PROXIES: &[&str] = &["NO_PROXY", "no_proxy"];
+/// Set inside when the network is filtered: Node.js obeys the variables above only then.
+pub const NODE_PROXY: &str = "NODE_USE_ENV_PROXY";
 
 /// Whether a name looks like a key, token, secret or password. sandpen's own variables never do.
 pub fn looks_secret(name: &str) -> bool {

@@ -98,12 +98,14 @@ impl Config {
             value.unwrap_or_else(|| Sourced::default(default))
         }
         let network = network(&settings)?;
-        if let (NetworkMode::Off, Some(port)) = (network.value, settings.ports.first()) {
+        if let (NetworkMode::Off | NetworkMode::Proxied, Some(port)) = (network.value, settings.ports.first()) {
+            // A filtered guest has no network to publish a port of.
+            let state = if network.value == NetworkMode::Off { "off" } else { "filtered" };
             return Err(Error::usage(format!(
-                "{}: port {} cannot be published with the network off",
+                "{}: port {} cannot be published with the network {state}",
                 port.origin, port.value
             ))
-            .hint(format!("the network is off because of: {}", network.origin)));
+            .hint(format!("the network is {state} because of: {}", network.origin)));
         }
         Ok(Config {
             engine: or(settings.engine, EngineSetting::Auto),

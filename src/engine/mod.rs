@@ -6,9 +6,11 @@ pub mod native;
 mod oci;
 mod podman;
 mod seatbelt;
+mod sidecar;
 mod volume;
 
 pub use oci::CONTAINER_ID;
+pub use sidecar::{OVER, PATIENCE, READY, Sidecar};
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -90,6 +92,8 @@ pub struct ContainerLaunch {
     pub files: Vec<(HostPath, Secret)>,
     /// The tunnel that must stand before the container starts.
     pub tunnel: Option<TunnelPlan>,
+    /// The proxy's container, when the network is filtered by one.
+    pub sidecar: Option<Sidecar>,
     /// The command that ends the container if the client could not; it removes it too, unless it is kept.
     pub end: Vec<OsString>,
     /// The command that removes the container, in whatever state.
@@ -159,6 +163,11 @@ impl Launch {
             #[cfg(target_os = "linux")]
             Launch::Native(launch) => &launch.argv,
         }
+    }
+
+    /// The command line that starts the proxy's container.
+    pub fn proxy_argv(&self) -> Option<&[OsString]> {
+        self.container().and_then(|launch| launch.sidecar.as_ref()).map(|sidecar| sidecar.argv.as_slice())
     }
 
     /// The set-up operations of an engine whose command line does not tell: native's steps, the rules of a Seatbelt profile.

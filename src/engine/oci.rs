@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 
-use super::{Client, ContainerLaunch, Downgrade, labels, volume};
+use super::{Client, ContainerLaunch, Downgrade, labels, sidecar, volume};
 use crate::config::value::NetworkMode;
 use crate::error::{Error, Result};
 use crate::host::ProcessStamp;
@@ -33,7 +33,7 @@ pub fn compile(plan: &Plan, owner: ProcessStamp, client: Client, dialect: Dialec
     for (name, value) in labels(plan, owner) {
         builder.pair("--label", format!("{name}={value}"));
     }
-    builder.argv.extend(dialect.flags);
+    builder.argv.extend(dialect.flags.iter().cloned());
     hardening(plan, &mut builder);
     limits(plan, &mut builder);
     network(plan, &mut builder);
@@ -63,26 +63,31 @@ pub fn compile(plan: &Plan, owner: ProcessStamp, client: Client, dialect: Dialec
         inherited: builder.inherited,
         files: builder.files,
         tunnel: plan.ssh.tunnel.clone(),
+        sidecar: sidecar::compile(plan, owner, &dialect)?,
         end: if plan.keep.is_some() { about_it(&["kill"]) } else { remove.clone() },
         remove,
         downgrades: builder.downgrades,
     })
 }
 
+/// A command line in the making.
 #[derive(Default)]
-struct Builder {
-    argv: Vec<OsString>,
+pub struct Builder {
+    /// The words so far.
+    pub argv: Vec<OsString>,
     inherited: Vec<(String, Secret)>,
     files: Vec<(crate::path::HostPath, Secret)>,
     downgrades: Vec<Downgrade>,
 }
 
 impl Builder {
-    fn flag(&mut self, flag: impl Into<OsString>) {
+    /// One word.
+    pub fn flag(&mut self, flag: impl Into<OsString>) {
         self.argv.push(flag.into());
     }
 
-    fn pair(&mut self, flag: &str, value: impl Into<OsString>) {
+    /// A flag and its value.
+    pub fn pair(&mut self, flag: &str, value: impl Into<OsString>) {
         self.argv.push(flag.into());
         self.argv.push(value.into());
     }
@@ -106,7 +111,8 @@ fn base(plan: &Plan, builder: &mut Builder) {
     builder.pair("--workdir", plan.workdir.as_os_str());
 }
 
-fn hardening(plan: &Plan, builder: &mut Builder) {
+/// What every container of sandpen's is denied.
+pub fn hardening(plan: &Plan, builder: &mut Builder) {
     builder.pair("--cap-drop", "ALL");
     builder.pair("--security-opt", "no-new-privileges");
     if plan.engine.abilities.selinux || plan.ssh.strategy == Strategy::Tunnel {
@@ -146,7 +152,8 @@ fn limits(plan: &Plan, builder: &mut Builder) {
 }
 
 fn network(plan: &Plan, builder: &mut Builder) {
-    if plan.network.mode == NetworkMode::Off {
+    // A filtered guest has no network either: the proxy's port is handed out of it.
+    if plan.network.mode != NetworkMode::On {
         builder.pair("--network", "none");
     }
     for forward in &plan.duties.forward {
@@ -154,7 +161,8 @@ fn network(plan: &Plan, builder: &mut Builder) {
     }
 }
 
-fn user(plan: &Plan, builder: &mut Builder) {
+/// Who its processes are.
+pub fn user(plan: &Plan, builder: &mut Builder) {
     let (Some(uid), Some(gid)) = (plan.user.uid, plan.user.gid) else { return };
     match plan.user.how {
         UserHow::Image => return,

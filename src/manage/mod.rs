@@ -122,15 +122,19 @@ pub fn free_name(host: &Host, id: &SessionId) -> Result<()> {
 fn remove(host: &Host, entry: &Entry) -> bool {
     if let Some(record) = entry.record.as_ref().filter(|record| ["docker", "podman"].contains(&record.engine.as_str()))
     {
-        remove_container(&record.client(&facts::host_path(host)), &record.name);
+        let client = record.client(&facts::host_path(host));
+        quietly(&client, &["rm", "--force", &record.name]);
+        for words in &record.leftovers {
+            quietly(&client, words);
+        }
     }
     registry::remove(entry)
 }
 
-fn remove_container(client: &Client, name: &str) {
+fn quietly(client: &Client, words: &[impl AsRef<std::ffi::OsStr>]) {
     let Some(program) = &client.program else { return };
     let _ = Command::new(program.as_path())
-        .args(["rm", "--force", name])
+        .args(words)
         .env("PATH", &client.path)
         .env("LC_ALL", "C")
         .stdin(Stdio::null())

@@ -49,6 +49,8 @@ pub enum Source {
         /// The permissions of its root.
         mode: u32,
     },
+    /// A volume of the engine's, by name; where two containers meet that share nothing with this machine.
+    Volume(String),
     /// A generated file; for the native engine, which needs no copy of it on the host.
     Text(String),
     /// A symbolic link, made anew; for the native engine, whose root is put together from parts.
@@ -81,6 +83,11 @@ impl Mount {
     /// A file (or socket) of the host.
     pub fn file(source: HostPath, target: GuestPath, access: Access, why: Why) -> Self {
         Mount { is_directory: false, ..Self::directory(source, target, access, why) }
+    }
+
+    /// A volume of the engine's, which the guest cannot write to.
+    pub fn volume(name: String, target: GuestPath, why: Why) -> Self {
+        Mount { source: Source::Volume(name), target, access: Access::Ro, is_directory: true, relabel: false, why }
     }
 
     /// A symbolic link.

@@ -8,6 +8,7 @@ pub mod engine;
 mod entry;
 mod env;
 mod mounts;
+mod network;
 pub mod seatbelt;
 mod session;
 mod skeleton;
@@ -21,12 +22,13 @@ pub use detail::Detail;
 pub use engine::{EngineKind, EnginePlan, ImagePlan};
 pub use entry::{Mount, Secret, Source, Variable, VariableValue, Why};
 pub use mounts::{contains_own_files, flat_name, paths_of_interest};
+pub use network::{HANDOVER, NetworkPlan, PROXY_PORT, ProxyPlan};
 pub use seatbelt::SeatbeltPlan;
 pub use session::{Prepare, SessionId};
 pub use ssh::{SshPlan, SshState};
 pub use user::{UserHow, UserPlan};
 
-use crate::config::value::{Access, Cpus, HostRule, Memory, NetworkMode, Pids, Port};
+use crate::config::value::{Access, Cpus, Memory, Pids, Port};
 use crate::config::{Config, Sourced};
 use crate::error::{Error, Result};
 use crate::facts::{Facts, FileKind};
@@ -48,17 +50,6 @@ pub struct Limits {
     pub memory: Option<Sourced<Memory>>,
     /// Processes.
     pub pids: Sourced<Pids>,
-}
-
-/// The network policy.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NetworkPlan {
-    /// The policy.
-    pub mode: NetworkMode,
-    /// What the proxy allows.
-    pub allow_hosts: Vec<HostRule>,
-    /// Why.
-    pub reason: String,
 }
 
 /// A checked plan.
@@ -121,6 +112,7 @@ pub struct Draft<'a> {
     engine: EngineKind,
     user: &'a UserPlan,
     session_dir: &'a HostPath,
+    id: &'a SessionId,
     mounts: entry::MountTable,
     env: entry::VariableTable,
     prepare: Vec<Prepare>,
@@ -128,6 +120,11 @@ pub struct Draft<'a> {
 }
 
 impl Draft<'_> {
+    /// A volume of the session's own.
+    fn volume_name(&self) -> String {
+        self.id.name()
+    }
+
     fn pen(&self) -> GuestPath {
         // The constant is an absolute path; the fallback only exists because the type demands one.
         GuestPath::new(PEN).unwrap_or_else(|_| self.user.home.clone())
@@ -144,8 +141,7 @@ impl Plan {
         if let (false, Some(flag)) = (engine.kind.is_container(), config.engine_flags.first()) {
             warnings.push(format!("{}: `{}` is for Docker and Podman and has no effect here", flag.origin, flag.value));
         }
-        let network = seatbelt::network(config, engine.kind)?;
-        let engine = seatbelt::without_proxy(engine, network.mode);
+        let network = network::plan(host, config, facts, &engine)?;
         let user = user::plan(host, config, facts, &engine, &mut warnings);
         let env = env::plan(host, config, facts, &user, &id, &mut warnings);
         let session_dir = facts.session_base.join(id.to_string());
@@ -156,6 +152,7 @@ impl Plan {
             engine: engine.kind,
             user: &user,
             session_dir: &session_dir,
+            id: &id,
             mounts: entry::MountTable::default(),
             env,
             prepare: Vec::new(),
@@ -196,7 +193,8 @@ impl Plan {
             draft.host_tools_environment();
         }
         let ports = ports(config);
-        let duties = draft.duties(&ports);
+        let handover = draft.filtered_network(&network)?;
+        let duties = Duties { handover, ..draft.duties(&ports) };
         let helper = if engine.kind.is_container() { draft.helper(&duties, &command)? } else { None };
         warn_of_home(host, facts, &mut draft.warnings);
         let Draft { mounts, env, mut prepare, warnings, .. } = draft;
@@ -252,6 +250,7 @@ impl Draft<'_> {
                 .collect(),
             startup: startup.and_then(|file| file.to_str().map(str::to_owned)),
             further: false,
+            handover: None,
             owner: self.host.platform == Platform::Linux,
             pen: None,
             launcher: None,
@@ -324,10 +323,6 @@ fn relay_ports(published: &[Port]) -> impl Iterator<Item = u16> {
 
 /// Options whose meaning is not built yet are refused, not ignored.
 fn refuse_unbuilt(config: &Config) -> Result<()> {
-    if config.network.value == NetworkMode::Proxied {
-        return Err(Error::usage(format!("{}: the filtering proxy is not built yet", config.network.origin))
-            .hint("use `--network off`, or `--network on`"));
-    }
     if config.guard.is_asked_for() {
         return Err(Error::usage(format!("{}: the guard over Git's files is not built yet", config.guard.origin))
             .hint("drop the option; SECURITY.md says what a sandbox can do to a repository"));

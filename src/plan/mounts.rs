@@ -215,6 +215,11 @@ impl Draft<'_> {
     /// A generated file in `/etc`.
     pub fn generated(&mut self, name: &str, content: String, reason: &str) {
         let Ok(target) = GuestPath::new(Path::new("/etc").join(name)) else { return };
+        self.own_file(name, content, target, reason);
+    }
+
+    /// A generated file anywhere; `name` is its name in the session's directory.
+    pub fn own_file(&mut self, name: &str, content: String, target: GuestPath, reason: &str) {
         let why = Why::default(reason);
         if self.engine == EngineKind::Native {
             self.mounts.add(Mount::text(content, target, why));

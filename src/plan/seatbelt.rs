@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::entry::{Mount, Source, Why};
 use super::session::Prepare;
 use super::ssh::{SshPlan, SshState};
-use super::{Draft, EngineKind, EnginePlan, NetworkPlan};
+use super::{Draft, EngineKind};
 use crate::config::value::{Access, NetworkMode, TmpMode};
 use crate::config::{Config, Sourced};
 use crate::error::{Error, Result};
@@ -107,11 +107,11 @@ const CACHES: &[(&str, &str)] =
     &[("XDG_CACHE_HOME", "cache"), ("npm_config_cache", "cache/npm"), ("GOCACHE", "cache/go-build")];
 
 /// The network policy. A profile that names one decides it, unless someone asked for another: that contradicts.
-pub fn network(config: &Config, engine: EngineKind) -> Result<NetworkPlan> {
+pub fn policy(config: &Config, engine: EngineKind) -> Result<(NetworkMode, String)> {
     let asked = &config.network;
     let named = config.seatbelt_profile.as_ref().filter(|_| engine == EngineKind::SandboxExec);
     let profile = named.and_then(|named| Some((BuiltIn::named(&named.value)?, named)));
-    let (mode, reason) = match profile {
+    Ok(match profile {
         Some((profile, named)) if asked.is_asked_for() && profile.network != asked.value => {
             return Err(Error::usage(format!(
                 "{}: the profile `{}` is for the network `{}`, but {} says `{}`",
@@ -124,16 +124,7 @@ pub fn network(config: &Config, engine: EngineKind) -> Result<NetworkPlan> {
         }
         _ if asked.is_asked_for() => (asked.value, format!("asked for by {}", asked.origin)),
         _ => (asked.value, "nobody asked for less".into()),
-    };
-    let allow_hosts = config.allow_hosts.iter().map(|host| host.value.clone()).collect();
-    Ok(NetworkPlan { mode, allow_hosts, reason })
-}
-
-/// A profile that leads to a proxy, and no proxy: the guest would only find that nothing works.
-pub fn without_proxy(engine: EnginePlan, network: NetworkMode) -> EnginePlan {
-    let problem = (engine.kind == EngineKind::SandboxExec && network == NetworkMode::Proxied)
-        .then(|| Error::usage("the filtering proxy is not built yet").hint("use `--network off`, or `--network on`"));
-    EnginePlan { problem: problem.or(engine.problem), ..engine }
+    })
 }
 
 /// The profile that a name, or else the network policy, leads to.

@@ -30,6 +30,14 @@ struct Book {
     refused: BTreeMap<String, u64>,
 }
 
+impl Book {
+    fn count(&mut self, target: &str) {
+        if self.refused.len() < MOST_REFUSED || self.refused.contains_key(target) {
+            *self.refused.entry(target.to_owned()).or_default() += 1;
+        }
+    }
+}
+
 impl Journal {
     /// A journal that writes into a file, if there is one.
     pub fn new(file: Option<File>, ui: Ui) -> Self {
@@ -51,10 +59,18 @@ impl Journal {
         let verdict = if refusal.is_by_policy() { "refused" } else { "failed" };
         let target = if refusal.target.is_empty() { "?" } else { &refusal.target };
         self.line(&format!("{verdict} {target}: {}", refusal.reason));
-        if let (true, Ok(mut book)) = (refusal.is_by_policy(), self.book.lock())
-            && (book.refused.len() < MOST_REFUSED || book.refused.contains_key(target))
-        {
-            *book.refused.entry(target.to_owned()).or_default() += 1;
+        if let (true, Ok(mut book)) = (refusal.is_by_policy(), self.book.lock()) {
+            book.count(target);
+        }
+    }
+
+    /// A line of another journal, that of a proxy in a container.
+    pub fn repeat(&self, line: &str) {
+        let Some((_, text)) = line.split_once(' ') else { return };
+        self.line(text);
+        let target = text.strip_prefix("refused ").and_then(|rest| rest.split_once(": ")).map(|(target, _)| target);
+        if let (Some(target), Ok(mut book)) = (target, self.book.lock()) {
+            book.count(target);
         }
     }
 

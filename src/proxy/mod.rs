@@ -10,9 +10,13 @@
 //! Whatever is not understood is refused; nothing is resolved or connected to before its name is allowed.
 
 mod address;
+mod attend;
 mod body;
+mod connect;
 #[cfg(target_os = "linux")]
 mod dns;
+#[cfg(target_os = "linux")]
+mod handover;
 mod journal;
 mod policy;
 mod refusal;
@@ -20,11 +24,17 @@ mod relay;
 mod request;
 mod resolve;
 mod server;
+#[cfg(target_os = "linux")]
+mod sidecar;
 
+pub use attend::{Attendance, attend, listens};
+pub use connect::connect;
+#[cfg(target_os = "linux")]
+pub use handover::{Counter, bind, offer};
 pub use journal::Journal;
 pub use policy::Policy;
 pub use refusal::Refusal;
 pub use relay::Traffic;
 pub use request::{Action, Body, Request, parse};
 pub use resolve::Resolver;
-pub use server::Proxy;
+pub use server::{Proxy, pass_on};

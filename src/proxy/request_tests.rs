@@ -44,7 +44,7 @@ fn attack_21_tricks_in_the_target_are_refused() {
         "EXAMPLE.ORG:443",
         "example.org.:443",
         "me@example.org:443",
-        "example.org:443@evil.example:443",
+        "example.org:443@evil:443",
         "evil.example:443#@example.org",
         "example.org%00.evil.example:443",
         "b\u{fc}cher.example:443",

@@ -38,33 +38,13 @@ pub struct Proxy {
     /// How names become addresses.
     pub resolver: Resolver,
     /// Where decisions are written.
-    pub journal: Journal,
+    pub journal: Arc<Journal>,
 }
 
 impl Proxy {
     /// Serves everything that arrives, until the listener fails for good.
     pub fn serve(self: Arc<Self>, listener: &TcpListener) {
-        let slots = Arc::new(Slots::default());
-        loop {
-            let slot = Slot::take(&slots);
-            let client = match listener.accept() {
-                Ok((client, _)) => client,
-                Err(error) if is_passing(&error) => {
-                    thread::sleep(Duration::from_millis(20));
-                    continue;
-                }
-                Err(_) => return,
-            };
-            let proxy = self.clone();
-            let spawned = thread::Builder::new().stack_size(STACK).spawn(move || {
-                let _slot = slot;
-                proxy.connection(&client);
-            });
-            if spawned.is_err() {
-                // The guest sees a closed connection; the next one may find a thread.
-                thread::sleep(Duration::from_millis(20));
-            }
-        }
+        each(listener, move |client| self.connection(client));
     }
 
     fn connection(&self, client: &TcpStream) {
@@ -101,6 +81,54 @@ impl Proxy {
         let _ = client.set_write_timeout(Some(FAREWELL));
         let _ = client.write_all(refusal.response().as_bytes());
         take_leave(client);
+    }
+}
+
+/// Passes everything that arrives on to another proxy, unseen.
+pub fn pass_on(listener: &TcpListener, to: SocketAddr) {
+    each(listener, move |client| {
+        let _ = client.set_nodelay(true);
+        if let Ok(server) = TcpStream::connect_timeout(&to, CONNECT) {
+            let _ = server.set_nodelay(true);
+            relay::both_ways(client, &server, &[]);
+        }
+    });
+}
+
+/// A thread for every connection, so many at a time.
+fn each(listener: &TcpListener, serve: impl Fn(&TcpStream) + Send + Sync + 'static) {
+    raise_descriptor_limit();
+    let (slots, serve) = (Arc::new(Slots::default()), Arc::new(serve));
+    loop {
+        let slot = Slot::take(&slots);
+        let client = match listener.accept() {
+            Ok((client, _)) => client,
+            Err(error) if is_passing(&error) => {
+                thread::sleep(Duration::from_millis(20));
+                continue;
+            }
+            Err(_) => return,
+        };
+        let serve = serve.clone();
+        let spawned = thread::Builder::new().stack_size(STACK).spawn(move || {
+            let _slot = slot;
+            serve(&client);
+        });
+        if spawned.is_err() {
+            // The guest sees a closed connection; the next one may find a thread.
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// Two descriptors for each connection, and some to spare. The guest, which runs already, keeps its own limit.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = 3 * MOST as u64;
+    if limit.current.is_some_and(|current| current < wanted) {
+        let current = Some(limit.maximum.map_or(wanted, |most| most.min(wanted)));
+        let _ = setrlimit(Resource::Nofile, Rlimit { current, ..limit });
     }
 }
 

@@ -13,7 +13,7 @@ fn proxy(rules: &[&str]) -> SocketAddr {
     let proxy = Proxy {
         policy: Policy::new(rules),
         resolver: Resolver { hosts: "/nonexistent".into(), servers: "/nonexistent".into() },
-        journal: Journal::new(None, Ui::default()),
+        journal: Arc::new(Journal::new(None, Ui::default())),
     };
     let listener = TcpListener::bind("127.0.0.1:0").expect("listener");
     let address = listener.local_addr().expect("address");
@@ -166,7 +166,7 @@ fn attack_23_a_name_that_leads_to_loopback_is_refused() {
     let proxy = Proxy {
         policy: Policy::new(names.into_iter().flatten().collect()),
         resolver: Resolver { hosts: hosts.path().into(), servers: "/nonexistent".into() },
-        journal: Journal::new(None, Ui::default()),
+        journal: Arc::new(Journal::new(None, Ui::default())),
     };
     for name in ["rebind.example", "metadata.example"] {
         let request = Request {
@@ -226,7 +226,7 @@ fn slow_and_silent_clients_are_bounded_in_time() {
 fn a_thousand_connections_hold() {
     let (server, count) = origin(echo);
     let proxy = proxy(&[&server.to_string()]);
-    raise_limit();
+    super::raise_descriptor_limit();
     let mut streams: Vec<TcpStream> = (0..1000).map(|_| open(proxy, server)).collect();
     assert_eq!(count.load(Ordering::SeqCst), 1000);
     for (number, stream) in streams.iter_mut().enumerate() {
@@ -237,11 +237,4 @@ fn a_thousand_connections_hold() {
         stream.read_exact(&mut back).expect("an echo");
         assert_eq!(u32::from_be_bytes(back), number as u32);
     }
-}
-
-fn raise_limit() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    let wanted = Rlimit { current: limit.maximum.map_or(Some(16_384), |most| Some(most.min(16_384))), ..limit };
-    setrlimit(Resource::Nofile, wanted).expect("more descriptors");
 }

@@ -7,6 +7,8 @@ use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 
 use super::directory::SessionDirectory;
+use super::proxy::Filter;
+use super::proxy_process::Opened as Filtering;
 use super::signals::{Caught, Receiver};
 use super::{Outcome, failure, registry, terminal};
 use crate::engine::{Client, ContainerLaunch};
@@ -38,6 +40,13 @@ pub fn run(
         Some(Opened::Interrupted(signal)) => return Ok(Outcome::Signaled(signal)),
         None => None,
     };
+    let engine = launch.client.clone();
+    let engine_command = move |argv: &[OsString]| client(&engine, argv);
+    let interrupted = || caught.ending();
+    let filter = match Filter::for_container(plan, launch.sidecar.as_ref(), engine_command, ui, interrupted)? {
+        Filtering::Ready(filter) => filter,
+        Filtering::Interrupted(signal) => return Ok(Outcome::Signaled(signal)),
+    };
     let _terminal = terminal::TerminalGuard::remember();
     let mut container = ContainerGuard { launch, armed: true };
     let mut command = client(&launch.client, &launch.argv)?;
@@ -49,6 +58,11 @@ pub fn run(
     registry::keep_house(&plan.session_dir);
     let report = plan.helper.as_ref().map(|_| plan.session_dir.join(STATUS));
     let (engine, end) = (launch.client.clone(), launch.end.clone());
+    let filter = filter.map(|mut filter| {
+        let (engine, end) = (engine.clone(), end.clone());
+        filter.attend(None, Box::new(move || end_container(&engine, &end)));
+        filter
+    });
     let forwarder = caught.forward_to(Receiver::Process(child.id()), report, move || end_container(&engine, &end));
     let status =
         child.wait().map_err(|error| Error::launch("the engine's client cannot be waited for").cause(error))?;
@@ -66,6 +80,7 @@ pub fn run(
         // What never ran is not worth keeping, and the client leaves it without `--rm`.
         end_container(&launch.client, &launch.remove);
     }
+    filter.map_or(Ok(()), |filter| filter.close(ui))?;
     judged
 }
 

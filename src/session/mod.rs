@@ -11,6 +11,8 @@ mod memory;
 #[cfg(target_os = "linux")]
 mod native;
 mod outcome;
+mod proxy;
+mod proxy_process;
 pub(crate) mod registry;
 mod seatbelt;
 mod signals;
@@ -39,9 +41,9 @@ pub fn run(host: &Host, plan: &Plan, launch: &Launch, ui: Ui) -> Result<Outcome>
     let _ = registry::write(&plan.session_dir, &record);
     let outcome = match launch {
         Launch::Container(launch) => container::run(host, plan, launch, &directory, caught, ui),
-        Launch::Seatbelt(launch) => seatbelt::run(plan, launch, &directory, caught, ui),
+        Launch::Seatbelt(launch) => seatbelt::run(host, plan, launch, &directory, caught, ui),
         #[cfg(target_os = "linux")]
-        Launch::Native(launch) => native::run(plan, launch, caught, ui),
+        Launch::Native(launch) => native::run(host, plan, launch, caught, ui),
     }?;
     if let (true, Some(launch)) = (record.keep, launch.container()) {
         record.ended = Some(outcome.exit_code());

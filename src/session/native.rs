@@ -5,6 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 
 use rustix::process::Signal;
 
+use super::proxy::Filter;
+use super::proxy_process::Opened;
 use super::registry::Record;
 use super::signals::{Caught, Receiver};
 use super::{Outcome, failure, registry};
@@ -13,6 +15,7 @@ use crate::engine::native::{
 };
 use crate::error::{Error, Result};
 use crate::guest::{Duties, Ready, Report};
+use crate::host::Host;
 use crate::plan::Plan;
 use crate::ui::Ui;
 
@@ -73,7 +76,11 @@ impl Seat {
 }
 
 /// Runs it to its end.
-pub fn run(plan: &Plan, launch: &NativeLaunch, caught: Caught, ui: Ui) -> Result<Outcome> {
+pub fn run(host: &Host, plan: &Plan, launch: &NativeLaunch, mut caught: Caught, ui: Ui) -> Result<Outcome> {
+    let filter = match Filter::for_native(host, plan, ui, || caught.ending())? {
+        Opened::Ready(filter) => filter,
+        Opened::Interrupted(signal) => return Ok(Outcome::Signaled(signal)),
+    };
     let seat = Seat::take();
     let mut sandbox = launch.sandbox.clone();
     sandbox.group = seat.group;
@@ -82,7 +89,15 @@ pub fn run(plan: &Plan, launch: &NativeLaunch, caught: Caught, ui: Ui) -> Result
         Some(command) => seat.start(init, command),
         None => 126,
     });
-    let child = spawned.map_err(|error| launch_error(&error))?;
+    let mut child = spawned.map_err(|error| launch_error(&error))?;
+    let filter = filter.map(|mut filter| {
+        let pid = child.pid();
+        let kill = move || {
+            let _ = rustix::process::kill_process(pid, Signal::KILL);
+        };
+        filter.attend(child.listener.take(), Box::new(kill));
+        filter
+    });
     for downgrade in &child.downgrades {
         ui.warn(&format!("{}: {} ({})", downgrade.asked, downgrade.got, downgrade.reason));
     }
@@ -93,6 +108,7 @@ pub fn run(plan: &Plan, launch: &NativeLaunch, caught: Caught, ui: Ui) -> Result
         Some(report) => failure::explain_command(plan, report, ui),
         None => {}
     }
+    filter.map_or(Ok(()), |filter| filter.close(ui))?;
     Ok(outcome)
 }
 

@@ -51,6 +51,9 @@ pub struct Record {
     /// The code it ended with, if it is kept.
     #[serde(default)]
     pub ended: Option<u8>,
+    /// What its proxy's container left in the engine, as commands that remove it.
+    #[serde(default)]
+    pub leftovers: Vec<Vec<String>>,
     /// The most processes it may have, where the kernel counts them per sandbox user.
     pub pids: Option<u64>,
 }
@@ -73,6 +76,10 @@ impl Record {
             owner: host.process,
             keep: plan.keep.is_some() && launch.container().is_some(),
             ended: None,
+            leftovers: launch.container().and_then(|launch| launch.sidecar.as_ref()).map_or_else(Vec::new, |sidecar| {
+                let words = |argv: &Vec<OsString>| argv.iter().skip(1).map(text).collect();
+                sidecar.remove.iter().map(words).collect()
+            }),
             pids: match launch {
                 Launch::Container(_) | Launch::Seatbelt(_) => None,
                 #[cfg(target_os = "linux")]

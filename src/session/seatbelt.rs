@@ -13,6 +13,8 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 
 use super::directory::SessionDirectory;
 use super::foreground::Foreground;
+use super::proxy::Filter;
+use super::proxy_process::Opened;
 use super::signals::{Caught, Receiver};
 use super::{Outcome, failure, registry, terminal};
 use crate::engine::{SeatbeltEntry, SeatbeltLaunch};
@@ -29,12 +31,17 @@ const ENTRY: &str = "entry.json";
 
 /// Runs it to its end.
 pub fn run(
+    host: &Host,
     plan: &Plan,
     launch: &SeatbeltLaunch,
     directory: &SessionDirectory,
-    caught: Caught,
+    mut caught: Caught,
     ui: Ui,
 ) -> Result<Outcome> {
+    let mut filter = match Filter::for_shared_network(host, plan, ui, || caught.ending())? {
+        Opened::Ready(filter) => filter,
+        Opened::Interrupted(signal) => return Ok(Outcome::Signaled(signal)),
+    };
     directory.write_private(&launch.file, &Secret::new(&launch.profile))?;
     // Without it no further command gets in; the sandbox runs all the same.
     if let Ok(entry) = serde_json::to_string(&launch.entry) {
@@ -45,7 +52,8 @@ pub fn run(
     let command = command(program, &launch.argv, plan.workdir.as_path(), env)?;
     ui.verbose(&format!("starting: {}", crate::explain::shell_words(&launch.argv)));
     registry::keep_house(&plan.session_dir);
-    let outcome = attend(command, caught)?;
+    let outcome = attend(command, caught, filter.as_mut())?;
+    filter.map_or(Ok(()), |filter| filter.close(ui))?;
     let report = untrusted::read(plan.session_dir.join(STATUS).as_path(), LONGEST_REPORT).ok();
     judge(plan, outcome, report.as_deref().and_then(Report::parse), ui)
 }
@@ -65,7 +73,7 @@ pub fn enter(host: &Host, session: &HostPath, argv: Vec<OsString>, ui: Ui) -> Re
     let secrets = entry.secrets.iter().filter_map(|name| Some((name.into(), host.env.raw(name)?.to_owned())));
     let command = command(entry.program.as_deref(), &words, &entry.directory, kept.chain(secrets))?;
     ui.verbose(&format!("starting: {}", crate::explain::shell_words(&words)));
-    attend(command, caught)
+    attend(command, caught, None)
 }
 
 fn command(
@@ -81,7 +89,7 @@ fn command(
 }
 
 /// Stays with the group until its first process ends, and ends the rest.
-fn attend(mut command: Command, caught: Caught) -> Result<Outcome> {
+fn attend(mut command: Command, caught: Caught, filter: Option<&mut Filter>) -> Result<Outcome> {
     // Dropped in reverse order: first the terminal comes back, then its settings.
     let _terminal = terminal::TerminalGuard::remember();
     let mut foreground = Foreground::remember();
@@ -92,6 +100,9 @@ fn attend(mut command: Command, caught: Caught) -> Result<Outcome> {
     let end = move || {
         let _ = kill_process_group(group, Signal::KILL);
     };
+    if let Some(filter) = filter {
+        filter.attend(None, Box::new(end));
+    }
     let forwarder = caught.forward_to(Receiver::Group(group), None, end);
     // Not reaped yet, so that the number of the group cannot be another's when it is killed.
     while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {

@@ -8,6 +8,7 @@ mod engines;
 mod files;
 mod flags;
 mod fuzz;
+mod network;
 mod precedence;
 mod streams;
 mod suggestions;

@@ -26,7 +26,7 @@ struct Scenario {
     engines: &'static [Engine],
 }
 
-const SCENARIOS: [Scenario; 7] = [
+const SCENARIOS: [Scenario; 9] = [
     Scenario { name: "minimal", engines: &Engine::ALL, set_up: |_| Options::default(), command: &["git", "status"] },
     Scenario {
         name: "everything",
@@ -71,6 +71,22 @@ const SCENARIOS: [Scenario; 7] = [
         engines: &[Engine::Native],
         set_up: installed_tool,
         command: &["mytool", "--help"],
+    },
+    Scenario {
+        name: "filtered",
+        engines: &Engine::ALL,
+        set_up: |_| Options {
+            allow_hosts: vec!["*.example.org".into(), "github.com:22".into()],
+            agent: Some("claude".into()),
+            ..Options::default()
+        },
+        command: &["make", "test"],
+    },
+    Scenario {
+        name: "own-proxy",
+        engines: &[Engine::Docker, Engine::DockerMacos, Engine::PodmanRootless],
+        set_up: |_| Options { proxy_command: Some("node 'my proxy.js' --port 8877".into()), ..Options::default() },
+        command: &["make", "test"],
     },
 ];
 
@@ -227,6 +243,16 @@ fn everything_at_once() {
 #[test]
 fn image_user() {
     check(&SCENARIOS[2]);
+}
+
+#[test]
+fn filtered_network() {
+    check(&SCENARIOS[7]);
+}
+
+#[test]
+fn a_proxy_of_the_users_own() {
+    check(&SCENARIOS[8]);
 }
 
 #[test]

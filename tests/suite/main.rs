@@ -10,6 +10,7 @@ mod faults;
 mod golden;
 mod manage;
 mod native;
+mod network;
 mod seatbelt;
 mod ssh;
 mod support;

@@ -5,6 +5,6 @@ mod cleanup;
 mod desktop;
 mod faults;
 mod git;
-mod rig;
+pub mod rig;
 mod seeds;
 mod tunnel;

@@ -268,7 +268,7 @@ impl Pen {
     /// The session directories that exist.
     pub fn sessions(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.home.join(".local/state/sandpen/sessions")).into_iter().flatten();
-        entries.map(|entry| entry.expect("entry").path()).collect()
+        entries.map(|entry| entry.expect("entry").path()).filter(|path| path.is_dir()).collect()
     }
 
     /// A directory outside of the home, the user's own.

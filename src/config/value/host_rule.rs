@@ -30,6 +30,11 @@ impl HostRule {
         name && self.port.map_or(port == 80 || port == 443, |wanted| wanted == port)
     }
 
+    /// Whether the rule is about this very host, an IPv6 address without brackets.
+    pub fn names(&self, host: &str) -> bool {
+        !self.subdomains && self.host.to_string().trim_matches(['[', ']']) == host
+    }
+
     /// The rule that would allow a host on a port, as `--allow-host` takes it.
     pub fn wanted(host: &HostName, port: u16) -> Self {
         HostRule { host: host.clone(), subdomains: false, port: Some(port).filter(|port| ![80, 443].contains(port)) }

@@ -160,6 +160,7 @@ mod tests {
             gid: 1000,
             cwd: "/w".into(),
             share_network: true,
+            listen: None,
             nested_userns: false,
             group: Group::Own,
             limits: Limits::default(),

@@ -8,7 +8,7 @@ use crate::config::value::{Access, NetworkMode};
 use crate::engine::Downgrade;
 use crate::error::{Error, Result};
 use crate::guest::Duties;
-use crate::plan::{Plan, Secret, Source, VariableValue};
+use crate::plan::{PROXY_PORT, Plan, Secret, Source, VariableValue};
 use crate::session::registry::Record;
 
 /// A native launch: the steps, and the command with exactly its environment.
@@ -45,6 +45,8 @@ pub fn compile(plan: &Plan) -> Result<NativeLaunch> {
                 optional: false,
             }),
             Source::Tmpfs { mode } => Step::Tmpfs { path: target, mode: *mode, size: None },
+            // Volumes are of container engines.
+            Source::Volume(_) => Step::Dir { path: target, mode: 0o755 },
             Source::Text(content) => Step::File { path: target, content: content.clone().into_bytes(), mode: 0o644 },
             Source::Link(to) => Step::Symlink { path: target, to: to.clone() },
         }
@@ -80,6 +82,7 @@ pub fn compile(plan: &Plan) -> Result<NativeLaunch> {
             gid,
             cwd: plan.workdir.as_path().to_owned(),
             share_network: plan.network.mode == NetworkMode::On,
+            listen: plan.network.proxy.as_ref().map(|_| PROXY_PORT),
             nested_userns: false,
             group: Group::Own,
             limits,
@@ -148,6 +151,7 @@ impl NativeLaunch {
             gid,
             cwd: PathBuf::from(&record.directory),
             share_network: true,
+            listen: None,
             nested_userns: false,
             group,
             limits: Limits { pids: record.pids, ..Limits::default() },
@@ -157,7 +161,11 @@ impl NativeLaunch {
     /// All set-up operations in order, the walls included.
     pub fn steps(&self) -> Vec<String> {
         let sandbox = &self.sandbox;
-        let network = if sandbox.share_network { "the host's network" } else { "an empty network namespace" };
+        let network = match (sandbox.share_network, sandbox.listen) {
+            (true, _) => "the host's network".to_owned(),
+            (false, None) => "an empty network namespace".to_owned(),
+            (false, Some(port)) => format!("an empty network namespace, with the proxy at 127.0.0.1:{port}"),
+        };
         let first = [
             format!("namespaces: user, mount, pid, ipc, uts, cgroup; {network}"),
             format!("uid {} gid {}, host name {}", sandbox.uid, sandbox.gid, sandbox.hostname),

@@ -28,6 +28,8 @@ pub(crate) enum Message {
     Exited(i32),
     /// The command could not be executed: the error of exec.
     NotStarted(i32),
+    /// The port that the launcher serves is bound; its listener comes along.
+    Listening,
     /// From the launcher: it has let go of the namespaces, pid 1 may end.
     End,
 }
@@ -45,6 +47,7 @@ impl Message {
             Self::Go => (5, 0, 0, 0),
             Self::End => (6, 0, 0, 0),
             Self::NotStarted(errno) => (7, 0, 0, errno),
+            Self::Listening => (8, 0, 0, 0),
         };
         let mut bytes = [kind, detail, 0, 0, 0, 0, 0, 0, 0, 0];
         bytes[2..6].copy_from_slice(&step.to_ne_bytes());
@@ -73,6 +76,7 @@ impl Message {
             5 => Self::Go,
             6 => Self::End,
             7 => Self::NotStarted(value),
+            8 => Self::Listening,
             _ => return None,
         })
     }

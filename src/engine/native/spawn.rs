@@ -31,6 +31,8 @@ pub struct Child {
     pub namespaces: Namespaces,
     pub landlock: Landlock,
     pub downgrades: Vec<Downgrade>,
+    /// The port that was asked for, bound inside.
+    pub listener: Option<std::net::TcpListener>,
     cgroups: Option<Cgroups>,
     over: bool,
     reaped: bool,
@@ -127,7 +129,7 @@ impl Setup<'_> {
 
     /// The child's whole life.
     fn run(self, link: Link, mask: &libc::sigset_t, init: impl FnOnce(&Init) -> i32) -> ! {
-        if let Err(fault) = self.build() {
+        if let Err(fault) = self.build().and_then(|()| self.listen(&link)) {
             walls::give_up(&link, fault);
         }
         link.await_message();
@@ -162,6 +164,16 @@ impl Setup<'_> {
         Ok(())
     }
 
+    /// Nothing of the guest runs yet, so nobody can have taken the port.
+    fn listen(&self, link: &Link) -> Result<(), Fault> {
+        let Some(port) = self.sandbox.listen else { return Ok(()) };
+        let sent = crate::proxy::bind(port).map(|listener| link.send(Message::Listening, Some(listener.as_fd())));
+        match sent {
+            Ok(sent) => sent.map_err(Fault::at(Stage::Loopback)),
+            Err(error) => Err(Fault::at(Stage::Loopback)(Errno::from_io_error(&error).unwrap_or(Errno::IO))),
+        }
+    }
+
     fn file_system(&self) -> Result<(), Fault> {
         let masks = match (self.sandbox.nested_userns, self.power) {
             (true, Power::User) => Masks::Open,
@@ -190,6 +202,7 @@ impl Child {
             namespaces: Namespaces::default(),
             landlock: Landlock::Absent,
             downgrades: vec![],
+            listener: None,
             cgroups: None,
             over: false,
             reaped: false,
@@ -197,6 +210,7 @@ impl Child {
         loop {
             match child.link.receive() {
                 Err(Errno::INTR) => {}
+                Ok(Some((Message::Listening, listener))) => child.listener = listener.map(Into::into),
                 Ok(Some((Message::Ready(landlock), _))) => {
                     child.landlock = landlock;
                     return Ok(child);

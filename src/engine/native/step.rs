@@ -104,6 +104,8 @@ pub struct Sandbox {
     pub gid: u32,
     pub cwd: PathBuf,
     pub share_network: bool,
+    /// A port that is bound on the sandbox's own loopback, whose listener the launcher gets. Needs a network of its own.
+    pub listen: Option<u16>,
     /// Lifts the refusal of user namespaces and mounts, for guests that sandbox by themselves.
     pub nested_userns: bool,
     pub group: Group,

@@ -137,6 +137,7 @@ hint: expected `HOST`, `HOST:PORT` or `*.example.org`; names in ASCII, IPv6 in b
         "me@example.org",
         "\
 sandpen: error: flag --allow-host: `me@example.org` is not an allowed host
+sandpen:   user information has no place in it
 hint: expected `HOST`, `HOST:PORT` or `*.example.org`; names in ASCII, IPv6 in brackets
 ",
     ),

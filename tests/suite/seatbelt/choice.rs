@@ -21,6 +21,7 @@ fn the_network_chooses_the_profile_and_a_profile_the_network() {
         (&["--profile", "tight"], ("permissive-closed", "off")),
         (&["--seatbelt-profile", "restrictive-closed"], ("restrictive-closed", "off")),
         (&["--seatbelt-profile", "restrictive-closed", "--network", "off"], ("restrictive-closed", "off")),
+        (&["--allow-host", "example.org"], ("permissive-proxied", "proxied")),
         (&["--seatbelt-profile", "restrictive-proxied"], ("restrictive-proxied", "proxied")),
     ] {
         assert_eq!(chosen(&world.explain(&[options, &["--", "true"]].concat())), expected, "{options:?}");
@@ -57,7 +58,7 @@ fn contradictions_and_what_seatbelt_cannot_do_are_refused() {
     // The seeds' FatalSandboxError.
     refused(&world, 44, &[], &[("BUILD_SANDBOX", "1")], "there is no image to build for macOS Seatbelt");
     refused(&world, 44, &["--strict", "--memory", "1g"], &[], "memory 1g (flag --memory) cannot be enforced here");
-    refused(&world, 2, &["--seatbelt-profile", "permissive-proxied"], &[], "the filtering proxy is not built yet");
+    refused(&world, 2, &["--seatbelt-profile", "permissive-proxied"], &[], "a filtered network needs a list of hosts");
 }
 
 #[test]

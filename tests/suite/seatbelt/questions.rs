@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::net::UnixListener;
 
 use super::judge::{Object, Profile};
-use super::world::{PROFILES, World, parameters, text};
+use super::world::{PROFILES, World, listed, parameters, text};
 
 /// Names that would break out of a text that they were put into.
 const ODD: &[&str] = &[
@@ -206,6 +206,7 @@ fn nothing_that_a_path_contains_breaks_out() {
         for (number, profile) in PROFILES.into_iter().enumerate() {
             let mut explain = world.sandpen("explain");
             explain.current_dir(&project).args(["--format", "json", "--seatbelt-profile", profile]);
+            explain.args(listed(profile));
             explain.args(more.iter().flat_map(|directory| ["--include-dir", directory]));
             let output = explain.args(["--", "true"]).output().expect("explain");
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -310,7 +311,8 @@ fn r4_the_agents_socket_follows_the_setting() {
         for (setting, expected) in [("auto", true), ("on", true), ("off", false)] {
             let mut explain = world.sandpen("explain");
             explain.env("SSH_AUTH_SOCK", &socket).args(["--format", "json", "--ssh-agent", setting]);
-            let output = explain.args(["--seatbelt-profile", name, "--", "true"]).output().expect("explain");
+            let output =
+                explain.args(listed(name)).args(["--seatbelt-profile", name, "--", "true"]).output().expect("explain");
             let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
             let profile = Profile::read(&text(&json), parameters(&json));
             assert_eq!(may_connect(&profile, &socket), expected, "{name} {setting}");

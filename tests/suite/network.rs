@@ -1,0 +1,8 @@
+//! The network policy on real engines: what `off` and `proxied` let through, and what becomes of a proxy.
+
+mod command;
+mod filter;
+mod server;
+mod ssh;
+
+pub use server::{ASK, Server, outer_address};
