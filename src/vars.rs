@@ -60,9 +60,14 @@ pub const TMPDIR: &str = "TMPDIR";
 /// Read where macOS is only assumed, for tests: what stands in for `/usr/bin/sandbox-exec`. A Mac's own sandpen does not know it.
 #[cfg(not(target_os = "macos"))]
 pub const SANDBOX_EXEC: &str = "SANDPEN_STAND_IN_SANDBOX_EXEC";
+/// Read and passed inside when the network is not filtered: the proxies of the host's network.
+pub const HOST_PROXIES: &[&str] = &["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"];
+/// Read and passed inside, with the files they name: certificates that the host trusts.
+pub const CERTIFICATES: &[&str] =
+    &["SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO"];
 /// Set inside when the network is filtered: where the proxy is, in both spellings that programs look for.
 pub const PROXIES: &[&str] = &["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"];
-/// Set inside when the network is filtered: what is reached without the proxy.
+/// What is reached without a proxy: set inside when the network is filtered, the host's own value otherwise.
 pub const NO_PROXIES: &[&str] = &["NO_PROXY", "no_proxy"];
 /// Set inside when the network is filtered: Node.js obeys the variables above only then.
 pub const NODE_PROXY: &str = "NODE_USE_ENV_PROXY";

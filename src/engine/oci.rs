@@ -156,6 +156,9 @@ fn network(plan: &Plan, builder: &mut Builder) {
     if plan.network.mode != NetworkMode::On {
         builder.pair("--network", "none");
     }
+    if plan.network.names_host {
+        builder.pair("--add-host", "host.docker.internal:host-gateway");
+    }
     for forward in &plan.duties.forward {
         builder.pair("--publish", format!("127.0.0.1:{}:{}", forward.port, forward.listen));
     }

@@ -3,6 +3,7 @@
 //! A [`Plan`] can only be made here, from a [`Host`], a [`Config`] and [`Facts`]; engines translate it, `explain` prints it,
 //! nothing else decides.
 
+mod corporate;
 mod detail;
 pub mod engine;
 mod entry;
@@ -194,6 +195,7 @@ impl Plan {
         }
         let ports = ports(config);
         let handover = draft.filtered_network(&network)?;
+        let names_host = draft.corporate_network(&network)?;
         let duties = Duties { handover, ..draft.duties(&ports) };
         let helper = if engine.kind.is_container() { draft.helper(&duties, &command)? } else { None };
         warn_of_home(host, facts, &mut draft.warnings);
@@ -212,7 +214,7 @@ impl Plan {
             env: env.into_sorted(),
             ports,
             limits: Limits { cpus: config.cpus.clone(), memory: config.memory.clone(), pids: config.pids.clone() },
-            network,
+            network: NetworkPlan { names_host, ..network },
             ssh,
             seatbelt,
             duties,

@@ -257,8 +257,10 @@ pub fn paths_of_interest(
     let mut paths: Vec<HostPath> = in_home.chain(preset_paths).map(|file| host.home.join(file)).collect();
     paths.extend(STARTUP_FILES.iter().map(|file| host.cwd.join(file)));
     let credential_variables = preset.iter().flat_map(|preset| &preset.credential_files).map(String::as_str);
-    let variables =
-        credential_variables.chain([vars::VIRTUAL_ENV, vars::SSH_AUTH_SOCK]).filter_map(|name| host.env.path(name));
+    let variables = credential_variables
+        .chain(vars::CERTIFICATES.iter().copied())
+        .chain([vars::VIRTUAL_ENV, vars::SSH_AUTH_SOCK])
+        .filter_map(|name| host.env.path(name));
     paths.extend(variables.filter_map(|path| HostPath::new(path).ok()));
     paths.extend(config.mounts.iter().filter_map(|mount| HostPath::new(host.expand(&mount.value.from)).ok()));
     paths

@@ -35,6 +35,8 @@ pub struct NetworkPlan {
     pub allow_hosts: Vec<Sourced<HostRule>>,
     /// Who filters, when it is filtered.
     pub proxy: Option<ProxyPlan>,
+    /// Whether Docker must be told the host's name: a proxy of the host is found under it.
+    pub names_host: bool,
     /// Why.
     pub reason: String,
 }
@@ -70,7 +72,7 @@ impl ProxyPlan {
 pub fn plan(host: &Host, config: &Config, facts: &Facts, engine: &EnginePlan) -> Result<NetworkPlan> {
     let (mode, reason) = seatbelt::policy(config, engine.kind)?;
     if mode != NetworkMode::Proxied {
-        return Ok(NetworkPlan { mode, allow_hosts: Vec::new(), proxy: None, reason });
+        return Ok(NetworkPlan { mode, allow_hosts: Vec::new(), proxy: None, names_host: false, reason });
     }
     if let Some(command) = &config.proxy_command {
         if let Some(rule) = config.allow_hosts.first() {
@@ -84,6 +86,7 @@ pub fn plan(host: &Host, config: &Config, facts: &Facts, engine: &EnginePlan) ->
             mode,
             allow_hosts: Vec::new(),
             proxy: Some(command_of(command, facts, engine.kind)?),
+            names_host: false,
             reason,
         });
     }
@@ -106,7 +109,7 @@ pub fn plan(host: &Host, config: &Config, facts: &Facts, engine: &EnginePlan) ->
         || (engine.kind == EngineKind::Docker && facts.docker.as_ref().is_some_and(|docker| docker.is_desktop()));
     let is_elsewhere = engine.kind.is_container() && is_elsewhere;
     let proxy = if is_elsewhere { ProxyPlan::Sidecar } else { ProxyPlan::Launcher };
-    Ok(NetworkPlan { mode, allow_hosts, proxy: Some(proxy), reason })
+    Ok(NetworkPlan { mode, allow_hosts, proxy: Some(proxy), names_host: false, reason })
 }
 
 fn command_of(command: &Sourced<String>, facts: &Facts, engine: EngineKind) -> Result<ProxyPlan> {

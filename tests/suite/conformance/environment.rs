@@ -108,12 +108,8 @@ fn what_was_not_asked_for_is_not_there(pen: &Pen) {
         ("SSH_AUTH_SOCK", "/nowhere"),
         ("LD_PRELOAD_OF_MINE", "x"),
         ("BASH_ENV", "/nowhere"),
-        // Podman hands these on by itself unless told not to.
-        ("HTTP_PROXY", "http://user:hunter2@proxy.invalid:1"),
-        ("HTTPS_PROXY", "http://user:hunter2@proxy.invalid:1"),
-        ("NO_PROXY", "localhost"),
+        // Podman hands it on by itself unless told not to.
         ("FTP_PROXY", "http://user:hunter2@proxy.invalid:1"),
-        ("http_proxy", "http://user:hunter2@proxy.invalid:1"),
     ];
     let inside = environment(pen, |command| {
         command.envs(host);

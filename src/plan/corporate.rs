@@ -1,0 +1,135 @@
+//! Networks that lead out through a proxy of their own, or through one that reads along: the host's proxy variables and certificate
+//! bundles reach the guest, adapted so that they mean the same inside.
+
+use super::engine::EngineKind;
+use super::entry::{Mount, Why};
+use super::{Draft, NetworkPlan};
+use crate::config::Origin;
+use crate::config::value::{Access, NetworkMode};
+use crate::error::{Error, Result};
+use crate::facts::FileKind;
+use crate::host::Platform;
+use crate::path::HostPath;
+use crate::vars;
+
+/// The names under which engines let a container reach its host.
+const DOCKER_HOST: &str = "host.docker.internal";
+const PODMAN_HOST: &str = "host.containers.internal";
+
+impl Draft<'_> {
+    /// Passes what the host has set. Whether Docker must be told the host's name.
+    pub fn corporate_network(&mut self, network: &NetworkPlan) -> Result<bool> {
+        if network.mode == NetworkMode::Off {
+            return Ok(false);
+        }
+        self.certificates();
+        if network.mode == NetworkMode::Proxied {
+            return Ok(false);
+        }
+        let mut rewritten = false;
+        for name in vars::HOST_PROXIES {
+            let Some(value) = self.host.env.text(name) else { continue };
+            let inside = self.proxy_inside(name, value)?;
+            rewritten |= inside != value;
+            let why = Why::new("the way out of the host's network", Origin::Env(name));
+            match vars::carries_login(&inside) {
+                true => self.env.secret(name, inside, why),
+                false => self.env.plain(name, inside, why),
+            }
+        }
+        for name in vars::NO_PROXIES {
+            if let Some(value) = self.host.env.text(name) {
+                self.env.plain(name, value, Why::new("what the host reaches without its proxy", Origin::Env(name)));
+            }
+        }
+        if rewritten && self.host.platform == Platform::Linux {
+            self.warnings.push(format!(
+                "the host's proxy listens on its loopback, which a container cannot reach: inside it is looked for at `{}`, so it must listen on the engine's bridge, too",
+                host_name(self.engine)
+            ));
+        }
+        Ok(rewritten && self.host.platform == Platform::Linux && self.engine == EngineKind::Docker)
+    }
+
+    /// The proxy's address as the guest must write it: the host's loopback is not a container's.
+    fn proxy_inside(&self, name: &'static str, value: &str) -> Result<String> {
+        let (before, host, after) = parts(value).ok_or_else(|| {
+            let shown = if value.contains('@') { "its value" } else { value };
+            Error::usage(format!("env {name}: `{shown}` is not the address of a proxy"))
+                .hint("expected `[http://][USER:PASSWORD@]HOST[:PORT]`")
+        })?;
+        let is_loopback = host == "localhost" || host == "[::1]" || host.starts_with("127.");
+        Ok(match is_loopback && self.engine.is_container() {
+            true => format!("{before}{}{after}", host_name(self.engine)),
+            false => value.to_owned(),
+        })
+    }
+
+    /// Bundles of certificates, mounted where their variables say.
+    fn certificates(&mut self) {
+        for name in vars::CERTIFICATES {
+            let Some(path) = self.host.env.path(name).and_then(|path| HostPath::new(path).ok()) else { continue };
+            let why = || Why::new("certificates that the host trusts", Origin::Env(name));
+            match self.facts.files.get(&path) {
+                Some(fact) if matches!(fact.kind, FileKind::File | FileKind::Directory) => {
+                    let make = if fact.kind == FileKind::Directory { Mount::directory } else { Mount::file };
+                    if self.engine != EngineKind::SandboxExec {
+                        self.mounts.add(make(fact.real.clone(), path.to_guest(), Access::Ro, why()));
+                    }
+                    self.env.plain(name, path.to_string(), why());
+                }
+                _ => self.warnings.push(format!("env {name}: `{path}` does not exist, so it is not set inside")),
+            }
+        }
+    }
+}
+
+fn host_name(engine: EngineKind) -> &'static str {
+    if engine == EngineKind::Podman { PODMAN_HOST } else { DOCKER_HOST }
+}
+
+/// What precedes the host, the host, and what follows it.
+fn parts(value: &str) -> Option<(&str, &str, &str)> {
+    if value.bytes().any(|byte| byte.is_ascii_control() || byte == b' ') {
+        return None;
+    }
+    let scheme = value.find("://").map_or(0, |at| at + 3);
+    let authority = value[scheme..].find(['/', '?', '#']).map_or(value.len(), |at| scheme + at);
+    let start = value[scheme..authority].rfind('@').map_or(scheme, |at| scheme + at + 1);
+    let rest = &value[start..authority];
+    let length = if rest.starts_with('[') { rest.find(']')? + 1 } else { rest.find(':').unwrap_or(rest.len()) };
+    let port = &rest[length..];
+    let is_port = port.is_empty() || port.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok());
+    (length > 0 && is_port).then(|| (&value[..start], &rest[..length], &value[start + length..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn addresses_of_proxies() {
+        for (value, host) in [
+            ("http://proxy:3128", "proxy"),
+            ("proxy", "proxy"),
+            ("http://me:p@w@127.0.0.1:1/", "127.0.0.1"),
+            ("socks5h://[::1]:9", "[::1]"),
+            ("localhost:8080", "localhost"),
+        ] {
+            assert_eq!(parts(value).map(|(_, host, _)| host), Some(host), "{value}");
+        }
+        for value in ["http://", "http://:80", "http://a:b", "a b", "http://[::1", "http://a:99999"] {
+            assert_eq!(parts(value), None, "{value}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_lost(value in "[a-z:/@\\[\\]0-9.]{0,20}") {
+            if let Some((before, host, after)) = parts(&value) {
+                prop_assert_eq!([before, host, after].concat(), value);
+            }
+        }
+    }
+}
