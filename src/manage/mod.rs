@@ -123,7 +123,7 @@ fn remove(host: &Host, entry: &Entry) -> bool {
     if let Some(record) = entry.record.as_ref().filter(|record| ["docker", "podman"].contains(&record.engine.as_str()))
     {
         let client = record.client(&facts::host_path(host));
-        quietly(&client, &["rm", "--force", &record.name]);
+        registry::until_settled(&record.name, || quietly(&client, &["rm", "--force", &record.name]));
         for words in &record.leftovers {
             quietly(&client, words);
         }

@@ -48,7 +48,7 @@ pub fn run(
         Filtering::Interrupted(signal) => return Ok(Outcome::Signaled(signal)),
     };
     let _terminal = terminal::TerminalGuard::remember();
-    let mut container = ContainerGuard { launch, armed: true };
+    let mut container = ContainerGuard { launch, name: plan.id.name(), armed: true };
     let mut command = client(&launch.client, &launch.argv)?;
     for (name, value) in &launch.inherited {
         command.env(name, value.reveal());
@@ -73,7 +73,12 @@ pub fn run(
         Report::parse(&report)
     });
     // A client that exited has removed its container (`--rm`). One that was killed has not, nor one that left before the guest.
-    container.armed = matches!(outcome, Outcome::Signaled(_)) || report == Some(Report::Started);
+    // One that a signal made exit before the guest had started leaves it made and not started.
+    let is_unfinished = match report {
+        Some(report) => report == Report::Started,
+        None => plan.helper.is_some(),
+    };
+    container.armed = matches!(outcome, Outcome::Signaled(_)) || is_unfinished;
     drop(container);
     let judged = failure::judge(host, plan, launch, outcome, report, ui);
     if judged.is_err() && plan.keep.is_some() {
@@ -140,6 +145,7 @@ fn end_container(engine: &Client, argv: &[OsString]) {
 /// Ends the container when its client could not.
 struct ContainerGuard<'a> {
     launch: &'a ContainerLaunch,
+    name: String,
     armed: bool,
 }
 
@@ -148,6 +154,6 @@ impl Drop for ContainerGuard<'_> {
         if !self.armed {
             return;
         }
-        end_container(&self.launch.client, &self.launch.end);
+        registry::until_settled(&self.name, || end_container(&self.launch.client, &self.launch.end));
     }
 }

@@ -107,7 +107,7 @@ pub fn remove_stale(directory: &HostPath) -> bool {
     let owner = directory.join(OWNER);
     let lock = match lock::take(owner.as_path()) {
         Ok(lock) => Some(lock),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::IsADirectory) => None,
         Err(_) => return false,
     };
     // Somebody may have removed it, and a new one have taken its name, before the lock was had.

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
@@ -107,6 +107,28 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
+/// Whether a process still deals with a container. A client whose launcher was killed goes on making and starting it; so does the
+/// half of rootless Podman's client that is in the user namespace when the other half was killed. What they make would be found
+/// by nobody if the record were gone before.
+pub fn is_in_flight(container: &str) -> bool {
+    let names_it = |line: Vec<u8>| line.split(|byte| *byte == 0).any(|word| word == container.as_bytes());
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok()).any(names_it)
+}
+
+/// How long it may go on, once it should have ended.
+const IN_FLIGHT: Duration = Duration::from_secs(5);
+
+/// Does something about a container until no process deals with it any more.
+pub fn until_settled(container: &str, mut act: impl FnMut()) {
+    act();
+    let limit = Instant::now() + IN_FLIGHT;
+    while is_in_flight(container) && Instant::now() < limit {
+        std::thread::sleep(Duration::from_millis(50));
+        act();
+    }
+}
+
 /// A session directory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
@@ -188,7 +210,9 @@ pub fn keep_house(session: &HostPath) {
 
 /// Removes what killed launchers left, except containers: those end by themselves when their launcher's lock is free.
 pub fn sweep(base: &HostPath) -> usize {
-    all(base).iter().filter(|entry| entry.is_stale() && remove(entry)).count()
+    let is_over =
+        |entry: &&Entry| entry.is_stale() && !entry.record.as_ref().is_some_and(|record| is_in_flight(&record.name));
+    all(base).iter().filter(is_over).filter(|entry| remove(entry)).count()
 }
 
 /// Removes the directory of a session that has ended; `false` if somebody has taken its place.

@@ -9,6 +9,7 @@ mod docs;
 mod faults;
 mod golden;
 mod manage;
+mod many;
 mod native;
 mod network;
 mod seatbelt;

@@ -273,3 +273,16 @@ fn bash_completes_the_ids_of_running_sandboxes() {
         drop(running);
     });
 }
+
+/// Docker makes directories of what it does not find: also of a lock whose launcher was killed, and whose session was removed.
+#[test]
+fn a_session_that_an_engine_made_up_is_removed() {
+    Pen::on(Engine::NativeRoot, |pen| {
+        for name in ["owner", "status", "home"] {
+            std::fs::create_dir_all(pen.home.join(".local/state/sandpen/sessions/0123456789ab").join(name))
+                .expect("made");
+        }
+        pen.sandpen().arg("prune").ran().ok();
+        assert!(pen.sessions().is_empty(), "{:?}", pen.sessions());
+    });
+}

@@ -5,6 +5,7 @@ mod cleanup;
 mod desktop;
 mod faults;
 mod git;
+mod order;
 pub mod rig;
 mod seeds;
 mod tunnel;
