@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
 
-use crate::cli::{Build, Cli, Command, Explain, Format, Options, ProfileAction, Run};
+use crate::cli::{Build, Cli, Command, Doctor, Explain, Format, Options, ProfileAction, Run};
 use crate::config::value::UserMode;
-use crate::config::{Config, Origin, Sourced, parse_value, profile, trust};
+use crate::config::{Config, Origin, Sourced, check, parse_value, profile, trust};
+use crate::doctor::{Patient, Planned};
 use crate::engine::{Client, Launch};
 use crate::error::{Error, Result};
 use crate::escape::escape;
+use crate::facts::checkup::{Checkup, PATIENCE};
 use crate::facts::image::{self, Inspection};
-use crate::facts::{DesktopFacts, Facts, ImageFacts};
+use crate::facts::{self, DesktopFacts, Facts, ImageFacts};
 use crate::host::{Host, Platform, ProcessStamp};
 use crate::plan::{Plan, SessionId, engine};
 use crate::session::Outcome;
@@ -46,6 +48,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::Run(run)) => &run.options,
         Some(Command::Explain(explain)) => &explain.options,
         Some(Command::Build(build)) => &build.options,
+        Some(Command::Doctor(doctor)) => &doctor.options,
         _ => &cli.options,
     };
     let ui = Ui::new(options.verbosity());
@@ -78,7 +81,7 @@ fn dispatch(cli: Cli, ui: Ui) -> Result<u8> {
                 .map_err(|error| Error::failed("the manual page cannot be written").cause(error))?;
             print(ui, &String::from_utf8_lossy(&text))
         }
-        Some(Command::Doctor(_)) => Err(not_yet("doctor")),
+        Some(Command::Doctor(arguments)) => examine(arguments, ui),
         Some(Command::Selftest(_)) => Err(not_yet("selftest")),
         Some(Command::Ps { quiet: true, .. }) => print(ui, &manage::ids(&Host::read()?)),
         Some(Command::Ps { format, .. }) => {
@@ -195,6 +198,36 @@ impl Prepared {
     }
 }
 
+impl Prepared {
+    /// The plan that `doctor` judges. An engine that does not even say what it is, is asked nothing more.
+    fn planned(mut self, checkup: &Checkup, ui: Ui) -> Result<Planned> {
+        self.name_built_image()?;
+        let (engine, _) = engine::choose(&self.host, &self.config, &self.facts)?;
+        let answers = checkup.answers(engine.kind);
+        if answers {
+            self.ask_machine()?;
+            self.ask_image(ui, false)?;
+        }
+        let (plan, launch) = self.plan(SessionId::placeholder())?;
+        let image = match (&plan.image, launch.container()) {
+            (Some(image), Some(launch)) if answers => {
+                Some(image::inspect_within(&launch.client, &image.reference, PATIENCE))
+            }
+            _ => None,
+        };
+        Ok(Planned { config: self.config, facts: self.facts, plan, launch, image })
+    }
+
+    /// The image that would be built is the image that would be run.
+    fn name_built_image(&mut self) -> Result<()> {
+        if let Some(wanted) = self.config.build.clone() {
+            let (_, image) = build::Recipe::of_project(&self.host).map_err(|error| error.from(&wanted.origin))?;
+            self.config.image.get_or_insert(Sourced::new(image, wanted.origin));
+        }
+        Ok(())
+    }
+}
+
 fn run(arguments: Run, ui: Ui) -> Result<u8> {
     close_inherited_files();
     let mut prepared = Prepared::read(&arguments.options, arguments.guest)?;
@@ -231,10 +264,7 @@ fn explain_plan(arguments: Explain, ui: Ui) -> Result<u8> {
     let mut prepared = Prepared::read(&arguments.options, arguments.guest)?;
     // Two explanations of the same thing are the same text.
     prepared.host.process = ProcessStamp::default();
-    if let Some(wanted) = prepared.config.build.clone() {
-        let (_, image) = build::Recipe::of_project(&prepared.host).map_err(|error| error.from(&wanted.origin))?;
-        prepared.config.image.get_or_insert(Sourced::new(image, wanted.origin));
-    }
+    prepared.name_built_image()?;
     prepared.ask_machine()?;
     prepared.ask_image(ui, false)?;
     let (plan, launch) =
@@ -248,6 +278,26 @@ fn explain_plan(arguments: Explain, ui: Ui) -> Result<u8> {
             print(ui, &explain::text(&plan, &launch))
         }
     }
+}
+
+/// `doctor`: plans as `explain` does, asks all engines, and judges. Starts nothing, and writes nothing.
+fn examine(arguments: Doctor, ui: Ui) -> Result<u8> {
+    let mut host = Host::read()?;
+    if let Some(platform) = arguments.options.assume_host {
+        host.platform = platform;
+    }
+    let agent =
+        arguments.options.agent.clone().or(arguments.guest.first().and_then(|name| name.to_str().map(str::to_owned)));
+    let prepared = Prepared::read(&arguments.options, arguments.guest);
+    let path = prepared.as_ref().map_or_else(|_| facts::search_path(&host), |prepared| prepared.facts.path.clone());
+    let checkup = Checkup::look(&host, &path);
+    let planned = prepared.and_then(|prepared| prepared.planned(&checkup, ui));
+    let files = check::files(&host, &arguments.options, agent.as_deref());
+    let leftovers = manage::leftovers(&host);
+    let report =
+        Patient { host: &host, planned: planned.as_ref(), checkup: &checkup, files: &files, leftovers }.judge();
+    let text = if arguments.format == Format::Json { report.json()? } else { report.text() };
+    print(ui, &text).map(|_| u8::from(!report.is_ready()))
 }
 
 fn build_image(arguments: Build, ui: Ui) -> Result<u8> {

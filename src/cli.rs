@@ -19,6 +19,14 @@ Examples:
   sandpen run --network off -- make test    no network
   sandpen explain -- claude                 what would happen, and why; starts nothing";
 
+const DOCTOR: &str = "\
+Exit code: 0 when `sandpen run` with the same options can start, else 1.
+
+Examples:
+  sandpen doctor                            everything at a glance; starts nothing
+  sandpen doctor --engine podman            could it run there?
+  sandpen doctor --format json              for programs";
+
 /// Runs any command in a sandbox over the current directory; Git and SSH work as they do outside.
 #[derive(Debug, Parser)]
 #[command(name = "sandpen", version, after_help = EXAMPLES, args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
@@ -62,9 +70,9 @@ pub enum Command {
     },
     /// Print the manual page
     Man,
-    /// Check which engines are usable (not built yet)
-    #[command(hide = true)]
-    Doctor(Later),
+    /// Check engines, SSH agent, Git, files: what works, what does not, and the command that helps
+    #[command(after_help = DOCTOR)]
+    Doctor(Doctor),
     /// Probe a real sandbox (not built yet)
     #[command(hide = true)]
     Selftest(Later),
@@ -130,6 +138,20 @@ pub struct Explain {
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
     /// The command that would be run.
+    #[arg(value_name = "CMD", trailing_var_arg = true)]
+    pub guest: Vec<OsString>,
+}
+
+/// Arguments of `doctor`.
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// The options of `run`: what they ask for is checked.
+    #[command(flatten)]
+    pub options: Options,
+    /// How it is shown.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+    /// The command that would be run; it may choose a preset, and with it an image.
     #[arg(value_name = "CMD", trailing_var_arg = true)]
     pub guest: Vec<OsString>,
 }

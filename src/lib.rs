@@ -21,6 +21,7 @@ mod cgroup_events;
 mod cli;
 mod completions;
 mod config;
+mod doctor;
 mod engine;
 mod error;
 mod escape;

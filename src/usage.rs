@@ -111,7 +111,7 @@ impl Line<'_> {
             return self.with_commands(near(error, self.first(ContextKind::SuggestedSubcommand)));
         }
         let wrong = self.first(ContextKind::InvalidArg);
-        let takes_guest = matches!(self.command().map(Command::get_name), None | Some("run" | "explain"));
+        let takes_guest = matches!(self.command().map(Command::get_name), None | Some("run" | "explain" | "doctor"));
         if wrong.starts_with('-') {
             let error = Error::usage(format!("there is no flag `{wrong}`"));
             return match self.first(ContextKind::SuggestedArg) {

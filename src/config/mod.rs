@@ -2,6 +2,7 @@
 //!
 //! Reads configuration files and nothing else of the host; what the values lead to is decided in `plan`.
 
+pub mod check;
 mod environment;
 mod file;
 mod flags;

@@ -100,7 +100,7 @@ impl Preset {
         BUILT_IN.iter().find(|(known, ..)| *known == name).map(|(.., dockerfile)| *dockerfile)
     }
 
-    fn own(host: &Host, name: &str) -> Result<Option<Self>> {
+    pub(super) fn own(host: &Host, name: &str) -> Result<Option<Self>> {
         if name.is_empty() || name.starts_with('.') || name.contains('/') {
             return Ok(None);
         }
@@ -118,7 +118,7 @@ impl Preset {
 }
 
 /// The names of the user's own presets.
-fn own_names(host: &Host) -> Vec<String> {
+pub(super) fn own_names(host: &Host) -> Vec<String> {
     let entries = std::fs::read_dir(host.config_dir().join("presets").as_path()).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.path().file_stem()?.to_str().map(str::to_owned)).collect()
 }

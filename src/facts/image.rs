@@ -1,15 +1,10 @@
 //! What an image says of itself. Asked only when planning needs it, or when a launch failed: it costs an engine call.
 
-#![allow(clippy::disallowed_methods, reason = "a fact that only the engine's client knows")]
-
-use std::process::{Command, Output, Stdio};
-use std::sync::mpsc;
-use std::thread;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
 
+use super::ask;
 use crate::config::value::ImageRef;
 use crate::engine::Client;
 
@@ -64,43 +59,31 @@ impl Inspection {
     }
 }
 
+/// An engine on this machine answers at once, or is very busy.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Asks the engine for an image.
 pub fn inspect(client: &Client, image: &ImageRef) -> Inspection {
-    let Some(program) = &client.program else { return Inspection::Missing };
-    let mut command = Command::new(program.as_path());
-    command.args(client.pin()).args(["image", "inspect", image.as_str()]).env("PATH", &client.path).env("LC_ALL", "C");
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let output = match &client.machine {
-        None => command.output().ok(),
-        Some(pin) => match within(&mut command, pin.patience) {
-            // What Podman says when it does not get as far as the image.
-            Some(output) if !output.status.success() && mentions(&output.stderr, "connect") => {
-                return Inspection::Silent;
-            }
-            None => return Inspection::Silent,
-            output => output,
-        },
+    let patience = client.machine.as_ref().map_or(PATIENCE, |pin| pin.patience);
+    inspect_within(client, image, patience)
+}
+
+/// The same, for somebody with less patience.
+pub fn inspect_within(client: &Client, image: &ImageRef, patience: Duration) -> Inspection {
+    let Some(mut command) = ask::question(client, &["image", "inspect", image.as_str()]) else {
+        return Inspection::Missing;
     };
-    let output = output.filter(|output| output.status.success());
-    output.and_then(|output| parse(&output.stdout)).map_or(Inspection::Missing, Inspection::Known)
+    let Some(output) = ask::within(&mut command, patience) else { return Inspection::Silent };
+    if !output.status.success() && client.machine.is_some() && mentions(&output.stderr, "connect") {
+        // What Podman says when it does not get as far as the image.
+        return Inspection::Silent;
+    }
+    let known = if output.status.success() { parse(&output.stdout) } else { None };
+    known.map_or(Inspection::Missing, Inspection::Known)
 }
 
 fn mentions(text: &[u8], word: &str) -> bool {
     String::from_utf8_lossy(text).contains(word)
-}
-
-/// The output, unless it takes too long.
-fn within(command: &mut Command, patience: Duration) -> Option<Output> {
-    let child = command.spawn().ok()?;
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw)?;
-    let (sender, answer) = mpsc::channel();
-    thread::spawn(move || sender.send(child.wait_with_output()));
-    let output = answer.recv_timeout(patience);
-    if output.is_err() {
-        // The thread has not seen its end, so the id is still this process's own.
-        let _ = rustix::process::kill_process(pid, Signal::KILL);
-    }
-    output.ok()?.ok()
 }
 
 fn parse(json: &[u8]) -> Option<ImageFacts> {

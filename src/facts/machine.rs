@@ -1,12 +1,11 @@
 //! What a container engine in a virtual machine says of itself, as far as forwarding the SSH agent depends on it (R6, R7).
 //! Each is one call of the engine's client, made only when it is needed.
 
-#![allow(clippy::disallowed_methods, reason = "facts that only the engine's client knows")]
-
-use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use serde::Serialize;
 
+use super::ask;
 use crate::engine::Client;
 use crate::error::{Error, Result};
 use crate::host::Host;
@@ -14,6 +13,9 @@ use crate::ssh::Connection;
 
 /// The socket that Docker Desktop and OrbStack keep in their machine.
 pub const HOST_SERVICE: &str = "/run/host-services/ssh-auth.sock";
+
+/// A machine that is just starting takes its time; one that hangs must not take all of it.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What Docker says of the machine it runs in (R6.1).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -27,8 +29,8 @@ pub struct DesktopFacts {
 impl DesktopFacts {
     /// Asks the active context, and never guesses from files.
     pub fn ask(client: &Client) -> Self {
-        let output =
-            quiet(client, &["info", "--format", "{{.OperatingSystem}}"]).and_then(|mut command| command.output().ok());
+        let output = ask::question(client, &["info", "--format", "{{.OperatingSystem}}"])
+            .and_then(|mut command| ask::within(&mut command, PATIENCE));
         let system = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
         DesktopFacts { system, socket: None }
     }
@@ -48,9 +50,10 @@ pub fn connection(host: &Host, client: &Client) -> Result<Connection> {
             .hint("check that the machine runs: `podman machine list`, `podman machine start`")
             .hint("or do without the SSH agent: --ssh-agent off")
     };
-    let mut command = quiet(client, &["system", "connection", "list", "--format", "json"])
+    let mut command = ask::question(client, &["system", "connection", "list", "--format", "json"])
         .ok_or_else(|| failed(&"there is no `podman` on PATH"))?;
-    let output = command.stderr(Stdio::piped()).output().map_err(|error| failed(&error))?;
+    let output = ask::within(&mut command, PATIENCE)
+        .ok_or_else(|| failed(&format!("it cannot be started, or does not answer within {} s", PATIENCE.as_secs())))?;
     if !output.status.success() {
         return Err(failed(&String::from_utf8_lossy(&output.stderr).trim()));
     }
@@ -64,10 +67,4 @@ pub fn connection(host: &Host, client: &Client) -> Result<Connection> {
         .hint("or do without the SSH agent: --ssh-agent off")),
         None => Ok(chosen),
     }
-}
-
-fn quiet(client: &Client, arguments: &[&str]) -> Option<Command> {
-    let mut command = Command::new(client.program.as_ref()?.as_path());
-    command.args(arguments).env("PATH", &client.path).env("LC_ALL", "C").stdin(Stdio::null()).stderr(Stdio::null());
-    Some(command)
 }

@@ -1,6 +1,8 @@
 //! One sweep of the host before planning: which files exist, which engine answers, what the agent says. Plain data; decides nothing.
 
 mod agent;
+mod ask;
+pub mod checkup;
 mod docker;
 mod files;
 pub mod image;
@@ -256,7 +258,12 @@ fn helper(host: &Host) -> Option<HostPath> {
 
 /// PATH for programs that sandpen starts outside of any launch; the current directory does not count as a place for them.
 pub fn host_path(host: &Host) -> std::path::PathBuf {
-    SearchPath::divide(host.env.raw(vars::PATH), std::slice::from_ref(&host.cwd)).for_host()
+    search_path(host).for_host()
+}
+
+/// The same, to look programs up.
+pub fn search_path(host: &Host) -> SearchPath {
+    SearchPath::divide(host.env.raw(vars::PATH), std::slice::from_ref(&host.cwd))
 }
 
 /// Below the state directory. Where that cannot be written, or belongs to another user (root with a user's HOME must leave

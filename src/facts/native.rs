@@ -1,7 +1,9 @@
 //! What this machine lets the native engine do; the one place where planning's facts depend on the platform it was built for.
 
 #[cfg(target_os = "linux")]
-pub use crate::engine::native::{cannot_limit, limits_processes_by_default, problem, scopes_abstract_sockets};
+pub use crate::engine::native::{
+    cannot_limit, landlock_version, limits_processes_by_default, problem, scopes_abstract_sockets,
+};
 
 #[cfg(not(target_os = "linux"))]
 mod elsewhere {
@@ -22,6 +24,11 @@ mod elsewhere {
     /// As above.
     pub fn limits_processes_by_default() -> bool {
         true
+    }
+
+    /// As above.
+    pub fn landlock_version() -> u32 {
+        0
     }
 
     /// As above.

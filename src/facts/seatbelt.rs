@@ -79,14 +79,15 @@ fn real(path: &HostPath) -> HostPath {
     path.clone()
 }
 
+/// The program, if it is there.
 #[cfg(target_os = "macos")]
-fn program(_: &Host) -> Option<HostPath> {
+pub fn program(_: &Host) -> Option<HostPath> {
     HostPath::new(PROGRAM).ok().filter(|program| program.as_path().is_file())
 }
 
 /// No other system has one. Where macOS is only assumed, a stand-in may be named; a Mac's own sandpen does not know the variable.
 #[cfg(not(target_os = "macos"))]
-fn program(host: &Host) -> Option<HostPath> {
+pub fn program(host: &Host) -> Option<HostPath> {
     let named = host.env.path(crate::vars::SANDBOX_EXEC).unwrap_or(std::path::Path::new(PROGRAM));
     HostPath::new(named).ok().filter(|program| program.as_path().is_file())
 }

@@ -105,6 +105,27 @@ pub fn prune(host: &Host, ui: Ui) {
     }
 }
 
+/// What is there beyond the sandboxes of this moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Leftovers {
+    /// Left by launchers that were killed: sandboxes, or control groups of theirs.
+    pub stale: usize,
+    /// Kept on purpose.
+    pub kept: usize,
+    /// Running now.
+    pub running: usize,
+}
+
+/// Counts them.
+pub fn leftovers(host: &Host) -> Leftovers {
+    let entries = registry::all(&facts::session_base(host));
+    let count = |wanted: fn(&Entry) -> bool| entries.iter().filter(|entry| wanted(entry)).count();
+    let stale = count(Entry::is_stale);
+    #[cfg(target_os = "linux")]
+    let stale = stale.max(crate::engine::native::stale().len());
+    Leftovers { stale, kept: count(Entry::is_kept), running: count(|entry| entry.is_live) }
+}
+
 /// Makes sure that nothing stands in the way of a sandbox with a name of the user's choice.
 pub fn free_name(host: &Host, id: &SessionId) -> Result<()> {
     let taken = registry::all(&facts::session_base(host)).into_iter().find(|entry| entry.is_called(id));

@@ -195,10 +195,10 @@ fn default_image() -> Result<ImagePlan> {
 fn named_engine(kind: EngineKind, config: &Config, facts: &Facts) -> EnginePlan {
     let problem = match kind {
         EngineKind::Podman => {
-            podman_problem(facts).map(|problem| problem.hint("or use another engine: --engine docker"))
+            podman_trouble(facts).map(|problem| problem.hint("or use another engine: --engine docker"))
         }
         EngineKind::Docker => {
-            docker_problem(facts).map(|problem| problem.hint("or use another engine: --engine podman"))
+            docker_trouble(facts).map(|problem| problem.hint("or use another engine: --engine podman"))
         }
         EngineKind::Native => facts.native_problem.clone(),
         EngineKind::SandboxExec => seatbelt::problem(facts),
@@ -224,7 +224,7 @@ fn automatic(config: &Config, facts: &Facts, image: Option<&ImagePlan>) -> Engin
         }
         (None, None) => "no image is named".to_owned(),
     };
-    let (kind, reason, problem) = match (docker_problem(facts), podman_problem(facts)) {
+    let (kind, reason, problem) = match (docker_trouble(facts), podman_trouble(facts)) {
         (None, _) => (EngineKind::Docker, format!("{meant}; Docker answers"), None),
         (Some(why), None) => {
             (EngineKind::Podman, format!("{meant}; Podman answers, Docker does not ({})", why.message()), None)
@@ -252,8 +252,17 @@ fn none_answers(native: Option<&Error>, docker: &Error, podman: &Error, facts: &
     native.into_iter().flat_map(Error::hints).cloned().chain(containers).fold(error, Error::hint)
 }
 
-fn docker_problem(facts: &Facts) -> Option<Error> {
-    let DockerFacts { endpoint, chosen_by, reach, .. } = facts.docker.as_ref()?;
+fn docker_trouble(facts: &Facts) -> Option<Error> {
+    facts.docker.as_ref().and_then(docker_problem)
+}
+
+fn podman_trouble(facts: &Facts) -> Option<Error> {
+    facts.podman.as_ref().and_then(podman_problem)
+}
+
+/// Why Docker cannot be used.
+pub fn docker_problem(facts: &DockerFacts) -> Option<Error> {
+    let DockerFacts { endpoint, chosen_by, reach, .. } = facts;
     match reach {
         Reach::Answers => None,
         Reach::NoProgram => {
@@ -274,9 +283,9 @@ fn docker_problem(facts: &Facts) -> Option<Error> {
     }
 }
 
-fn podman_problem(facts: &Facts) -> Option<Error> {
-    let PodmanFacts { reach, .. } = facts.podman.as_ref()?;
-    match reach {
+/// Why Podman cannot be used.
+pub fn podman_problem(facts: &PodmanFacts) -> Option<Error> {
+    match &facts.reach {
         Reach::Answers => None,
         Reach::NoProgram => {
             Some(Error::launch("Podman is not installed: there is no `podman` on PATH").hint("install Podman"))

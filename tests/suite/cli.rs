@@ -14,4 +14,4 @@ mod streams;
 mod suggestions;
 mod unbuilt;
 mod variables;
-mod world;
+pub mod world;

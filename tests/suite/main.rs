@@ -6,6 +6,7 @@ mod attacks;
 mod cli;
 mod conformance;
 mod docs;
+mod doctor;
 mod faults;
 mod golden;
 mod manage;

@@ -61,10 +61,15 @@ pub fn cannot_limit() -> Vec<&'static str> {
 
 /// Whether the kernel's Landlock can keep the guest from the host's abstract sockets (ABI 6, Linux 6.12).
 pub fn scopes_abstract_sockets() -> bool {
+    landlock_version() >= 6
+}
+
+/// The ABI of the kernel's Landlock; 0 when there is none.
+pub fn landlock_version() -> u32 {
     const VERSION: libc::c_int = 1;
     // SAFETY: with this flag the call reads no memory and only returns a number.
     let abi = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0_usize, VERSION) };
-    abi >= 6
+    u32::try_from(abi).unwrap_or(0)
 }
 
 /// Whether the default limit of processes costs nothing that matters. Root needs a control group for it, and joining one of

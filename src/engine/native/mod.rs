@@ -34,8 +34,10 @@ mod sys;
 mod terminal;
 mod walls;
 
-pub use ability::{cannot_limit, launch_error, limits_processes_by_default, problem, scopes_abstract_sockets};
-pub use cgroup::remove_stale;
+pub use ability::{
+    cannot_limit, landlock_version, launch_error, limits_processes_by_default, problem, scopes_abstract_sockets,
+};
+pub use cgroup::{remove_stale, stale};
 pub use compile::{NativeLaunch, compile};
 pub use container::confine_container;
 pub use enter::enter;

@@ -54,11 +54,7 @@ fn a_seatbelt_profile_in_the_environment_does_not_stop_a_container() {
 #[test]
 fn commands_that_are_not_built_yet() {
     let world = World::new();
-    for (command, more) in [("doctor", &["--format", "json"][..]), ("selftest", &["--engine", "docker"])] {
-        let message = format!(
-            "sandpen: error: `sandpen {command}` is not built yet\nhint: `sandpen --help` lists what there is\n"
-        );
-        assert_eq!(world.refused(&mut world.sandpen([command])), message);
-        assert_eq!(world.refused(&mut world.sandpen([command].iter().chain(more))), message);
-    }
+    let message = "sandpen: error: `sandpen selftest` is not built yet\nhint: `sandpen --help` lists what there is\n";
+    assert_eq!(world.refused(&mut world.sandpen(["selftest"])), message);
+    assert_eq!(world.refused(&mut world.sandpen(["selftest", "--engine", "docker"])), message);
 }
