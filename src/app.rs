@@ -16,6 +16,7 @@ use crate::escape::escape;
 use crate::facts::checkup::{Checkup, PATIENCE};
 use crate::facts::image::{self, Inspection};
 use crate::facts::{self, DesktopFacts, Facts, ImageFacts};
+use crate::guard::later;
 use crate::host::{Host, Platform, ProcessStamp};
 use crate::plan::{Plan, SessionId, engine};
 use crate::session::Outcome;
@@ -30,6 +31,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some("connect") => return proxy::connect(arguments.into_iter().skip(2)),
         Some("proxy") => return proxy::attend(arguments.into_iter().skip(2)),
         _ => {}
+    }
+    if arguments.get(1).is_some_and(|word| word == later::SUBCOMMAND) {
+        return manage::review_in_silence();
     }
     let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
@@ -86,11 +90,14 @@ fn dispatch(cli: Cli, ui: Ui) -> Result<u8> {
         Some(Command::Ps { quiet: true, .. }) => print(ui, &manage::ids(&Host::read()?)),
         Some(Command::Ps { format, .. }) => {
             let host = Host::read()?;
+            manage::settle(&host, ui);
             print(ui, &if format == Format::Json { manage::json(&host) } else { manage::table(&host) })
         }
         Some(Command::Exec { id, guest }) => {
             close_inherited_files();
-            manage::exec(&Host::read()?, &id, guest, ui).map(Outcome::exit_code)
+            let host = Host::read()?;
+            manage::settle(&host, ui);
+            manage::exec(&host, &id, guest, ui).map(Outcome::exit_code)
         }
         Some(Command::Stop { ids, all, time }) => {
             manage::stop(&Host::read()?, &ids, all, Duration::from_secs(time), ui).map(|()| 0)
@@ -251,7 +258,7 @@ fn run(arguments: Run, ui: Ui) -> Result<u8> {
         ui.warn(&format!("{}: {} ({})", downgrade.asked, downgrade.got, downgrade.reason));
     }
     if prepared.config.name.is_some() {
-        manage::free_name(&prepared.host, &plan.id)?;
+        manage::free_name(&prepared.host, &plan.id, ui)?;
     }
     if let Some(container) = launch.container().filter(|launch| launch.sidecar.is_some()) {
         // The proxy's container comes first and is watched by nobody: the image is pulled where the user can see it.

@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
+use crate::config::value::Guard;
 use crate::engine::Launch;
 use crate::error::{Error, Result};
 use crate::escape::{escape, escape_json};
@@ -52,6 +53,7 @@ pub fn json(host: &Host, plan: &Plan, launch: &Launch) -> Result<String> {
             "pending": plan.ssh.pending,
             "reason": plan.ssh.reason,
         },
+        "git": {"settings": plan.git, "guard": plan.guard_mode},
         "command": texts(&plan.command),
         "argv": texts(launch.argv()),
         "steps": launch.steps(),
@@ -186,6 +188,13 @@ pub fn text(plan: &Plan, launch: &Launch) -> String {
         page.row("pending", check, "only the launch can tell");
     }
 
+    page.section("Git");
+    page.row("guard", &plan.guard_mode.to_string(), guard_reason(plan.guard_mode));
+    for treatment in &plan.git {
+        let place = treatment.file.as_deref().map_or(String::new(), |file| format!(" ({file})"));
+        page.row(&treatment.key, &treatment.value, &format!("inside: {}{place}", treatment.done));
+    }
+
     if !launch.downgrades().is_empty() {
         page.section("Not enforced");
         for downgrade in launch.downgrades() {
@@ -203,6 +212,14 @@ pub fn text(plan: &Plan, launch: &Launch) -> String {
     let argv = launch.argv();
     let _ = writeln!(text, "  {}", if argv.is_empty() { "(a shell)".into() } else { shell_words(argv) });
     text
+}
+
+fn guard_reason(mode: Guard) -> &'static str {
+    match mode {
+        Guard::Review => "hooks are read-only; new settings that run code are set aside when the sandbox ends",
+        Guard::Strict => "hooks and Git's configuration are read-only; what is new is set aside when the sandbox ends",
+        Guard::Off => "what is planted in the repository may run on the host",
+    }
 }
 
 /// A command line as a shell would read it, escaped for the terminal.

@@ -27,6 +27,7 @@ mod error;
 mod escape;
 mod explain;
 mod facts;
+mod guard;
 mod guest;
 mod host;
 mod manage;

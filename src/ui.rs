@@ -56,6 +56,16 @@ impl Ui {
         }
     }
 
+    /// Something that must not be missed; never silenced.
+    pub fn alert(self, text: &str) {
+        Self::line("sandpen: ", text);
+    }
+
+    /// What the user can do about an alert.
+    pub fn hint(self, text: &str) {
+        Self::line("hint: ", text);
+    }
+
     /// An error with its causes and hints; never silenced.
     pub fn error(self, error: &Error) {
         Self::line("sandpen: error: ", error.message());

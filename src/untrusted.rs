@@ -7,15 +7,20 @@ use std::path::Path;
 
 /// The text of a regular file of at most `largest` bytes.
 pub fn read(path: &Path, largest: u64) -> io::Result<String> {
+    String::from_utf8(read_bytes(path, largest)?).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+/// The content of a regular file of at most `largest` bytes.
+pub fn read_bytes(path: &Path, largest: u64) -> io::Result<Vec<u8>> {
     // Not blocking on a planted FIFO, not following a planted link.
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW).open(path)?;
     let meta = file.metadata()?;
     if !meta.is_file() || meta.len() > largest {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "it is not a regular file of the expected size"));
     }
-    let mut text = String::new();
-    file.take(largest).read_to_string(&mut text)?;
-    Ok(text)
+    let mut content = Vec::new();
+    file.take(largest).read_to_end(&mut content)?;
+    Ok(content)
 }
 
 #[cfg(test)]

@@ -48,6 +48,9 @@ pub const PATH: &str = "PATH";
 pub const PYTHONPATH: &str = "PYTHONPATH";
 /// Read and passed inside, so that the terminal looks the same; colours too.
 pub const TERMINAL: &[&str] = &["TERM", "COLORTERM"];
+/// Read and passed inside: who commits, where the shell says so.
+pub const GIT_IDENTITY: &[&str] =
+    &["GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "EMAIL"];
 /// Set inside: the sandbox's name, by which programs know that they are in one.
 pub const SANDBOX: &str = "SANDBOX";
 /// Set inside (R2.1): Git looks for a repository across mount points.

@@ -61,6 +61,9 @@ pub struct Directory {
     pub create: bool,
     /// What it is, for `explain`.
     pub reason: String,
+    /// What lies in it and is run or obeyed by the agent on the host: reported when the sandbox changed it.
+    #[serde(default)]
+    pub obeyed: Vec<String>,
 }
 
 impl Preset {

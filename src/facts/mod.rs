@@ -5,11 +5,14 @@ mod ask;
 pub mod checkup;
 mod docker;
 mod files;
+pub mod git;
+mod git_dir;
 pub mod image;
 pub mod machine;
 mod native;
 mod podman;
 mod program;
+pub mod repository;
 mod roots;
 mod seatbelt;
 mod system;
@@ -23,6 +26,8 @@ use serde::Serialize;
 pub use agent::AgentFacts;
 pub use docker::DockerFacts;
 pub use files::{FileFact, FileKind, Files};
+pub use git::GitFacts;
+pub use git_dir::{CONFIG_FILES, GitDirs, Hooks, POINTERS};
 pub use image::ImageFacts;
 pub use machine::DesktopFacts;
 pub use podman::PodmanFacts;
@@ -112,6 +117,10 @@ pub struct Facts {
     pub ssh: Option<HostPath>,
     /// The image's own configuration, when the guest is the image's user.
     pub image: Option<ImageFacts>,
+    /// Git's configuration for the working directory.
+    pub git: GitFacts,
+    /// The Git directories of every repository that is shown, in the order of [`Roots::repositories`].
+    pub git_dirs: Vec<GitDirs>,
     /// Where session directories are made.
     pub session_base: HostPath,
     /// Whether SELinux is there.
@@ -136,6 +145,8 @@ impl Facts {
             preset.iter().flat_map(|preset| &preset.directories).filter_map(|entry| entry.path.strip_prefix("~/"));
         mounted.extend(directories.map(|below| host.home.join(below)));
         let path = SearchPath::divide(host.env.raw(vars::PATH), &mounted);
+        // Git reads its files while the rest is looked at.
+        let asked = git::Asked::of(host, &path, &roots.workdir);
         let setting = config.engine.value;
         let names_image = config.image.is_some()
             || config.build.is_some()
@@ -166,7 +177,12 @@ impl Facts {
             Some(name) if has_own_tools && !name.contains('/') => ToolFacts::trace(name, &host.home, &guest_path),
             _ => ToolFacts::default(),
         };
-        let interesting = plan::paths_of_interest(host, config, preset.as_ref());
+        let shown: Vec<HostPath> = roots.all().cloned().collect();
+        let git = asked.answer(host);
+        let hooks_path = git.get("core.hookspath").map(|setting| setting.value.as_str());
+        let git_dirs = roots.repositories().map(|found| GitDirs::look(host, found, &shown, hooks_path)).collect();
+        let mut interesting = plan::paths_of_interest(host, config, preset.as_ref());
+        interesting.extend(plan::git_files(host, &git).into_iter().map(|file| file.path));
         let files = Files::look(interesting.into_iter().chain(tool.shown.iter().cloned()));
         let agent = match config.ssh_agent.value {
             AgentMode::Off => AgentFacts::NotAsked,
@@ -185,6 +201,8 @@ impl Facts {
             preset,
             preset_refused,
             files,
+            git,
+            git_dirs,
             docker,
             podman,
             native_problem,

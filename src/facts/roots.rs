@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::files::{FileKind, examine};
+use super::repository::{Repository, Search};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::host::Host;
@@ -14,12 +15,14 @@ use crate::plan;
 pub struct Roots {
     /// The current directory.
     pub workdir: HostPath,
-    /// The root of the repository around it, if that is another directory.
-    pub repository: Option<HostPath>,
-    /// A repository root that is too wide to be mounted: `/`, or the home.
-    pub refused_repository: Option<HostPath>,
+    /// The repository around it.
+    pub repository: Option<Repository>,
+    /// Why a repository around it is not shown.
+    pub refused_repository: Option<String>,
     /// Further workspaces.
     pub includes: Vec<HostPath>,
+    /// The repositories that begin at further workspaces.
+    pub included_repositories: Vec<Repository>,
     /// Who owns the working directory.
     pub owner: u32,
 }
@@ -29,12 +32,20 @@ impl Roots {
     pub fn find(host: &Host, config: &Config) -> Result<Self> {
         let workdir = host.cwd.clone();
         refuse_wide(host, config, &workdir, "the working directory")?;
-        let repository = repository_root(&workdir);
-        let (repository, refused_repository) = match repository {
-            Some(root) if refuse_wide(host, config, &root, "").is_err() => (None, Some(root)),
-            root => (root, None),
+        let (repository, refused_repository) = match Search::around(&workdir) {
+            Search::Nothing => (None, None),
+            Search::Found(found) if refuse_wide(host, config, &found.root, "").is_err() => {
+                (None, Some(format!("it begins at `{}`, which is too wide to mount", found.root)))
+            }
+            Search::Found(found) if refuse_wide(host, config, &found.common_dir, "").is_err() => {
+                (None, Some(format!("it is kept in `{}`, which is too wide to mount", found.common_dir)))
+            }
+            Search::Found(found) => (Some(found), None),
+            Search::Unconfirmed { at, reason } => {
+                (None, Some(format!("the `.git` in `{at}` is not followed: {reason}")))
+            }
         };
-        let mut includes = Vec::new();
+        let (mut includes, mut included_repositories) = (Vec::new(), Vec::new());
         for dir in &config.include_dirs {
             let name = || format!("{}: `{}`", dir.origin, dir.value.display());
             let path = HostPath::new(host.expand(&dir.value))
@@ -46,20 +57,32 @@ impl Roots {
                     .hint(format!("if it is meant, name its target: --include-dir {}", fact.real)));
             }
             refuse_wide(host, config, &fact.real, "the included directory")?;
+            if let Search::Found(repository) = Search::at(&fact.real)
+                && refuse_wide(host, config, &repository.common_dir, "").is_ok()
+            {
+                included_repositories.push(repository);
+            }
             includes.push(fact.real);
         }
         let owner = examine(&workdir).map_or(host.uid, |fact| fact.uid);
-        Ok(Roots { workdir, repository, refused_repository, includes, owner })
+        Ok(Roots { workdir, repository, refused_repository, includes, included_repositories, owner })
     }
 
     /// The directory that is mounted for the working directory.
     pub fn workspace(&self) -> &HostPath {
-        self.repository.as_ref().unwrap_or(&self.workdir)
+        self.repository.as_ref().map_or(&self.workdir, |repository| &repository.root)
     }
 
-    /// All workspace directories.
+    /// All directories that the guest may write to: the workspaces, and where their repositories are kept.
     pub fn all(&self) -> impl Iterator<Item = &HostPath> {
-        std::iter::once(self.workspace()).chain(&self.includes)
+        let workspaces = || std::iter::once(self.workspace()).chain(&self.includes);
+        let kept = self.repositories().map(|repository| &repository.common_dir);
+        workspaces().chain(kept.filter(move |kept| !workspaces().any(|root| kept.is_within(root))))
+    }
+
+    /// The repositories at the workspaces.
+    pub fn repositories(&self) -> impl Iterator<Item = &Repository> {
+        self.repository.iter().chain(&self.included_repositories)
     }
 }
 
@@ -80,16 +103,4 @@ fn refuse_wide(host: &Host, config: &Config, directory: &HostPath, what: &str) -
         .hint("change to the directory of your project, or pass --allow-home if you mean it"));
     }
     Ok(())
-}
-
-/// The nearest directory above with a `.git` directory. A `.git` *file* names another place and is never followed here.
-fn repository_root(workdir: &HostPath) -> Option<HostPath> {
-    for directory in workdir.as_path().ancestors() {
-        match directory.join(".git").symlink_metadata() {
-            Ok(meta) if meta.is_dir() => return HostPath::new(directory).ok().filter(|root| root != workdir),
-            Ok(_) => return None,
-            Err(_) => {}
-        }
-    }
-    None
 }

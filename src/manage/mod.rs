@@ -7,7 +7,7 @@ mod list;
 mod memory;
 
 use std::ffi::OsString;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -15,6 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::engine::Client;
 use crate::error::{Error, Result};
 use crate::facts;
+use crate::guard::later;
 use crate::guest::Duties;
 use crate::host::Host;
 use crate::path::HostPath;
@@ -86,8 +87,25 @@ pub fn stop(host: &Host, ids: &[String], all: bool, time: Duration, ui: Ui) -> R
             }
         }
     }
-    registry::sweep(&base);
+    settle(host, ui);
     Ok(())
+}
+
+/// Removes the directories that killed launchers left, and tells what their sandboxes had left in repositories.
+pub fn settle(host: &Host, ui: Ui) {
+    for review in registry::sweep(&facts::session_base(host)).reviews {
+        review.tell(ui);
+    }
+}
+
+/// Makes the reviews that wait, for somebody else to read. Nobody sees what this process says.
+pub fn review_in_silence() -> ExitCode {
+    let Ok(host) = Host::read() else { return ExitCode::FAILURE };
+    let base = facts::session_base(&host);
+    match later::keep(&base, &registry::sweep(&base).reviews) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
 }
 
 /// Removes what killed launchers left, directories and containers, and what was kept.
@@ -95,7 +113,7 @@ pub fn prune(host: &Host, ui: Ui) {
     let base = facts::session_base(host);
     let ended: Vec<Entry> = registry::all(&base).into_iter().filter(|entry| !entry.is_live).collect();
     let (kept, stale): (Vec<Entry>, Vec<Entry>) = ended.into_iter().partition(Entry::is_kept);
-    let removed = |entries: &[Entry]| entries.iter().filter(|entry| remove(host, entry)).count();
+    let removed = |entries: &[Entry]| entries.iter().filter(|entry| remove(host, entry, ui)).count();
     let (kept, stale) = (removed(&kept), removed(&stale));
     #[cfg(target_os = "linux")]
     let stale = stale + crate::engine::native::remove_stale();
@@ -127,11 +145,11 @@ pub fn leftovers(host: &Host) -> Leftovers {
 }
 
 /// Makes sure that nothing stands in the way of a sandbox with a name of the user's choice.
-pub fn free_name(host: &Host, id: &SessionId) -> Result<()> {
+pub fn free_name(host: &Host, id: &SessionId, ui: Ui) -> Result<()> {
     let taken = registry::all(&facts::session_base(host)).into_iter().find(|entry| entry.is_called(id));
     match taken {
         Some(entry) if entry.is_stale() => {
-            remove(host, &entry);
+            remove(host, &entry, ui);
             Ok(())
         }
         Some(_) => Err(session::name_taken(id)),
@@ -140,7 +158,7 @@ pub fn free_name(host: &Host, id: &SessionId) -> Result<()> {
 }
 
 /// Removes a sandbox that has ended, its container first: what is removed must not lose its record before.
-fn remove(host: &Host, entry: &Entry) -> bool {
+fn remove(host: &Host, entry: &Entry, ui: Ui) -> bool {
     if let Some(record) = entry.record.as_ref().filter(|record| ["docker", "podman"].contains(&record.engine.as_str()))
     {
         let client = record.client(&facts::host_path(host));
@@ -149,7 +167,12 @@ fn remove(host: &Host, entry: &Entry) -> bool {
             quietly(&client, words);
         }
     }
-    registry::remove(entry)
+    let mut reviews = Vec::new();
+    let removed = registry::remove(entry, &mut reviews);
+    for review in reviews {
+        review.tell(ui);
+    }
+    removed
 }
 
 fn quietly(client: &Client, words: &[impl AsRef<std::ffi::OsStr>]) {

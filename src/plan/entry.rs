@@ -191,6 +191,14 @@ impl VariableTable {
         self.add(Variable { name: name.to_owned(), value: VariableValue::Secret(Secret::new(value)), why });
     }
 
+    /// The value of a variable that may be shown.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|variable| variable.name == name).and_then(|variable| match &variable.value {
+            VariableValue::Plain(value) => Some(value.as_str()),
+            VariableValue::Secret(_) => None,
+        })
+    }
+
     /// Adds a variable that may be shown, whoever claimed its name before. Tells who did, if the value was another.
     pub fn insist(&mut self, name: &str, value: &str, why: Why) -> Option<Origin> {
         let claimed = self.0.iter().position(|other| other.name == name).map(|index| self.0.remove(index));

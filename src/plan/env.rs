@@ -40,6 +40,9 @@ pub fn plan(
     for name in vars::TERMINAL {
         from_host(host, name, "the terminal looks the same inside", Origin::Default, &mut table);
     }
+    for name in vars::GIT_IDENTITY {
+        from_host(host, name, "Git commits under the same name", Origin::Default, &mut table);
+    }
     from_host(host, vars::NODE_OPTIONS, "options of Node.js apply inside too", Origin::Default, &mut table);
     table
 }

@@ -8,6 +8,8 @@ mod detail;
 pub mod engine;
 mod entry;
 mod env;
+mod git;
+mod guard;
 mod mounts;
 mod network;
 pub mod seatbelt;
@@ -22,6 +24,8 @@ use std::ffi::OsString;
 pub use detail::Detail;
 pub use engine::{EngineKind, EnginePlan, ImagePlan};
 pub use entry::{Mount, Secret, Source, Variable, VariableValue, Why};
+pub use git::{Treatment, git_files};
+pub use guard::GuardPlan;
 pub use mounts::{contains_own_files, flat_name, paths_of_interest};
 pub use network::{HANDOVER, NetworkPlan, PROXY_PORT, ProxyPlan};
 pub use seatbelt::SeatbeltPlan;
@@ -29,7 +33,7 @@ pub use session::{Prepare, SessionId};
 pub use ssh::{SshPlan, SshState};
 pub use user::{UserHow, UserPlan};
 
-use crate::config::value::{Access, Cpus, Memory, Pids, Port};
+use crate::config::value::{Access, Cpus, Guard, Memory, Pids, Port};
 use crate::config::{Config, Sourced};
 use crate::error::{Error, Result};
 use crate::facts::{Facts, FileKind};
@@ -95,6 +99,12 @@ pub struct Plan {
     pub engine_flags: Vec<String>,
     /// Decisions that are neither a mount nor a variable.
     pub details: Vec<Detail>,
+    /// Git settings that are not simply the same inside.
+    pub git: Vec<Treatment>,
+    /// What is done about code planted in the repository's Git files.
+    pub guard_mode: Guard,
+    /// What is reviewed when the sandbox ends.
+    pub guard: Option<GuardPlan>,
     /// What is made on the host before the launch.
     pub prepare: Vec<Prepare>,
     /// Whether the container is kept after its end, and who asked.
@@ -137,7 +147,6 @@ impl Plan {
     pub fn new(host: &Host, config: &Config, facts: &Facts, id: SessionId, command: Vec<OsString>) -> Result<Self> {
         let mut warnings = config.warnings.clone();
         warnings.extend(facts.preset_refused.clone());
-        refuse_unbuilt(config)?;
         let (engine, image) = engine::choose(host, config, facts)?;
         if let (false, Some(flag)) = (engine.kind.is_container(), config.engine_flags.first()) {
             warnings.push(format!("{}: `{}` is for Docker and Podman and has no effect here", flag.origin, flag.value));
@@ -161,6 +170,7 @@ impl Plan {
         };
         draft.requested_mounts()?;
         draft.workspace();
+        let guard = draft.guard()?;
         if engine.kind != EngineKind::SandboxExec {
             draft.virtual_env();
         }
@@ -193,6 +203,8 @@ impl Plan {
             draft.tool();
             draft.host_tools_environment();
         }
+        draft.git_files();
+        let git = draft.git_settings(ssh.state == SshState::Forwarded)?;
         let ports = ports(config);
         let handover = draft.filtered_network(&network)?;
         let names_host = draft.corporate_network(&network)?;
@@ -222,6 +234,9 @@ impl Plan {
             command,
             terminal,
             engine_flags: engine_flags(config),
+            git,
+            guard_mode: config.guard.value,
+            guard,
             prepare,
             keep: config.keep.clone(),
             strict: config.strict,
@@ -321,15 +336,6 @@ fn ports(config: &Config) -> Vec<Port> {
 /// Ports for the helper to listen on: high ones that are not published themselves.
 fn relay_ports(published: &[Port]) -> impl Iterator<Item = u16> {
     (FIRST_RELAY_PORT..=u16::MAX).filter(|port| !published.contains(&Port(*port)))
-}
-
-/// Options whose meaning is not built yet are refused, not ignored.
-fn refuse_unbuilt(config: &Config) -> Result<()> {
-    if config.guard.is_asked_for() {
-        return Err(Error::usage(format!("{}: the guard over Git's files is not built yet", config.guard.origin))
-            .hint("drop the option; SECURITY.md says what a sandbox can do to a repository"));
-    }
-    Ok(())
 }
 
 fn warn_of_home(host: &Host, facts: &Facts, warnings: &mut Vec<String>) {

@@ -73,19 +73,26 @@ impl Draft<'_> {
     /// The working directory, or the root of the repository around it, and further workspaces.
     pub fn workspace(&mut self) {
         let roots = &self.facts.roots;
-        let reason = match &roots.repository {
-            Some(_) => "the repository around the working directory",
-            None => "the working directory",
-        };
         let root = roots.workspace();
+        let reason = match *root == roots.workdir {
+            true => "the working directory",
+            false => "the repository around the working directory",
+        };
         self.mounts.add(Mount::directory(root.clone(), root.to_guest(), Access::Rw, Why::default(reason)));
         for (directory, asked) in roots.includes.iter().zip(&self.config.include_dirs) {
             let why = Why::new("a further workspace directory", asked.origin.clone());
             self.mounts.add(Mount::directory(directory.clone(), directory.to_guest(), Access::Rw, why));
         }
-        if let Some(root) = &roots.refused_repository {
+        for repository in roots.repositories() {
+            let kept = &repository.common_dir;
+            let why = Why::default("where this worktree's repository is kept");
+            if !self.mounts.iter().any(|mount| kept.to_guest().is_within(&mount.target)) {
+                self.mounts.add(Mount::directory(kept.clone(), kept.to_guest(), Access::Rw, why));
+            }
+        }
+        if let Some(reason) = &roots.refused_repository {
             self.warnings.push(format!(
-                "the repository around the working directory is `{root}`, which is too wide to mount: only the current directory is there, and Git does not work inside"
+                "the repository around the working directory is not there: {reason}; only the current directory is, and Git may not work inside"
             ));
         }
     }
@@ -271,7 +278,13 @@ pub fn contains_own_files(host: &Host, directory: &HostPath) -> bool {
     [host.config_dir(), host.state_dir()].iter().any(|own| own.is_within(directory) || directory.is_within(own))
 }
 
-fn existing(fact: &FileFact, target: GuestPath, access: Access, why: Why) -> Mount {
+/// R3's files, at the host's home.
+pub fn git_configuration_files(host: &Host) -> Vec<HostPath> {
+    GIT_FILES.iter().map(|(file, _)| host.home.join(file)).collect()
+}
+
+/// A mount of something that exists.
+pub fn existing(fact: &FileFact, target: GuestPath, access: Access, why: Why) -> Mount {
     match fact.kind {
         FileKind::Directory => Mount::directory(fact.real.clone(), target, access, why),
         _ => Mount::file(fact.real.clone(), target, access, why),

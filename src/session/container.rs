@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use super::directory::SessionDirectory;
 use super::proxy::Filter;
 use super::proxy_process::Opened as Filtering;
+use super::registry::Housekeeper;
 use super::signals::{Caught, Receiver};
 use super::{Outcome, failure, registry, terminal};
 use crate::engine::{Client, ContainerLaunch};
@@ -28,6 +29,7 @@ pub fn run(
     plan: &Plan,
     launch: &ContainerLaunch,
     directory: &SessionDirectory,
+    housekeeper: &mut Housekeeper,
     mut caught: Caught,
     ui: Ui,
 ) -> Result<Outcome> {
@@ -55,7 +57,7 @@ pub fn run(
     }
     ui.verbose(&format!("starting: {}", crate::explain::shell_words(&launch.argv)));
     let mut child = command.spawn().map_err(|error| failure::client_missing(plan, &error))?;
-    registry::keep_house(&plan.session_dir);
+    housekeeper.start();
     let report = plan.helper.as_ref().map(|_| plan.session_dir.join(STATUS));
     let (engine, end) = (launch.client.clone(), launch.end.clone());
     let filter = filter.map(|mut filter| {

@@ -102,8 +102,9 @@ pub fn remove(directory: &HostPath) {
     }
 }
 
-/// Removes the directory of a session that nobody owns any more; `false` if somebody does by now.
-pub fn remove_stale(directory: &HostPath) -> bool {
+/// Removes the directory of a session that nobody owns any more, after some last business with it; `false` if somebody does own it
+/// by now.
+pub fn remove_stale(directory: &HostPath, last: impl FnOnce()) -> bool {
     let owner = directory.join(OWNER);
     let lock = match lock::take(owner.as_path()) {
         Ok(lock) => Some(lock),
@@ -115,6 +116,7 @@ pub fn remove_stale(directory: &HostPath) -> bool {
     if lock.as_ref().is_some_and(|lock| !same(lock).unwrap_or(false)) {
         return false;
     }
+    last();
     remove(directory);
     true
 }

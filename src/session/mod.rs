@@ -19,6 +19,7 @@ mod signals;
 mod terminal;
 
 pub use container::{attach, host_service_is_there, run_engine};
+pub(crate) use directory::OWNER;
 pub use directory::name_taken;
 #[cfg(target_os = "linux")]
 pub use native::enter as enter_native;
@@ -27,6 +28,7 @@ pub use seatbelt::enter as enter_seatbelt;
 
 use crate::engine::Launch;
 use crate::error::{Error, Result};
+use crate::guard::{Baseline, later};
 use crate::host::Host;
 use crate::plan::Plan;
 use crate::ui::Ui;
@@ -39,12 +41,29 @@ pub fn run(host: &Host, plan: &Plan, launch: &Launch, ui: Ui) -> Result<Outcome>
     // Without a record `ps` does not list it; the sandbox runs all the same.
     let mut record = registry::Record::of(host, plan, launch);
     let _ = registry::write(&plan.session_dir, &record);
+    let guard = plan.guard.as_ref().map(|guard| Baseline::record(guard, &plan.session_dir)).transpose();
+    let mut guard = guard.map_err(|error| Error::launch("the session's own files cannot be read").cause(error))?;
+    if let Some(Err(error)) = guard.as_ref().map(|guard| guard.save(&plan.session_dir)) {
+        ui.warn(&format!("if sandpen is killed, nobody will review what was left in Git's files: {error}"));
+    }
+    let mut housekeeper = registry::Housekeeper::of(&plan.session_dir);
     let outcome = match launch {
-        Launch::Container(launch) => container::run(host, plan, launch, &directory, caught, ui),
-        Launch::Seatbelt(launch) => seatbelt::run(host, plan, launch, &directory, caught, ui),
+        Launch::Container(launch) => container::run(host, plan, launch, &directory, &mut housekeeper, caught, ui),
+        Launch::Seatbelt(launch) => seatbelt::run(host, plan, launch, &directory, &mut housekeeper, caught, ui),
         #[cfg(target_os = "linux")]
-        Launch::Native(launch) => native::run(host, plan, launch, caught, ui),
-    }?;
+        Launch::Native(launch) => native::run(host, plan, launch, &mut housekeeper, caught, ui),
+    };
+    // Nothing runs inside any more.
+    let own = guard.as_mut().map(|baseline| baseline.conclude(&plan.session_dir));
+    for review in housekeeper.finish().reviews.iter().chain(&own) {
+        review.tell(ui);
+    }
+    if let (Some(false), Some(baseline)) = (own.map(|review| review.is_complete), &guard)
+        && let Err(error) = later::leave(baseline, &plan.session_dir, host.executable.as_ref())
+    {
+        ui.warn(&format!("this workspace was not searched for new repositories: {error}"));
+    }
+    let outcome = outcome?;
     if let (true, Some(launch)) = (record.keep, launch.container()) {
         record.ended = Some(outcome.exit_code());
         let _ = registry::write(&plan.session_dir, &record);

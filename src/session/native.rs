@@ -7,9 +7,9 @@ use rustix::process::Signal;
 
 use super::proxy::Filter;
 use super::proxy_process::Opened;
-use super::registry::Record;
+use super::registry::{Housekeeper, Record};
 use super::signals::{Caught, Receiver};
-use super::{Outcome, failure, registry};
+use super::{Outcome, failure};
 use crate::engine::native::{
     Child, Command, Event, Group, Init, NativeLaunch, Terminal, enter as enter_sandbox, launch_error, spawn,
 };
@@ -76,7 +76,14 @@ impl Seat {
 }
 
 /// Runs it to its end.
-pub fn run(host: &Host, plan: &Plan, launch: &NativeLaunch, mut caught: Caught, ui: Ui) -> Result<Outcome> {
+pub fn run(
+    host: &Host,
+    plan: &Plan,
+    launch: &NativeLaunch,
+    housekeeper: &mut Housekeeper,
+    mut caught: Caught,
+    ui: Ui,
+) -> Result<Outcome> {
     let filter = match Filter::for_native(host, plan, ui, || caught.ending())? {
         Opened::Ready(filter) => filter,
         Opened::Interrupted(signal) => return Ok(Outcome::Signaled(signal)),
@@ -101,7 +108,7 @@ pub fn run(host: &Host, plan: &Plan, launch: &NativeLaunch, mut caught: Caught, 
     for downgrade in &child.downgrades {
         ui.warn(&format!("{}: {} ({})", downgrade.asked, downgrade.got, downgrade.reason));
     }
-    registry::keep_house(&plan.session_dir);
+    housekeeper.start();
     let (outcome, report) = seat.attend(child, caught)?;
     match report {
         Some(Report::OutOfMemory) => failure::explain_memory(plan, outcome, ui),

@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::directory::{NEW, OLD, OWNER};
 use super::{directory, lock, memory};
 use crate::engine::{Client, Launch};
+use crate::guard::{Baseline, Review, later};
 use crate::host::{Host, ProcessStamp};
 use crate::path::HostPath;
 use crate::plan::{Plan, SessionId};
@@ -198,24 +200,61 @@ fn read(entry: &fs::DirEntry) -> Option<Entry> {
 const SHORT: Duration = Duration::from_millis(100);
 
 /// What can be done beside a running sandbox, so that no launch waits for it: sweeping, and giving memory back.
-pub fn keep_house(session: &HostPath) {
-    if let Some(base) = session.as_path().parent().and_then(|base| HostPath::new(base).ok()) {
+#[derive(Debug)]
+pub struct Housekeeper {
+    base: Option<HostPath>,
+    swept: Option<Receiver<Swept>>,
+}
+
+impl Housekeeper {
+    /// For a session.
+    pub fn of(session: &HostPath) -> Self {
+        Housekeeper { base: session.as_path().parent().and_then(|base| HostPath::new(base).ok()), swept: None }
+    }
+
+    /// Begins. Only once the sandbox stands: the native engine forks a process that has one thread.
+    pub fn start(&mut self) {
+        let Some(base) = self.base.take() else { return };
+        let (sender, swept) = std::sync::mpsc::channel();
+        self.swept = Some(swept);
         std::thread::spawn(move || {
-            sweep(&base);
+            let _ = sender.send(sweep(&base));
             std::thread::sleep(SHORT);
             memory::give_back();
         });
     }
+
+    /// What was found, once the sweep is through.
+    pub fn finish(self) -> Swept {
+        self.swept.and_then(|swept| swept.recv().ok()).unwrap_or_default()
+    }
+}
+
+/// What a sweep did.
+#[derive(Debug, Default)]
+pub struct Swept {
+    /// How many sessions were removed.
+    pub removed: usize,
+    /// What they had left in repositories.
+    pub reviews: Vec<Review>,
 }
 
 /// Removes what killed launchers left, except containers: those end by themselves when their launcher's lock is free.
-pub fn sweep(base: &HostPath) -> usize {
+pub fn sweep(base: &HostPath) -> Swept {
     let is_over =
         |entry: &&Entry| entry.is_stale() && !entry.record.as_ref().is_some_and(|record| is_in_flight(&record.name));
-    all(base).iter().filter(is_over).filter(|entry| remove(entry)).count()
+    let mut swept = Swept::default();
+    for entry in all(base).iter().filter(is_over) {
+        swept.removed += usize::from(remove(entry, &mut swept.reviews));
+    }
+    swept.reviews.extend(later::catch_up(base));
+    swept
 }
 
-/// Removes the directory of a session that has ended; `false` if somebody has taken its place.
-pub fn remove(entry: &Entry) -> bool {
-    directory::remove_stale(&entry.path)
+/// Removes the directory of a session that has ended, after the review that its launcher could not make; `false` if somebody has
+/// taken its place.
+pub fn remove(entry: &Entry, reviews: &mut Vec<Review>) -> bool {
+    directory::remove_stale(&entry.path, || {
+        reviews.extend(Baseline::of_session(&entry.path).map(|baseline| baseline.catch_up()));
+    })
 }

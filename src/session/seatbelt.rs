@@ -15,8 +15,9 @@ use super::directory::SessionDirectory;
 use super::foreground::Foreground;
 use super::proxy::Filter;
 use super::proxy_process::Opened;
+use super::registry::Housekeeper;
 use super::signals::{Caught, Receiver};
-use super::{Outcome, failure, registry, terminal};
+use super::{Outcome, failure, terminal};
 use crate::engine::{SeatbeltEntry, SeatbeltLaunch};
 use crate::error::{Error, Result};
 use crate::guest::{Duties, LONGEST_REPORT, Report, STATUS};
@@ -35,6 +36,7 @@ pub fn run(
     plan: &Plan,
     launch: &SeatbeltLaunch,
     directory: &SessionDirectory,
+    housekeeper: &mut Housekeeper,
     mut caught: Caught,
     ui: Ui,
 ) -> Result<Outcome> {
@@ -51,7 +53,7 @@ pub fn run(
     let program = launch.program.as_ref().map(HostPath::as_path);
     let command = command(program, &launch.argv, plan.workdir.as_path(), env)?;
     ui.verbose(&format!("starting: {}", crate::explain::shell_words(&launch.argv)));
-    registry::keep_house(&plan.session_dir);
+    housekeeper.start();
     let outcome = attend(command, caught, filter.as_mut())?;
     filter.map_or(Ok(()), |filter| filter.close(ui))?;
     let report = untrusted::read(plan.session_dir.join(STATUS).as_path(), LONGEST_REPORT).ok();

@@ -8,6 +8,7 @@ mod conformance;
 mod docs;
 mod doctor;
 mod faults;
+mod git;
 mod golden;
 mod manage;
 mod many;

@@ -59,6 +59,7 @@ pub fn of(plan: &Plan, seatbelt: &SeatbeltPlan, helper: &HostPath) -> Profile {
     profile.open("What was named itself, and lies where everything else stays shut.", &late);
     profile.part(LAST);
     profile.keep_in_place(seatbelt.includes.len());
+    profile.guard(plan);
     profile
 }
 
@@ -168,6 +169,23 @@ impl Profile {
             &format!("{action} network-outbound"),
             &["(remote unix-socket (literal (param \"SSH_AGENT\")))".into()],
         );
+    }
+
+    /// What the guard fixes is not written, and the Git directories around it are not moved away.
+    fn guard(&mut self, plan: &Plan) {
+        let Some(guard) = &plan.guard else { return };
+        for (name, rule, places) in
+            [("FIXED", "deny file-write*", &guard.fixed), ("GIT_DIR", "deny file-write-unlink", &guard.git_dirs)]
+        {
+            let mut filters = Vec::new();
+            for path in places.iter().filter_map(|path| HostPath::new(path).ok()) {
+                let parameter = format!("{name}_{}", filters.len());
+                let filter = if name == "FIXED" { "subpath" } else { "literal" };
+                filters.push(format!("({filter} (param \"{parameter}\"))"));
+                self.parameter(&parameter, &path);
+            }
+            self.rule(rule, &filters);
+        }
     }
 
     /// The further workspaces and their repositories are not moved away, like the first one's.

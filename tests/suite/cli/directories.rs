@@ -206,7 +206,7 @@ fn a_repository_that_is_too_wide_is_not_mounted() {
     fs::create_dir(world.home.join(".git")).unwrap();
     let ran = world.ran(&mut world.sandpen(["run", "--", "true"]));
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), "\
-sandpen: warning: the repository around the working directory is `[ROOT]/home`, which is too wide to mount: only the current directory is there, and Git does not work inside
+sandpen: warning: the repository around the working directory is not there: it begins at `[ROOT]/home`, which is too wide to mount; only the current directory is, and Git may not work inside
 "));
 }
 

@@ -17,20 +17,6 @@ hint: use `docker`, `podman` or `auto`
 }
 
 #[test]
-fn options_that_are_not_built_yet() {
-    let world = World::new();
-    for (arguments, message) in [(
-        &["--guard", "strict"],
-        "sandpen: error: flag --guard: the guard over Git's files is not built yet\nhint: drop the option; SECURITY.md says what a sandbox can do to a repository\n",
-    )] {
-        for command in ["run", "explain"] {
-            let mut command = world.sandpen([command].iter().chain(arguments));
-            assert_eq!(world.refused(&mut command), message);
-        }
-    }
-}
-
-#[test]
 fn a_seatbelt_profile_is_for_seatbelt() {
     let world = World::new();
     assert_eq!(

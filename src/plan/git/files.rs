@@ -1,0 +1,181 @@
+//! The files that Git's configuration consists of, and those it names. Only the system's and the user's own settings are
+//! followed: the repository's could name any file of the host (`attacks.md` 01).
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use super::host_only::LFS_PROCESS;
+use crate::config::value::Access;
+use crate::facts::FileKind;
+use crate::facts::git::{GitFacts, Scope, Setting};
+use crate::host::Host;
+use crate::path::{GuestPath, HostPath};
+use crate::plan::Draft;
+use crate::plan::engine::EngineKind;
+use crate::plan::entry::Why;
+use crate::plan::mounts::{existing, git_configuration_files};
+
+/// Settings that name a file Git reads.
+const NAMED: &[(&str, &str)] = &[
+    ("core.excludesfile", "what you ignore everywhere (core.excludesFile)"),
+    ("core.attributesfile", "your attributes (core.attributesFile)"),
+    ("commit.template", "your commit template (commit.template)"),
+    ("gpg.ssh.allowedsignersfile", "whose signatures you accept (gpg.ssh.allowedSignersFile)"),
+    ("blame.ignorerevsfile", "commits that blame skips (blame.ignoreRevsFile)"),
+];
+const SYSTEM: &str = "/etc/gitconfig";
+/// The user's settings without conditions, in `/etc` inside.
+const SETTLED: &str = "sandpen-gitconfig";
+
+/// A file that takes part.
+pub struct GitFile {
+    /// Where it is.
+    pub path: HostPath,
+    reason: String,
+}
+
+/// The files that take part, or may once a branch or a remote changes.
+pub fn git_files(host: &Host, git: &GitFacts) -> Vec<GitFile> {
+    let mut files: Vec<GitFile> = Vec::new();
+    let mut add = |path: PathBuf, reason: &str| {
+        if let Ok(path) = HostPath::new(path)
+            && !files.iter().any(|known| known.path == path)
+        {
+            files.push(GitFile { path, reason: reason.to_owned() });
+        }
+    };
+    for setting in git.settings.iter().filter(|setting| matches!(setting.scope, Scope::System | Scope::Global)) {
+        let Some(file) = &setting.file else { continue };
+        add(file.clone(), "part of Git's configuration here");
+        // A condition on the branch or on remotes may come true inside; one on the directory is settled.
+        let changing = ["includeif.onbranch:", "includeif.hasconfig:"];
+        if changing.iter().any(|condition| setting.key.starts_with(condition))
+            && let Some(target) = named(host, setting)
+        {
+            add(target, "included by Git's configuration under a condition");
+        }
+    }
+    for (key, reason) in NAMED {
+        if let Some(setting) = git.get(key).filter(|setting| setting.scope.is_users())
+            && let Some(target) = named(host, setting)
+        {
+            add(target, reason);
+        }
+    }
+    let own = host.env.path("XDG_CONFIG_HOME").map_or_else(|| host.home.as_path().join(".config"), Path::to_owned);
+    add(own.join("git/ignore"), "what you ignore everywhere");
+    add(own.join("git/attributes"), "your attributes");
+    files
+}
+
+/// The file that a setting names. Relative names are relative to the file that names them, and to nothing where there is none.
+fn named(host: &Host, setting: &Setting) -> Option<PathBuf> {
+    let value = Path::new(&setting.value);
+    if value.as_os_str().is_empty() {
+        return None;
+    }
+    if value.is_absolute() || value.starts_with("~") {
+        return Some(host.expand(value));
+    }
+    let is_include = setting.key.starts_with("include");
+    is_include.then(|| setting.file.as_ref()?.parent().map(|above| host.expand(&above.join(value)))).flatten()
+}
+
+impl Draft<'_> {
+    /// Mounts them, read-only, where Git inside will look for them.
+    pub fn git_files(&mut self) {
+        let system = self.facts.git.settings.iter().find(|setting| setting.scope == Scope::System);
+        let system = system.and_then(|setting| setting.file.clone());
+        let known = git_configuration_files(self.host);
+        for file in git_files(self.host, &self.facts.git) {
+            let Some(fact) = self.facts.files.get(&file.path).filter(|fact| fact.kind == FileKind::File) else {
+                continue;
+            };
+            // What lies in the workspace is there already, R3's own files are mounted under R3, and native shows the system's.
+            let is_shown = self.engine == EngineKind::Native && file.path.as_path() == Path::new(SYSTEM);
+            if self.facts.roots.all().any(|root| fact.real.is_within(root)) || known.contains(&file.path) || is_shown {
+                continue;
+            }
+            let why = Why::default(&file.reason);
+            let target = match system.as_deref() == Some(file.path.as_path()) {
+                true => GuestPath::new(SYSTEM).unwrap_or_else(|_| file.path.to_guest()),
+                false => file.path.to_guest(),
+            };
+            self.mounts.add(existing(fact, target, Access::Ro, why.clone()));
+            // `~` means the guest's home to Git inside.
+            if let Ok(below) = file.path.as_path().strip_prefix(self.host.home.as_path()) {
+                self.mounts.add(existing(fact, self.user.home.join(below), Access::Ro, why));
+            }
+        }
+        self.settled_configuration();
+        self.git_variables();
+    }
+
+    /// Variables by which the host's Git finds its files.
+    fn git_variables(&mut self) {
+        for name in ["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"] {
+            if let Some(value) = self.host.env.text(name) {
+                self.env.plain(name, value, Why::default("Git reads the same files inside"));
+            }
+        }
+    }
+
+    /// Where conditions like `gitdir:~/work/` mean another place inside, because the guest's home is another, or where a setting
+    /// must be gone and not only another, Git reads what the user's settings came to on the host.
+    fn settled_configuration(&mut self) {
+        let settings = &self.facts.git.settings;
+        let has_condition = settings.iter().any(|setting| setting.key.starts_with("includeif.gitdir"));
+        let moves = has_condition && self.user.home != self.host.home.to_guest();
+        let lacks_lfs = self.lacks_lfs();
+        if !moves && !lacks_lfs {
+            return;
+        }
+        let is_kept =
+            |setting: &&Setting| !(setting.key.starts_with("include") || lacks_lfs && setting.key == LFS_PROCESS);
+        let text = flat(settings.iter().filter(|setting| setting.scope == Scope::Global).filter(is_kept));
+        self.generated(SETTLED, text, "your Git settings as they apply here");
+        let why = Why::default("Git reads your settings as they apply here");
+        self.env.plain("GIT_CONFIG_GLOBAL", format!("/etc/{SETTLED}"), why);
+    }
+}
+
+/// Settings as a configuration file without conditions.
+fn flat<'a>(settings: impl Iterator<Item = &'a Setting>) -> String {
+    let mut text = String::new();
+    for setting in settings {
+        let (Some((section, _)), Some((_, name))) = (setting.key.split_once('.'), setting.key.rsplit_once('.')) else {
+            continue;
+        };
+        let middle = setting.key.get(section.len() + 1..setting.key.len() - name.len() - 1);
+        let header = match middle {
+            Some(middle) if !middle.is_empty() => format!("{section} \"{}\"", quoted(middle)),
+            _ => section.to_owned(),
+        };
+        let value = quoted(&setting.value).replace('\n', "\\n").replace('\t', "\\t");
+        let _ = writeln!(text, "[{header}]\n\t{name} = \"{value}\"");
+    }
+    text
+}
+
+fn quoted(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setting(key: &str, value: &str) -> Setting {
+        Setting { scope: Scope::Global, file: None, key: key.into(), value: value.into() }
+    }
+
+    #[test]
+    fn flat_settings_are_what_git_reads_back() {
+        let settings = [setting("user.name", "A \"B\" \\C"), setting("url.git@x.y:.insteadof", "https://x.y/")];
+        let text = flat(settings.iter());
+        assert_eq!(
+            text,
+            "[user]\n\tname = \"A \\\"B\\\" \\\\C\"\n[url \"git@x.y:\"]\n\tinsteadof = \"https://x.y/\"\n"
+        );
+    }
+}

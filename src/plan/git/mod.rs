@@ -1,0 +1,110 @@
+//! Git inside as outside: the files its configuration consists of, the owners it trusts, the settings that only work on the host.
+
+mod files;
+mod host_only;
+mod signing;
+
+use serde::Serialize;
+
+pub use files::git_files;
+
+use super::Draft;
+use super::engine::EngineKind;
+use super::entry::Why;
+use crate::config::Origin;
+use crate::error::Result;
+use crate::facts::git::Setting;
+
+const COUNT: &str = "GIT_CONFIG_COUNT";
+
+/// A setting of the host's that is not simply the same inside, and what was done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Treatment {
+    /// Its name.
+    pub key: String,
+    /// Its value on the host.
+    pub value: String,
+    /// Where it stands.
+    pub file: Option<String>,
+    /// What it is inside.
+    pub done: String,
+}
+
+/// What Git is told inside, beyond its files.
+#[derive(Debug, Default)]
+struct Told {
+    overrides: Vec<(String, String, String)>,
+    treatments: Vec<Treatment>,
+}
+
+impl Told {
+    /// Git is told another value, whatever its files say.
+    fn set(&mut self, key: &str, value: impl Into<String>, reason: &str) {
+        self.overrides.push((key.to_owned(), value.into(), reason.to_owned()));
+    }
+
+    /// The user is told about a setting.
+    fn note(&mut self, setting: &Setting, done: impl Into<String>) {
+        self.treatments.push(Treatment {
+            key: setting.key.clone(),
+            value: setting.value.clone(),
+            file: setting.file.as_ref().map(|file| file.display().to_string()),
+            done: done.into(),
+        });
+    }
+}
+
+impl Draft<'_> {
+    /// Everything about Git's settings. After the mounts it depends on: what is visible inside.
+    pub fn git_settings(&mut self, agent_is_there: bool) -> Result<Vec<Treatment>> {
+        let mut told = Told::default();
+        for root in self.facts.roots.repositories().map(|repository| &repository.root) {
+            // Not a word about other directories: whoever owns those is still asked about.
+            told.set("safe.directory", root.to_string(), "Git works in it, whoever owns it");
+        }
+        for setting in self.facts.git.settings.iter().filter(|setting| setting.is_from_environment("user.")) {
+            told.set(&setting.key, &setting.value, "set by the host's environment");
+        }
+        // Under Seatbelt the host's own programs, keys' agents and files are there.
+        if self.engine != EngineKind::SandboxExec {
+            self.signing(agent_is_there, &mut told)?;
+            self.host_only(&mut told);
+        }
+        self.tell_git(&told);
+        Ok(told.treatments)
+    }
+
+    /// Settings travel as variables: these win over every file, need none of their own, and are no shell words.
+    fn tell_git(&mut self, told: &Told) {
+        // The user may have asked for settings of this kind; theirs come first, and ours are added.
+        let asked = self.env.text(COUNT).and_then(|count| count.parse::<usize>().ok()).unwrap_or(0);
+        for (index, (key, value, reason)) in told.overrides.iter().enumerate() {
+            let (number, why) = (asked + index, Why::default(reason));
+            self.env.plain(&format!("GIT_CONFIG_KEY_{number}"), key, why.clone());
+            self.env.plain(&format!("GIT_CONFIG_VALUE_{number}"), value, why);
+        }
+        let count = asked + told.overrides.len();
+        if count > asked {
+            let why = Why::new("how many settings Git is told this way", Origin::Default);
+            self.env.insist(COUNT, &count.to_string(), why);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_treatment_names_the_setting_and_where_it_stands() {
+        let mut told = Told::default();
+        let setting = Setting {
+            scope: crate::facts::git::Scope::Global,
+            file: Some("/h/.gitconfig".into()),
+            key: "core.pager".into(),
+            value: "delta".into(),
+        };
+        told.note(&setting, "less");
+        assert_eq!(told.treatments[0].file.as_deref(), Some("/h/.gitconfig"));
+    }
+}
