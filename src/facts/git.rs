@@ -84,6 +84,8 @@ pub struct GitFacts {
     pub program: Option<HostPath>,
     /// All settings, the decisive one of a name last.
     pub settings: Vec<Setting>,
+    /// Whether Git was asked and gave no answer in time.
+    pub is_silent: bool,
     /// The public key in the file that the user's `user.signingkey` names.
     pub signing_key: Option<String>,
 }
@@ -129,6 +131,7 @@ impl Asked {
         let output = child.stdout.take().and_then(|stdout| read_all(stdout, PATIENCE));
         let _ = child.kill();
         let _ = child.wait();
+        facts.is_silent = output.is_none();
         facts.settings = output.map(|output| parse(&output)).unwrap_or_default();
         facts.signing_key = signing_key(host, &facts);
         facts

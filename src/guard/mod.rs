@@ -32,6 +32,8 @@ use walk::{Budget, Found};
 const FILE: &str = "guard.json";
 /// How many changed files the closing summary names.
 const MOST_NAMED: usize = 8;
+/// How many things that were set aside are told one by one.
+const MOST_TOLD: usize = 20;
 
 /// What there was before.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -173,7 +175,7 @@ impl Review {
 
     /// Tells the user. What was set aside is never silenced.
     pub fn tell(&self, ui: Ui) {
-        for finding in &self.set_aside {
+        for finding in self.set_aside.iter().take(MOST_TOLD) {
             ui.alert(&format!(
                 "set aside, because it would run code on the host or redirect Git: {}",
                 finding.file.display()
@@ -185,6 +187,10 @@ impl Review {
             for command in &finding.accept {
                 ui.hint(&format!("to accept it: {}", crate::explain::shell_words(command)));
             }
+        }
+        if let Some(next) = self.set_aside.get(MOST_TOLD) {
+            let (more, place) = (self.set_aside.len() - MOST_TOLD, next.kept.parent().unwrap_or(&next.kept));
+            ui.alert(&format!("{more} more were set aside; all are kept in {}", place.display()));
         }
         for note in &self.notes {
             ui.warn(note);

@@ -14,18 +14,23 @@ use super::{Finding, Review, decisive_files};
 use crate::facts::{CONFIG_FILES, POINTERS};
 use crate::plan::GuardPlan;
 
+/// So many files are taken apart, with several runs of Git for each. Where there are more, somebody wants to keep sandpen busy, and
+/// whole repositories are set aside.
+const MOST_EXAMINED: usize = 100;
+
 /// Examines one place after the other.
 pub struct Examiner<'a> {
     plan: &'a GuardPlan,
     period: Period,
     shelf: Shelf,
+    examined: usize,
     review: &'a mut Review,
 }
 
 impl<'a> Examiner<'a> {
     /// For what changed in that time.
     pub fn new(plan: &'a GuardPlan, period: Period, shelf: Shelf, review: &'a mut Review) -> Self {
-        Examiner { plan, period, shelf, review }
+        Examiner { plan, period, shelf, examined: 0, review }
     }
 
     /// A file whose state before is known.
@@ -43,6 +48,7 @@ impl<'a> Examiner<'a> {
 
     /// Settings that are new and not known to be harmless are taken out of the file; the rest stays.
     fn config(&mut self, file: &Path, before: &State, content: &[u8]) {
+        self.examined += 1;
         let Some(now) = settings::list(self.plan, content) else {
             if self.plan.git.is_some() {
                 return self.remove(file, before, "Git cannot read it");
@@ -124,6 +130,9 @@ impl<'a> Examiner<'a> {
 
     /// A Git directory that was not known before, or not looked at: what changed in it counts as new.
     pub fn unknown(&mut self, git_dir: &Path) {
+        if self.examined >= MOST_EXAMINED && decisive_files(git_dir).iter().any(|file| self.period.covers(file)) {
+            return self.remove(git_dir, &State::Missing, "one repository of very many that were made inside");
+        }
         for file in decisive_files(git_dir) {
             let is_pointer = file.file_name().is_some_and(|name| POINTERS.iter().any(|known| name == *known));
             let is_worktree = git_dir.parent().and_then(Path::file_name).is_some_and(|name| name == "worktrees");

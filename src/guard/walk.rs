@@ -79,7 +79,7 @@ pub fn repositories(roots: &[PathBuf], known: &[&Path], budget: Budget) -> Optio
         if known.contains(&directory.as_path()) {
             continue;
         }
-        let mut parts = 0;
+        let (mut objects, mut refs, mut head, mut common) = (false, false, false, false);
         for (name, is_directory) in names(&directory) {
             looked_at += 1;
             match name.to_bytes() {
@@ -93,14 +93,18 @@ pub fn repositories(roots: &[PathBuf], known: &[&Path], budget: Budget) -> Optio
                     }
                 }
                 word => {
-                    parts += usize::from(matches!(word, b"HEAD" | b"objects" | b"refs"));
+                    objects |= word == b"objects";
+                    refs |= word == b"refs";
+                    head |= word == b"HEAD";
+                    common |= word == b"commondir";
                     if is_directory && depth < DEEPEST {
                         open.push((directory.join(OsStr::from_bytes(word)), depth + 1));
                     }
                 }
             }
         }
-        if parts == 3 {
+        // A Git directory, or the two halves of one: `HEAD` here, objects and settings where `commondir` leads.
+        if objects && refs || head && common {
             found.push(Found::GitDir(directory));
         }
         if budget.is_spent(looked_at) {

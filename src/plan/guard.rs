@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Draft;
 use super::engine::EngineKind;
-use super::entry::{Mount, Why};
+use super::entry::{Mount, Source, Why};
 use crate::config::value::{Access, Guard};
 use crate::error::{Error, Result};
 use crate::facts::Hooks;
@@ -46,8 +46,10 @@ const WATCHED: &[&str] = &[
     ".gemini",
     ".github/workflows",
     ".gitlab-ci.yml",
+    ".hg/hgrc",
     ".husky",
     ".idea",
+    ".jj/repo/config.toml",
     ".llxprt",
     ".mcp.json",
     ".mise.toml",
@@ -68,7 +70,7 @@ impl Draft<'_> {
             return Ok(None);
         }
         let mut plan = GuardPlan {
-            roots: self.facts.roots.all().map(owned).collect(),
+            roots: self.facts.roots.all().map(owned).chain(self.writable_mounts()).collect(),
             git: self.facts.git.program.as_ref().map(owned),
             path: self.facts.path.for_host(),
             aside: owned(&self.host.state_dir().join("set-aside")),
@@ -94,6 +96,16 @@ impl Draft<'_> {
             }
         }
         Ok(Some(plan))
+    }
+
+    /// Directories that the user has made writable: repositories may be made, or changed, there as well.
+    fn writable_mounts(&self) -> Vec<PathBuf> {
+        let writable = self.mounts.iter().filter(|mount| mount.access == Access::Rw && mount.is_directory);
+        let sources = writable.filter_map(|mount| match &mount.source {
+            Source::Host(source) => Some(source),
+            _ => None,
+        });
+        sources.filter(|source| !self.facts.roots.all().any(|root| source.is_within(root))).map(owned).collect()
     }
 
     /// Read-only where it can be: a directory, or nothing yet, in which case an empty one is made. A link cannot be mounted upon:

@@ -58,6 +58,11 @@ impl Draft<'_> {
     /// Everything about Git's settings. After the mounts it depends on: what is visible inside.
     pub fn git_settings(&mut self, agent_is_there: bool) -> Result<Vec<Treatment>> {
         let mut told = Told::default();
+        if self.facts.git.is_silent {
+            self.warnings.push(
+                "Git did not read its configuration for this directory in time, so your settings may differ inside: try `git config --list` here".into(),
+            );
+        }
         for root in self.facts.roots.repositories().map(|repository| &repository.root) {
             // Not a word about other directories: whoever owns those is still asked about.
             told.set("safe.directory", root.to_string(), "Git works in it, whoever owns it");

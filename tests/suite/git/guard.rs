@@ -244,6 +244,24 @@ fn repositories_made_inside_are_reviewed(pen: &Pen) {
         assert_eq!(git(pen, main.join(place), &["config", "--local", "user.name"]).ok(), "kept");
     }
     assert_nothing_runs(pen, &main.join("deep/er/x"));
+    // In two halves, of which neither looks like a repository.
+    let script =
+        "mkdir -p a/objects a/refs b; printf '[alias]\\n\\tx = !evil\\n' > a/config; echo 'ref: refs/heads/x' > b/HEAD
+        echo ../a > b/commondir; mkdir c; echo 'gitdir: ../b' > c/.git; git -C c x 2>&1 | head -c 60";
+    let ran = bash_in(pen, &main, &[], script);
+    assert!(ran.stdout.contains("evil"), "the case itself: {ran:?}");
+    assert!(ran.stderr.contains("alias.x = !evil"), "{}", ran.stderr);
+    // In a directory that was made writable.
+    let other = pen.outside("other");
+    let mount = format!("{}:/other:rw", other.display());
+    let ran = bash_in(pen, &main, &["--mount", &mount], "git init -q /other/r; git -C /other/r config alias.x '!evil'");
+    assert!(ran.stderr.contains("alias.x = !evil"), "{}", ran.stderr);
+    // So many that taking each apart would take minutes.
+    let script = "git init -q one; git -C one config alias.x '!evil'; mkdir many; for i in $(seq 300); do cp -r one many/$i; done";
+    let ran = bash_in(pen, &main, &[], script);
+    assert!(ran.stderr.contains("more were set aside") && ran.stderr.lines().count() < 120, "{}", ran.stderr.len());
+    let configs = pen.host_command("grep").args(["-rl", "evil", "many", "one"]).current_dir(&main).ran();
+    assert_eq!(configs.stdout, "", "{}", configs.stdout.lines().count());
     // Without a repository around, too.
     let plain = pen.outside("plain");
     let ran = bash_in(pen, &plain, &[], "git init -q r; git -C r config alias.x '!evil'");
@@ -252,7 +270,7 @@ fn repositories_made_inside_are_reviewed(pen: &Pen) {
 
 fn a_large_workspace_is_reviewed_without_waiting_for_it(pen: &Pen) {
     let large = pen.project.join("large");
-    for directory in 0..300 {
+    for directory in 0..60 {
         fs::create_dir_all(large.join(format!("{directory}/below"))).expect("directory");
         for file in 0..100 {
             fs::write(large.join(format!("{directory}/{file}")), "").expect("file");

@@ -9,6 +9,7 @@ for_every_engine!(
     files_that_the_users_configuration_names_come_along,
     the_hosts_variables_of_identity_come_along,
     attack_01_the_repositorys_own_configuration_is_not_followed,
+    attack_01_an_include_that_never_ends_does_not_hang,
 );
 for_every_container_engine!(conditions_on_the_home_hold_at_another_home);
 
@@ -109,4 +110,14 @@ fn attack_01_the_repositorys_own_configuration_is_not_followed(pen: &Pen) {
     let explained = pen.sandpen().current_dir(&main).args(["explain", "--engine", pen.engine.flag()]).ran();
     let mounts = explained.stdout.split("\nEnvironment").next().expect("files").to_owned();
     assert!(!mounts.contains("private-thing"), "{mounts}");
+}
+
+fn attack_01_an_include_that_never_ends_does_not_hang(pen: &Pen) {
+    let main = repository(pen, &pen.project.join("main"));
+    let pipe = main.join("pipe");
+    pen.host_command("mkfifo").arg(&pipe).ran().ok();
+    git(pen, &main, &["config", "--local", "include.path", pipe.to_str().expect("text")]).ok();
+    let ran = bash_in(pen, &main, &[], "echo ran");
+    assert_eq!(ran.ok(), "ran");
+    assert!(ran.stderr.contains("Git did not read its configuration"), "{}", ran.stderr);
 }
