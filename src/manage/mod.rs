@@ -157,14 +157,25 @@ pub fn free_name(host: &Host, id: &SessionId, ui: Ui) -> Result<()> {
     }
 }
 
+/// How often the engine is asked to remove what a proxy's container used.
+const PATIENCE: usize = 10;
+
 /// Removes a sandbox that has ended, its container first: what is removed must not lose its record before.
 fn remove(host: &Host, entry: &Entry, ui: Ui) -> bool {
     if let Some(record) = entry.record.as_ref().filter(|record| ["docker", "podman"].contains(&record.engine.as_str()))
     {
         let client = record.client(&facts::host_path(host));
-        registry::until_settled(&record.name, || quietly(&client, &["rm", "--force", &record.name]));
+        registry::until_settled(&record.name, || {
+            quietly(&client, &["rm", "--force", &record.name]);
+        });
         for words in &record.leftovers {
-            quietly(&client, words);
+            // A volume is in use until the engine has removed what used it.
+            let _ = (0..PATIENCE).any(|_| {
+                quietly(&client, words) || {
+                    std::thread::sleep(Duration::from_millis(100));
+                    false
+                }
+            });
         }
     }
     let mut reviews = Vec::new();
@@ -175,9 +186,9 @@ fn remove(host: &Host, entry: &Entry, ui: Ui) -> bool {
     removed
 }
 
-fn quietly(client: &Client, words: &[impl AsRef<std::ffi::OsStr>]) {
-    let Some(program) = &client.program else { return };
-    let _ = Command::new(program.as_path())
+fn quietly(client: &Client, words: &[impl AsRef<std::ffi::OsStr>]) -> bool {
+    let Some(program) = &client.program else { return true };
+    let status = Command::new(program.as_path())
         .args(words)
         .env("PATH", &client.path)
         .env("LC_ALL", "C")
@@ -185,6 +196,7 @@ fn quietly(client: &Client, words: &[impl AsRef<std::ffi::OsStr>]) {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status();
+    status.is_ok_and(|status| status.success())
 }
 
 /// Those that run or are kept, with their records.

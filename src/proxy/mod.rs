@@ -13,6 +13,7 @@ mod address;
 mod attend;
 mod body;
 mod connect;
+mod crew;
 #[cfg(target_os = "linux")]
 mod dns;
 #[cfg(target_os = "linux")]

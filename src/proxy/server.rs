@@ -2,11 +2,12 @@
 
 use std::io::{self, BufReader, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::body;
+use super::crew::Crew;
 use super::journal::Journal;
 use super::policy::Policy;
 use super::refusal::Refusal;
@@ -15,9 +16,9 @@ use super::request::{self, Action, Body, LONGEST_HEAD, Request};
 use super::resolve::Resolver;
 
 /// Connections at a time; further ones wait to be accepted.
-const MOST: usize = 1500;
+pub const MOST: usize = 1500;
 /// Enough for a connection; its buffers are elsewhere.
-const STACK: usize = 128 * 1024;
+pub const STACK: usize = 128 * 1024;
 /// How long a guest may take to say what it wants.
 const HEAD: Duration = Duration::from_secs(10);
 /// How long one address may take to answer.
@@ -27,7 +28,7 @@ const STALL: Duration = Duration::from_secs(120);
 /// An answer to the guest that it does not read, and what it still sends after its request.
 const FAREWELL: Duration = Duration::from_millis(500);
 const MOST_IGNORED: usize = 256 * 1024;
-/// When and how often a silent server is asked whether it is still there.
+/// When a silent server is asked whether it is still there.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 
 /// The filtering proxy.
@@ -98,25 +99,13 @@ pub fn pass_on(listener: &TcpListener, to: SocketAddr) {
 /// A thread for every connection, so many at a time.
 fn each(listener: &TcpListener, serve: impl Fn(&TcpStream) + Send + Sync + 'static) {
     raise_descriptor_limit();
-    let (slots, serve) = (Arc::new(Slots::default()), Arc::new(serve));
+    let crew = Arc::new(Crew::new(serve));
     loop {
-        let slot = Slot::take(&slots);
-        let client = match listener.accept() {
-            Ok((client, _)) => client,
-            Err(error) if is_passing(&error) => {
-                thread::sleep(Duration::from_millis(20));
-                continue;
-            }
+        crew.wait_for_room();
+        match listener.accept() {
+            Ok((client, _)) => crew.give(client),
+            Err(error) if is_passing(&error) => thread::sleep(Duration::from_millis(20)),
             Err(_) => return,
-        };
-        let serve = serve.clone();
-        let spawned = thread::Builder::new().stack_size(STACK).spawn(move || {
-            let _slot = slot;
-            serve(&client);
-        });
-        if spawned.is_err() {
-            // The guest sees a closed connection; the next one may find a thread.
-            thread::sleep(Duration::from_millis(20));
         }
     }
 }
@@ -201,7 +190,6 @@ fn keep_alive(server: &TcpStream) {
     use rustix::net::sockopt;
     let _ = sockopt::set_socket_keepalive(server, true);
     let _ = sockopt::set_tcp_keepidle(server, KEEP_ALIVE);
-    let _ = sockopt::set_tcp_keepintvl(server, KEEP_ALIVE / 4);
 }
 
 fn tunnel(mut client: &TcpStream, server: &TcpStream, early: &[u8]) -> Traffic {
@@ -267,33 +255,6 @@ fn take_leave(mut client: &TcpStream) {
             Ok(1..) => {}
             Ok(0) | Err(_) => return,
         }
-    }
-}
-
-/// How many connections there are.
-#[derive(Debug, Default)]
-struct Slots {
-    taken: Mutex<usize>,
-    freed: Condvar,
-}
-
-/// The right to serve one connection.
-struct Slot(Arc<Slots>);
-
-impl Slot {
-    /// Waits for one.
-    fn take(slots: &Arc<Slots>) -> Self {
-        let taken = slots.taken.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let wait = slots.freed.wait_while(taken, |taken| *taken >= MOST);
-        *wait.unwrap_or_else(std::sync::PoisonError::into_inner) += 1;
-        Slot(slots.clone())
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        *self.0.taken.lock().unwrap_or_else(std::sync::PoisonError::into_inner) -= 1;
-        self.0.freed.notify_one();
     }
 }
 

@@ -4,6 +4,7 @@ mod command;
 mod corporate;
 mod filter;
 mod server;
+mod sidecar;
 mod ssh;
 
 pub use server::{ASK, Server, outer_address};
