@@ -78,7 +78,7 @@ pub fn run(
     // One that a signal made exit before the guest had started leaves it made and not started.
     let is_unfinished = match report {
         Some(report) => report == Report::Started,
-        None => plan.helper.is_some(),
+        None => plan.helper.is_some() && outcome != Outcome::Exited(0),
     };
     container.armed = matches!(outcome, Outcome::Signaled(_)) || is_unfinished;
     drop(container);
