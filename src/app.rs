@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
 
-use crate::cli::{Build, Cli, Command, Doctor, Explain, Format, Options, ProfileAction, Run};
+use crate::cli::{Build, Cli, Command, Doctor, Explain, Format, Options, ProfileAction, Run, Selftest};
 use crate::config::value::UserMode;
 use crate::config::{Config, Origin, Sourced, check, parse_value, profile, trust};
 use crate::doctor::{Patient, Planned};
 use crate::engine::{Client, Launch};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::escape::escape;
 use crate::facts::checkup::{Checkup, PATIENCE};
 use crate::facts::image::{self, Inspection};
@@ -19,15 +19,18 @@ use crate::facts::{self, DesktopFacts, Facts, ImageFacts};
 use crate::guard::later;
 use crate::host::{Host, Platform, ProcessStamp};
 use crate::plan::{Plan, SessionId, engine};
+use crate::probe::Findings;
+use crate::selftest::{Canaries, Evidence};
 use crate::session::Outcome;
 use crate::ui::Ui;
-use crate::{build, completions, explain, guest, manage, proxy, session, usage};
+use crate::{build, completions, explain, guest, manage, probe, proxy, selftest, session, untrusted, usage};
 
 /// The whole program.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     match arguments.get(1).and_then(|word| word.to_str()) {
         Some("guest") => return guest::main(arguments.into_iter().skip(2)),
+        Some("probe") => return probe::main(arguments.into_iter().skip(2)),
         Some("connect") => return proxy::connect(arguments.into_iter().skip(2)),
         Some("proxy") => return proxy::attend(arguments.into_iter().skip(2)),
         _ => {}
@@ -53,6 +56,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::Explain(explain)) => &explain.options,
         Some(Command::Build(build)) => &build.options,
         Some(Command::Doctor(doctor)) => &doctor.options,
+        Some(Command::Selftest(selftest)) => &selftest.options,
         _ => &cli.options,
     };
     let ui = Ui::new(options.verbosity());
@@ -86,7 +90,7 @@ fn dispatch(cli: Cli, ui: Ui) -> Result<u8> {
             print(ui, &String::from_utf8_lossy(&text))
         }
         Some(Command::Doctor(arguments)) => examine(arguments, ui),
-        Some(Command::Selftest(_)) => Err(not_yet("selftest")),
+        Some(Command::Selftest(arguments)) => test_sandbox(arguments, ui),
         Some(Command::Ps { quiet: true, .. }) => print(ui, &manage::ids(&Host::read()?)),
         Some(Command::Ps { format, .. }) => {
             let host = Host::read()?;
@@ -107,10 +111,6 @@ fn dispatch(cli: Cli, ui: Ui) -> Result<u8> {
             Ok(0)
         }
     }
-}
-
-fn not_yet(command: &str) -> Error {
-    Error::usage(format!("`sandpen {command}` is not built yet")).hint("`sandpen --help` lists what there is")
 }
 
 fn print(ui: Ui, text: &str) -> Result<u8> {
@@ -237,34 +237,87 @@ impl Prepared {
 
 fn run(arguments: Run, ui: Ui) -> Result<u8> {
     close_inherited_files();
-    let mut prepared = Prepared::read(&arguments.options, arguments.guest)?;
-    if let Some(wanted) = prepared.config.build.clone() {
-        // The image that is built is the image that is run.
-        let (recipe, image) = build::Recipe::of_project(&prepared.host).map_err(|error| error.from(&wanted.origin))?;
-        let image = prepared.config.image.get_or_insert(Sourced::new(image, wanted.origin)).value.clone();
-        build::run(&prepared.host, &prepared.config, &prepared.facts, &recipe, &image)?;
-    }
-    prepared.ask_machine()?;
-    prepared.ask_image(ui, true)?;
-    prepared.probe_machine(ui)?;
-    let (plan, launch) = prepared.plan(prepared.chosen_id().unwrap_or_else(SessionId::random))?;
-    if let Some(problem) = plan.engine.problem.clone().or(plan.ssh.problem.clone()) {
-        return Err(problem);
-    }
-    for warning in &plan.warnings {
-        ui.warn(warning);
-    }
-    for downgrade in launch.downgrades() {
-        ui.warn(&format!("{}: {} ({})", downgrade.asked, downgrade.got, downgrade.reason));
-    }
-    if prepared.config.name.is_some() {
-        manage::free_name(&prepared.host, &plan.id, ui)?;
-    }
-    if let Some(container) = launch.container().filter(|launch| launch.sidecar.is_some()) {
-        // The proxy's container comes first and is watched by nobody: the image is pulled where the user can see it.
-        prepared.image_facts(&container.client, &plan, true, ui)?;
-    }
+    let prepared = Prepared::for_launch(Prepared::read(&arguments.options, arguments.guest)?, ui)?;
+    let id = prepared.chosen_id().unwrap_or_else(SessionId::random);
+    let (plan, launch) = prepared.ready(id, ui)?;
     session::run(&prepared.host, &plan, &launch, ui).map(Outcome::exit_code)
+}
+
+impl Prepared {
+    /// Builds and asks whatever a launch needs.
+    fn for_launch(mut self, ui: Ui) -> Result<Self> {
+        if let Some(wanted) = self.config.build.clone() {
+            // The image that is built is the image that is run.
+            let (recipe, image) = build::Recipe::of_project(&self.host).map_err(|error| error.from(&wanted.origin))?;
+            let image = self.config.image.get_or_insert(Sourced::new(image, wanted.origin)).value.clone();
+            build::run(&self.host, &self.config, &self.facts, &recipe, &image)?;
+        }
+        self.ask_machine()?;
+        self.ask_image(ui, true)?;
+        self.probe_machine(ui)?;
+        Ok(self)
+    }
+
+    /// The plan that is launched; what is weaker than asked for is said.
+    fn ready(&self, id: SessionId, ui: Ui) -> Result<(Plan, Launch)> {
+        let (plan, launch) = self.plan(id)?;
+        if let Some(problem) = plan.engine.problem.clone().or(plan.ssh.problem.clone()) {
+            return Err(problem);
+        }
+        for warning in &plan.warnings {
+            ui.warn(warning);
+        }
+        for downgrade in launch.downgrades() {
+            ui.warn(&format!("{}: {} ({})", downgrade.asked, downgrade.got, downgrade.reason));
+        }
+        if self.config.name.is_some() {
+            manage::free_name(&self.host, &plan.id, ui)?;
+        }
+        if let Some(container) = launch.container().filter(|launch| launch.sidecar.is_some()) {
+            // The proxy's container comes first and is watched by nobody: the image is pulled where the user can see it.
+            self.image_facts(&container.client, &plan, true, ui)?;
+        }
+        Ok((plan, launch))
+    }
+}
+
+/// `selftest`: the way of `run`, with the probe as its command.
+fn test_sandbox(arguments: Selftest, ui: Ui) -> Result<u8> {
+    close_inherited_files();
+    let mut prepared = Prepared::read(&arguments.options, Vec::new())?;
+    // One that is killed half-way must not leave anything for the next.
+    prepared.config.keep = None;
+    prepared.facts.probe = true;
+    let mut prepared = prepared.for_launch(ui)?;
+    let canaries = Canaries::plant(&prepared.host)?;
+    let id = prepared.chosen_id().unwrap_or_else(SessionId::random);
+    let (draft, _) = prepared.plan(id.clone())?;
+    let order = selftest::order(&prepared.host, &canaries, &draft);
+    prepared.command = selftest::command(&prepared.host, &draft, &order)?;
+    let ran = prepared.ready(id, ui).and_then(|(plan, launch)| {
+        let found = plan.session_dir.join(selftest::FINDINGS);
+        let look = || {
+            // Before anyone sets aside what was planted.
+            let hook = selftest::hooks(&plan).is_some_and(|hooks| canaries.arrived_in(hooks.as_path()));
+            (untrusted::read(found.as_path(), selftest::LARGEST).ok(), hook)
+        };
+        let (_, (findings, hook)) = session::run_and_look(&prepared.host, &plan, &launch, ui, look)?;
+        Ok((plan, launch, findings, hook))
+    });
+    let (plan, launch, findings, hook) = match ran {
+        // Whatever the reason: what could not be tried does not hold.
+        Err(error) if error.kind() == Kind::Launch => {
+            ui.error(&error);
+            return Err(Error::failed("no probe could run: the sandbox did not start"));
+        }
+        ran => ran?,
+    };
+    let findings = findings.and_then(|text| serde_json::from_str::<Findings>(&text).ok()).unwrap_or_default();
+    let evidence =
+        Evidence { host: &prepared.host, plan: &plan, launch: &launch, canaries: &canaries, findings: &findings, hook };
+    let report = evidence.judge();
+    let text = if arguments.format == Format::Json { report.json()? } else { report.text() };
+    print(ui, &text).map(|_| u8::from(!report.holds()))
 }
 
 fn explain_plan(arguments: Explain, ui: Ui) -> Result<u8> {

@@ -19,6 +19,14 @@ Examples:
   sandpen run --network off -- make test    no network
   sandpen explain -- claude                 what would happen, and why; starts nothing";
 
+const SELFTEST: &str = "\
+Exit code: 0 when every promise holds, else 1. What could not be tried counts as failed.
+
+Examples:
+  sandpen selftest                          the sandbox that `sandpen run` makes here
+  sandpen selftest --profile tight          with limits, without network and SSH agent
+  sandpen selftest --image debian:12        a container";
+
 const DOCTOR: &str = "\
 Exit code: 0 when `sandpen run` with the same options can start, else 1.
 
@@ -73,9 +81,9 @@ pub enum Command {
     /// Check engines, SSH agent, Git, files: what works, what does not, and the command that helps
     #[command(after_help = DOCTOR)]
     Doctor(Doctor),
-    /// Probe a real sandbox (not built yet)
-    #[command(hide = true)]
-    Selftest(Later),
+    /// Start a sandbox with these options and probe from inside whether it holds what it promises
+    #[command(after_help = SELFTEST)]
+    Selftest(Selftest),
     /// List the sandboxes that run or are kept, on every engine
     Ps {
         /// How they are shown.
@@ -107,14 +115,6 @@ pub enum Command {
     },
     /// Remove what killed sandboxes left, and what `run --keep` kept
     Prune,
-}
-
-/// Arguments of a command that does not exist yet: taken, so that the answer is about the command.
-#[derive(Debug, Args)]
-pub struct Later {
-    /// Anything.
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
-    pub rest: Vec<OsString>,
 }
 
 /// Arguments of `run`.
@@ -154,6 +154,17 @@ pub struct Doctor {
     /// The command that would be run; it may choose a preset, and with it an image.
     #[arg(value_name = "CMD", trailing_var_arg = true)]
     pub guest: Vec<OsString>,
+}
+
+/// Arguments of `selftest`.
+#[derive(Debug, Args)]
+pub struct Selftest {
+    /// The options of `run`: what they promise is tried.
+    #[command(flatten)]
+    pub options: Options,
+    /// How it is shown.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
 }
 
 /// Arguments of `build`.

@@ -127,6 +127,9 @@ pub struct Facts {
     pub selinux: bool,
     /// The program that is mounted as the guest helper.
     pub helper: Option<HostPath>,
+    /// Whether the command is sandpen's own probe, which brings back what it found.
+    #[serde(skip)]
+    pub probe: bool,
 }
 
 impl Facts {
@@ -190,6 +193,7 @@ impl Facts {
         };
         Ok(Facts {
             helper: helper(host),
+            probe: false,
             session_base: session_base(host),
             selinux: std::path::Path::new("/sys/fs/selinux/enforce").exists(),
             ssh: path.find("ssh"),

@@ -40,6 +40,7 @@ use crate::facts::{Facts, FileKind};
 use crate::guest::{Duties, Forward, STATUS};
 use crate::host::{Host, Platform};
 use crate::path::{GuestPath, HostPath};
+use crate::selftest::FINDINGS;
 
 /// The sandbox's own directory inside: the helper and its channel to the launcher.
 pub const PEN: &str = "/.sandpen";
@@ -210,6 +211,9 @@ impl Plan {
         let names_host = draft.corporate_network(&network)?;
         let duties = Duties { handover, ..draft.duties(&ports) };
         let helper = if engine.kind.is_container() { draft.helper(&duties, &command)? } else { None };
+        if facts.probe {
+            draft.probe();
+        }
         warn_of_home(host, facts, &mut draft.warnings);
         let Draft { mounts, env, mut prepare, warnings, .. } = draft;
         let mounts = mounts.into_sorted();
@@ -302,6 +306,32 @@ impl Draft<'_> {
             self.mounts.add(Mount::file(self.session_dir.join("owner"), pen.join("owner"), Access::Ro, owner));
         }
         Ok(Some(pen.join("sandpen")))
+    }
+}
+
+impl Draft<'_> {
+    /// The probe of the self-test needs this program inside, and a file to bring back what it found.
+    fn probe(&mut self) {
+        let found = self.session_dir.join(FINDINGS);
+        self.prepare.push(Prepare::Shared { path: found.clone() });
+        let why = Why::default("the self-test's probe reports what it found");
+        let inside = match self.facts.seatbelt.as_ref().filter(|_| self.engine == EngineKind::SandboxExec) {
+            Some(seatbelt) => seatbelt
+                .sessions
+                .join(self.session_dir.as_path().file_name().unwrap_or_default())
+                .join(FINDINGS)
+                .to_guest(),
+            None => self.pen().join(FINDINGS),
+        };
+        let source = match self.engine {
+            EngineKind::SandboxExec => HostPath::new(inside.as_path()).unwrap_or(found),
+            _ => found,
+        };
+        self.mounts.add(Mount::file(source, inside, Access::Rw, why));
+        if let (EngineKind::Native, Some(program)) = (self.engine, &self.facts.helper) {
+            let why = Why::default("the self-test's probe: this program, read-only");
+            self.mounts.add(Mount::file(program.clone(), self.pen().join("sandpen"), Access::Ro, why));
+        }
     }
 }
 

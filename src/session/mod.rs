@@ -35,6 +35,17 @@ use crate::ui::Ui;
 
 /// Runs the sandbox to its end.
 pub fn run(host: &Host, plan: &Plan, launch: &Launch, ui: Ui) -> Result<Outcome> {
+    run_and_look(host, plan, launch, ui, || ()).map(|(outcome, ())| outcome)
+}
+
+/// The same, with a look at the session's directory before it goes.
+pub fn run_and_look<T>(
+    host: &Host,
+    plan: &Plan,
+    launch: &Launch,
+    ui: Ui,
+    look: impl FnOnce() -> T,
+) -> Result<(Outcome, T)> {
     // Caught first: from here on no signal skips the guards below.
     let caught = signals::Caught::start().map_err(|error| Error::launch("signals cannot be caught").cause(error))?;
     let directory = directory::SessionDirectory::create(plan)?;
@@ -54,6 +65,7 @@ pub fn run(host: &Host, plan: &Plan, launch: &Launch, ui: Ui) -> Result<Outcome>
         Launch::Native(launch) => native::run(host, plan, launch, &mut housekeeper, caught, ui),
     };
     // Nothing runs inside any more.
+    let seen = look();
     let own = guard.as_mut().map(|baseline| baseline.conclude(&plan.session_dir));
     for review in housekeeper.finish().reviews.iter().chain(&own) {
         review.tell(ui);
@@ -69,5 +81,5 @@ pub fn run(host: &Host, plan: &Plan, launch: &Launch, ui: Ui) -> Result<Outcome>
         let _ = registry::write(&plan.session_dir, &record);
         directory.keep(launch.files.iter().map(|(path, _)| path));
     }
-    Ok(outcome)
+    Ok((outcome, seen))
 }

@@ -15,5 +15,6 @@ mod many;
 mod native;
 mod network;
 mod seatbelt;
+mod selftest;
 mod ssh;
 mod support;

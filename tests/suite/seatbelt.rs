@@ -8,4 +8,4 @@ mod run;
 mod sbpl;
 mod terminal;
 mod texts;
-mod world;
+pub mod world;

@@ -36,11 +36,3 @@ fn a_seatbelt_profile_in_the_environment_does_not_stop_a_container() {
         .ran(world.sandpen(["run", "--engine", "docker", "--", "true"]).env("SEATBELT_PROFILE", "permissive-open"));
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
 }
-
-#[test]
-fn commands_that_are_not_built_yet() {
-    let world = World::new();
-    let message = "sandpen: error: `sandpen selftest` is not built yet\nhint: `sandpen --help` lists what there is\n";
-    assert_eq!(world.refused(&mut world.sandpen(["selftest"])), message);
-    assert_eq!(world.refused(&mut world.sandpen(["selftest", "--engine", "docker"])), message);
-}
