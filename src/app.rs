@@ -23,6 +23,7 @@ use crate::probe::Findings;
 use crate::selftest::{Canaries, Evidence};
 use crate::session::Outcome;
 use crate::ui::Ui;
+use crate::waiting::Waiting;
 use crate::{build, completions, explain, guest, manage, probe, proxy, selftest, session, untrusted, usage};
 
 /// The whole program.
@@ -149,12 +150,13 @@ impl Prepared {
     }
 
     /// An engine in a virtual machine is asked how the SSH agent gets there.
-    fn ask_machine(&mut self) -> Result<()> {
+    fn ask_machine(&mut self, ui: Ui) -> Result<()> {
         let (engine, _) = engine::choose(&self.host, &self.config, &self.facts)?;
         if engine.problem.is_some() || !engine.kind.is_container() {
             return Ok(());
         }
         let client = Client { program: engine.program, path: self.facts.path.for_host(), machine: None };
+        let _waiting = Waiting::for_(ui, format!("{}'s machine to answer", engine.kind.name()));
         self.facts.ask_machine(&self.host, engine.kind, &client);
         Ok(())
     }
@@ -168,7 +170,9 @@ impl Prepared {
         let (plan, launch) = self.plan(SessionId::random())?;
         let Some(launch) = launch.container() else { return Ok(()) };
         if self.image_facts(&launch.client, &plan, true, ui)?.is_some() {
+            let waiting = Waiting::for_(ui, "a container that looks for the SSH agent's socket");
             let there = session::host_service_is_there(launch, &plan);
+            drop(waiting);
             self.facts.desktop.iter_mut().for_each(|desktop| desktop.socket = Some(there));
         }
         Ok(())
@@ -177,7 +181,10 @@ impl Prepared {
     /// What the image says of itself; pulled first if that is allowed and necessary, where the user can watch.
     fn image_facts(&self, client: &Client, plan: &Plan, may_pull: bool, ui: Ui) -> Result<Option<ImageFacts>> {
         let (Some(image), None) = (&plan.image, &plan.engine.problem) else { return Ok(None) };
-        match image::inspect(client, &image.reference) {
+        let waiting = Waiting::for_(ui, format!("{} to look for {}", plan.engine.kind.name(), image.reference));
+        let inspection = image::inspect(client, &image.reference);
+        drop(waiting);
+        match inspection {
             Inspection::Missing if may_pull && !image.reference.is_local() => {}
             // Whether the image is there is then not the question: the tunnel will not stand, and says why.
             Inspection::Silent => return Ok(Some(ImageFacts::default())),
@@ -212,7 +219,7 @@ impl Prepared {
         let (engine, _) = engine::choose(&self.host, &self.config, &self.facts)?;
         let answers = checkup.answers(engine.kind);
         if answers {
-            self.ask_machine()?;
+            self.ask_machine(ui)?;
             self.ask_image(ui, false)?;
         }
         let (plan, launch) = self.plan(SessionId::placeholder())?;
@@ -250,9 +257,9 @@ impl Prepared {
             // The image that is built is the image that is run.
             let (recipe, image) = build::Recipe::of_project(&self.host).map_err(|error| error.from(&wanted.origin))?;
             let image = self.config.image.get_or_insert(Sourced::new(image, wanted.origin)).value.clone();
-            build::run(&self.host, &self.config, &self.facts, &recipe, &image)?;
+            build::run(&self.host, &self.config, &self.facts, &recipe, &image, ui)?;
         }
-        self.ask_machine()?;
+        self.ask_machine(ui)?;
         self.ask_image(ui, true)?;
         self.probe_machine(ui)?;
         Ok(self)
@@ -325,7 +332,7 @@ fn explain_plan(arguments: Explain, ui: Ui) -> Result<u8> {
     // Two explanations of the same thing are the same text.
     prepared.host.process = ProcessStamp::default();
     prepared.name_built_image()?;
-    prepared.ask_machine()?;
+    prepared.ask_machine(ui)?;
     prepared.ask_image(ui, false)?;
     let (plan, launch) =
         prepared.plan(prepared.chosen_id().map_or_else(SessionId::placeholder, SessionId::as_example))?;
@@ -350,7 +357,9 @@ fn examine(arguments: Doctor, ui: Ui) -> Result<u8> {
         arguments.options.agent.clone().or(arguments.guest.first().and_then(|name| name.to_str().map(str::to_owned)));
     let prepared = Prepared::read(&arguments.options, arguments.guest);
     let path = prepared.as_ref().map_or_else(|_| facts::search_path(&host), |prepared| prepared.facts.path.clone());
+    let waiting = Waiting::for_(ui, "the engines to answer");
     let checkup = Checkup::look(&host, &path);
+    drop(waiting);
     let planned = prepared.and_then(|prepared| prepared.planned(&checkup, ui));
     let files = check::files(&host, &arguments.options, agent.as_deref());
     let leftovers = manage::leftovers(&host);
@@ -373,7 +382,7 @@ fn build_image(arguments: Build, ui: Ui) -> Result<u8> {
     let tag = arguments.tag.as_deref().filter(|tag| !tag.is_empty());
     let tag = tag.map(|tag| parse_value(tag, Origin::Flag("--tag"))).transpose()?;
     let image = tag.or(config.image.clone()).map_or(image, |image| image.value);
-    build::run(host, config, &prepared.facts, &recipe, &image)?;
+    build::run(host, config, &prepared.facts, &recipe, &image, ui)?;
     ui.notice(&format!("built {image}; run it with: sandpen run --image {image} -- CMD"));
     Ok(0)
 }

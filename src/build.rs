@@ -15,6 +15,8 @@ use crate::path::HostPath;
 use crate::plan::engine::{self, EnginePlan};
 use crate::plan::{SessionId, flat_name};
 use crate::session::{self, Outcome};
+use crate::ui::Ui;
+use crate::waiting::Waiting;
 
 /// Where a project keeps its Dockerfile, the first that exists.
 const PROJECT_FILES: &[&str] = &[".sandpen/sandbox.Dockerfile", ".llxprt/sandbox.Dockerfile"];
@@ -103,7 +105,7 @@ fn builder(host: &Host, config: &Config, facts: &Facts, tag: &ImageRef) -> Resul
 }
 
 /// Builds with the engine that would run the image.
-pub fn run(host: &Host, config: &Config, facts: &Facts, recipe: &Recipe, tag: &ImageRef) -> Result<()> {
+pub fn run(host: &Host, config: &Config, facts: &Facts, recipe: &Recipe, tag: &ImageRef, ui: Ui) -> Result<()> {
     let engine = builder(host, config, facts, tag)?;
     if let Some(problem) = engine.problem {
         return Err(problem);
@@ -132,8 +134,10 @@ pub fn run(host: &Host, config: &Config, facts: &Facts, recipe: &Recipe, tag: &I
         context.into(),
     ]
     .into();
+    let waiting = Waiting::beside(ui, format!("{name} to build {tag}"), || true);
     let outcome =
         session::run_engine(&Client { program: engine.program, path: facts.path.for_host(), machine: None }, &argv);
+    drop(waiting);
     let _ = fs::remove_dir_all(temporary.as_path());
     match outcome? {
         Outcome::Exited(0) => Ok(()),

@@ -43,6 +43,7 @@ mod ui;
 mod untrusted;
 mod usage;
 mod vars;
+mod waiting;
 
 pub use app::main;
 pub use cli::Options;

@@ -1,7 +1,7 @@
 //! Everything sandpen says: diagnostics to stderr, data to stdout, always escaped. The only place that prints.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use crate::error::Error;
 use crate::escape::escape;
@@ -33,6 +33,23 @@ impl Ui {
     /// Whether `-v` was given.
     pub fn is_verbose(self) -> bool {
         self.verbosity >= Verbosity::Verbose
+    }
+
+    /// Whether `-q` was given.
+    pub fn is_quiet(self) -> bool {
+        self.verbosity == Verbosity::Quiet
+    }
+
+    /// Whether a line can be written again and again.
+    pub fn counts(self) -> bool {
+        io::stderr().is_terminal()
+    }
+
+    /// Writes over the last line that was counted; nothing removes it.
+    pub fn count(self, text: &str) {
+        let prefix = if text.is_empty() { "" } else { "sandpen: " };
+        let mut out = io::stderr().lock();
+        let _ = write!(out, "\r\x1b[K{prefix}{}", escape(text)).and_then(|()| out.flush());
     }
 
     /// Something will not work inside, or not as asked for.

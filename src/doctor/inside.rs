@@ -2,9 +2,10 @@
 
 use super::Planned;
 use super::report::{Check, Group, State};
+use crate::config::value::Guard;
 use crate::facts::AgentFacts;
-use crate::plan::SshState;
 use crate::plan::ssh::Strategy;
+use crate::plan::{SshState, Treatment};
 
 const START: &str = "eval \"$(ssh-agent)\" && ssh-add";
 
@@ -53,10 +54,23 @@ fn forwarding(planned: &Planned) -> Check {
     }
 }
 
-/// Git on the host, whose settings are carried inside.
+/// Git on the host, and its settings that are not simply the same inside.
 pub fn git(planned: &Planned) -> Vec<Check> {
-    vec![match planned.facts.path.find("git") {
-        Some(program) => Check::new(Group::Git, State::Ok, "git", program.to_string()),
-        None => Check::new(Group::Git, State::Note, "git", "not installed on the host"),
-    }]
+    let line = |state, name: &str, text: String| Check::new(Group::Git, state, name, text);
+    let mut checks = vec![match &planned.facts.git.program {
+        Some(program) => line(State::Ok, "git", program.to_string()),
+        None => line(State::Note, "git", "not installed on the host: its settings are not read".into()),
+    }];
+    for Treatment { key, value, file, done } in &planned.plan.git {
+        let file = file.as_ref().map_or(String::new(), |file| format!(" in {file}"));
+        // What is left as it is does not work inside; the rest was given something that does.
+        let state = if done.starts_with("left") { State::Warning } else { State::Note };
+        checks.push(line(state, key, format!("`{value}`{file} works on the host only; inside: {done}")));
+    }
+    if planned.config.guard.value == Guard::Off {
+        let text =
+            format!("switched off by {}: code planted in Git's files runs on the host", planned.config.guard.origin);
+        checks.push(line(State::Warning, "guard", text).fix("--guard review"));
+    }
+    checks
 }

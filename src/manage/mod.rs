@@ -24,6 +24,7 @@ use crate::session::registry::{self, Entry, Record};
 use crate::session::{self, Outcome};
 use crate::suggest::nearest;
 use crate::ui::Ui;
+use crate::waiting::Waiting;
 
 pub use list::{ids, json, table};
 
@@ -76,9 +77,11 @@ pub fn stop(host: &Host, ids: &[String], all: bool, time: Duration, ui: Ui) -> R
     let limit = Instant::now() + time;
     let is_live = |record: &Record| live(&base).iter().any(|other| other.owner == record.owner);
     for record in &records {
+        let waiting = Waiting::for_(ui, format!("{} to end", record.id));
         while is_live(record) && Instant::now() < limit {
             std::thread::sleep(Duration::from_millis(20));
         }
+        drop(waiting);
         if is_live(record) {
             ui.notice(&format!("{} did not end within {} s and is killed", record.id, time.as_secs()));
             signal(record, Signal::KILL);

@@ -14,14 +14,18 @@ use super::signals::{Caught, Receiver};
 use super::{Outcome, failure, registry, terminal};
 use crate::engine::{Client, ContainerLaunch};
 use crate::error::{Error, Result};
+use crate::facts::checkup::PATIENCE;
+use crate::facts::image::{self, Inspection};
 use crate::facts::machine::HOST_SERVICE;
 use crate::guest::{LONGEST_REPORT, Report, STATUS};
 use crate::host::Host;
+use crate::path::HostPath;
 use crate::plan::Plan;
 use crate::ssh::{Opened, Tunnel};
 use crate::ui::Ui;
 use crate::untrusted;
 use crate::vars;
+use crate::waiting::Waiting;
 
 /// Runs it to its end.
 pub fn run(
@@ -59,6 +63,7 @@ pub fn run(
     let mut child = command.spawn().map_err(|error| failure::client_missing(plan, &error))?;
     housekeeper.start();
     let report = plan.helper.as_ref().map(|_| plan.session_dir.join(STATUS));
+    let waiting = report.clone().map(|report| until_started(plan, launch, report, ui));
     let (engine, end) = (launch.client.clone(), launch.end.clone());
     let filter = filter.map(|mut filter| {
         let (engine, end) = (engine.clone(), end.clone());
@@ -68,7 +73,7 @@ pub fn run(
     let forwarder = caught.forward_to(Receiver::Process(child.id()), report, move || end_container(&engine, &end));
     let status =
         child.wait().map_err(|error| Error::launch("the engine's client cannot be waited for").cause(error))?;
-    drop(forwarder);
+    drop((forwarder, waiting));
     let outcome = Outcome::of(status);
     let report = plan.helper.as_ref().and_then(|_| {
         let report = untrusted::read(plan.session_dir.join(STATUS).as_path(), LONGEST_REPORT).ok()?;
@@ -89,6 +94,16 @@ pub fn run(
     }
     filter.map_or(Ok(()), |filter| filter.close(ui))?;
     judged
+}
+
+/// Says that the engine is waited for, unless the command runs, or the engine itself shows how it pulls the image.
+fn until_started(plan: &Plan, launch: &ContainerLaunch, report: HostPath, ui: Ui) -> Waiting {
+    let (client, image) = (launch.client.clone(), plan.image.as_ref().map(|image| image.reference.clone()));
+    Waiting::beside(ui, format!("{} to start the sandbox", plan.engine.kind.name()), move || {
+        let starts = || std::fs::metadata(report.as_path()).is_ok_and(|meta| meta.len() == 0);
+        let pulls = |image| matches!(image::inspect_within(&client, image, PATIENCE), Inspection::Missing);
+        starts() && !image.as_ref().is_some_and(pulls) && starts()
+    })
 }
 
 /// Runs an engine command to its end with this process's own streams, for `exec`.

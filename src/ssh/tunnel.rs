@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::path::HostPath;
 use crate::plan::SessionId;
 use crate::ui::Ui;
+use crate::waiting::Waiting;
 
 /// What runs in the machine. It is fed through stdin, so no shell word is ever put together; its parameters are the session's
 /// random id and a number. It ends when stdin does – also after `kill -9` of the launcher – and takes the socket along (R7.11).
@@ -153,7 +154,10 @@ impl Tunnel {
         let script = format!("{}{SCRIPT}", plan.parameters);
         // A pipe that is closed already means that ssh has ended; waiting below tells.
         let _ = tunnel.stdin.as_mut().map(|stdin| stdin.write_all(script.as_bytes()));
-        let failed = match wait(&news, plan.timeout + GRACE, interrupted) {
+        let waiting = Waiting::for_(ui, format!("the SSH tunnel into the Podman machine `{}`", plan.connection.name));
+        let waited = wait(&news, plan.timeout + GRACE, interrupted);
+        drop(waiting);
+        let failed = match waited {
             News::Ready => return Ok(Opened::Ready(tunnel)),
             News::Interrupted(signal) => return Ok(Opened::Interrupted(signal)),
             News::Late => {

@@ -218,6 +218,20 @@ fn every_configuration_file_is_judged() {
     assert_eq!(check(&report, "engines", "docker")["state"], "ok");
 }
 
+#[test]
+fn settings_of_git_that_only_work_outside() {
+    let world = answering(INFO, IMAGE);
+    world.program("git", "#!/bin/sh\nexec /usr/bin/git \"$@\"\n");
+    world.write(".gitconfig", "[core]\n\tfsmonitor = true\n[gpg]\n\tprogram = /opt/gpg\n");
+    let (code, report) = doctor(&world, &[]);
+    assert_eq!(code, 0);
+    assert_check(&report, "git", "git", "ok", "/git", None);
+    assert_check(&report, "git", "core.fsmonitor", "note", "`true` in [ROOT]/home/.gitconfig", None);
+    assert_check(&report, "git", "gpg.program", "warning", "`/opt/gpg` in [ROOT]/home/.gitconfig", None);
+    let (_, report) = doctor(&world, &["--guard", "off"]);
+    assert_check(&report, "git", "guard", "warning", "switched off by flag --guard", Some("--guard review"));
+}
+
 /// An agent that says how many keys it has, to everyone who asks.
 fn agent(world: &World, keys: u8) -> PathBuf {
     let path = world.root.join(format!("agent-{keys}"));

@@ -18,3 +18,4 @@ mod seatbelt;
 mod selftest;
 mod ssh;
 mod support;
+mod waiting;

@@ -12,7 +12,7 @@ use crate::seatbelt::world::World as SeatbeltWorld;
 use crate::ssh::rig::Agent;
 use crate::support::{Engine, IMAGE, Pen, Ran, RunToEnd, binary};
 
-for_every_engine!(every_promise_holds, a_mounted_home_is_not_promised, the_agent_is_there_exactly_if_forwarded);
+for_every_engine!(every_promise_holds, what_the_user_opens_is_not_promised, the_agent_is_there_exactly_if_forwarded);
 
 /// The probes of a sandbox that has a kernel around it.
 const PROBES: &[&str] = &[
@@ -88,9 +88,10 @@ fn every_promise_holds(pen: &Pen) {
         assert_failed(&ran, &[]);
         let report = report(&ran);
         assert_eq!(report["engine"], pen.engine.flag());
-        for name in PROBES {
+        for name in PROBES.iter().chain(&["hooks"]) {
             state(&report, name);
         }
+        assert_eq!(state(&report, "hooks"), ("held".into(), "no hook was planted".into()));
         assert_eq!(state(&report, "credentials"), ("held".into(), "none of 1 was".into()));
     }
     let limits = report(&selftest(pen, asked[1]).ran());
@@ -102,7 +103,7 @@ fn every_promise_holds(pen: &Pen) {
     assert_clean(pen);
 }
 
-fn a_mounted_home_is_not_promised(pen: &Pen) {
+fn what_the_user_opens_is_not_promised(pen: &Pen) {
     let mount = format!("{}:/elsewhere", pen.home.display());
     let same = pen.home.display().to_string();
     for (mount, seen) in [(mount, "nothing was"), (same, "a file planted there was read")] {
@@ -110,6 +111,10 @@ fn a_mounted_home_is_not_promised(pen: &Pen) {
         assert_failed(&ran, &[]);
         assert_eq!(state(&report(&ran), "home"), ("not-promised".into(), seen.into()), "{mount}");
     }
+    pen.host_command("git").args(["init", "--quiet"]).ran().ok();
+    let ran = selftest(pen, &["--guard", "off"]).ran();
+    assert_failed(&ran, &[]);
+    assert_eq!(state(&report(&ran), "hooks"), ("not-promised".into(), "a hook was planted".into()));
     let ran = selftest(pen, &["--tmp", "host"]).ran();
     assert_failed(&ran, &[]);
     let both = "a file planted there was read, and one was written";
@@ -175,7 +180,7 @@ fn without_any_walls_every_probe_fails() {
     assert_eq!(ran.code, Some(1), "{ran:?}");
     let report = report(&ran);
     // The daemon's socket is this test's own and accepts; no agent is there to be reached.
-    for name in PROBES.iter().filter(|name| **name != "ssh agent") {
+    for name in PROBES.iter().chain(&["hooks"]).filter(|name| **name != "ssh agent") {
         assert_eq!(state(&report, name).0, "failed", "{name}: {report:#}");
     }
     assert_eq!(report["held"], Value::Bool(false));
