@@ -3,6 +3,7 @@
 
 mod choice;
 mod judge;
+mod proxied;
 mod questions;
 mod run;
 mod sbpl;

@@ -107,7 +107,9 @@ impl World {
 
     /// The session directories that exist.
     pub fn sessions(&self) -> usize {
-        fs::read_dir(self.home.join(".local/state/sandpen/sessions")).into_iter().flatten().count()
+        let entries = fs::read_dir(self.home.join(".local/state/sandpen/sessions")).into_iter().flatten().flatten();
+        // A file there is the lock by which sandboxes share the proxy's port.
+        entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).count()
     }
 
     pub fn path(&self, below: &str) -> String {

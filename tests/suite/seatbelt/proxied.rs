@@ -1,0 +1,62 @@
+//! A filtered network under Seatbelt: the proxy is on the host, and the guest's only way out is its port. Each test has a network
+//! of its own, because the port is the host's.
+
+use std::process::Command;
+
+use super::world::World;
+use crate::support::{Ran, RunToEnd};
+
+/// Asks the proxy for two servers on the loopback, of which one is listed.
+const ASK: &str = r#"
+for port in 9000 9001; do
+    perl -MIO::Socket::INET -e '$s = IO::Socket::INET->new(LocalAddr => "127.0.0.1:'$port'", Listen => 1); $c = $s->accept;
+        while (<$c>) { last if /^\r?$/ } print $c "HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nserved"' &
+done
+sleep 0.5
+echo $HTTPS_PROXY
+for port in 9000 9001; do
+    exec 3<>/dev/tcp/127.0.0.1/8877
+    printf 'GET http://127.0.0.1:%s/ HTTP/1.1\r\nHost: 127.0.0.1:%s\r\nConnection: close\r\n\r\n' $port $port >&3
+    head -n 1 <&3 | tr -d '\r'
+    exec 3>&-
+done
+kill %1 %2 2> /dev/null
+true
+"#;
+
+fn alone(world: &World, options: &[&str], script: &str) -> Ran {
+    let run = world.sandpen("run");
+    let mut command = Command::new("/usr/bin/unshare");
+    command.args(["--net", "sh", "-c", r#"ip link set lo up && exec "$@""#, "sh"]).arg(run.get_program());
+    command.args(run.get_args()).args(options).args(["--", "bash", "-c", script]);
+    command.env_clear().envs(run.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    if let Some(directory) = run.get_current_dir() {
+        command.current_dir(directory);
+    }
+    command.ran()
+}
+
+#[test]
+fn sandpens_own_proxy_is_the_only_way_out() {
+    let world = World::new();
+    let ran = alone(&world, &["--allow-host", "127.0.0.1:9000"], ASK);
+    assert!(ran.ok().starts_with("http://127.0.0.1:8877\nHTTP/1.1 200 OK\nHTTP/1.1 403 "), "{ran:?}");
+    assert!(ran.stderr.contains("127.0.0.1:9001"), "{}", ran.stderr);
+    let argv = std::fs::read_to_string(world.root.join("argv")).expect("argv");
+    assert!(argv.contains("profile.sb"), "{argv}");
+    assert_eq!(world.sessions(), 0, "{ran:?}");
+}
+
+#[test]
+fn a_proxy_of_the_users_own_is_started_and_ended() {
+    let world = World::new();
+    let proxy = r#"perl -MIO::Socket::INET -e '$s = IO::Socket::INET->new(LocalAddr => "127.0.0.1:8877", Listen => 9, ReuseAddr => 1); while ($c = $s->accept) { print $c "mine\n"; close $c }'"#;
+    let script = "exec 3<>/dev/tcp/127.0.0.1/8877; cat <&3";
+    let ran = alone(&world, &["--proxy-command", proxy], script);
+    assert_eq!(ran.ok(), "mine", "{}", ran.stderr);
+    assert_eq!(world.sessions(), 0, "{ran:?}");
+    // One that does not stay stops the guest, with a word.
+    let ran = alone(&world, &["--proxy-command", "echo broken"], "echo started; sleep 20");
+    assert!(ran.code == Some(44) && ran.stderr.contains("broken"), "{ran:?}");
+    assert_eq!(world.sessions(), 0, "{ran:?}");
+}
