@@ -13,6 +13,7 @@ use crate::doctor::{Patient, Planned};
 use crate::engine::{Client, Launch};
 use crate::error::{Error, Kind, Result};
 use crate::escape::escape;
+use crate::explain::{Answer, Question, View};
 use crate::facts::checkup::{Checkup, PATIENCE};
 use crate::facts::image::{self, Inspection};
 use crate::facts::{self, DesktopFacts, Facts, ImageFacts};
@@ -336,15 +337,22 @@ fn explain_plan(arguments: Explain, ui: Ui) -> Result<u8> {
     prepared.ask_image(ui, false)?;
     let (plan, launch) =
         prepared.plan(prepared.chosen_id().map_or_else(SessionId::placeholder, SessionId::as_example))?;
-    match arguments.format {
-        Format::Json => print(ui, &explain::json(&prepared.host, &plan, &launch)?),
-        Format::Text => {
-            for warning in explain::warnings(&plan) {
-                ui.warn(&warning);
-            }
-            print(ui, &explain::text(&plan, &launch))
+    if arguments.format == Format::Text {
+        for warning in explain::warnings(&plan) {
+            ui.warn(&warning);
         }
     }
+    let (host, view) = (&prepared.host, View::of(&prepared.host, ui.is_verbose()));
+    let questions: Vec<Question> =
+        arguments.why.iter().map(|text| Question::read(host, text)).collect::<Result<_>>()?;
+    let answers: Vec<Answer> = questions.iter().map(|question| question.answer(host, &plan)).collect();
+    let text = match (arguments.format, answers.as_slice()) {
+        (Format::Json, []) => explain::json(host, &plan, &launch)?,
+        (Format::Text, []) => explain::text(&plan, &launch, view),
+        (Format::Json, answers) => explain::answers_json(answers)?,
+        (Format::Text, answers) => answers.iter().map(|answer| answer.text(view)).collect::<Vec<_>>().join("\n"),
+    };
+    print(ui, &text)
 }
 
 /// `doctor`: plans as `explain` does, asks all engines, and judges. Starts nothing, and writes nothing.

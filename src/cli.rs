@@ -27,6 +27,14 @@ Examples:
   sandpen selftest --profile tight          with limits, without network and SSH agent
   sandpen selftest --image debian:12        a container";
 
+const EXPLAIN: &str = "\
+Examples:
+  sandpen explain -- claude                 the whole page; -v for every entry by itself
+  sandpen explain --profile tight           what a profile makes of it
+  sandpen explain --why ~/.ssh              inside or not, by which rule, and what would change it
+  sandpen explain --why GH_TOKEN --why github.com:22
+  sandpen explain --format json -- make     for programs";
+
 const DOCTOR: &str = "\
 Exit code: 0 when `sandpen run` with the same options can start, else 1.
 
@@ -57,6 +65,7 @@ pub enum Command {
     #[command(after_help = EXAMPLES)]
     Run(Run),
     /// Show everything `run` would do, with the reason and the origin of every entry; start nothing
+    #[command(after_help = EXPLAIN)]
     Explain(Explain),
     /// Build the project's sandbox.Dockerfile, or an agent's image
     Build(Build),
@@ -134,6 +143,9 @@ pub struct Explain {
     /// The options of `run`.
     #[command(flatten)]
     pub options: Options,
+    /// Only this: inside or not, by which rule, and the option that would change it
+    #[arg(long, value_name = "PATH|VAR|HOST")]
+    pub why: Vec<String>,
     /// How it is shown.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,

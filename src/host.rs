@@ -29,6 +29,20 @@ pub struct Terminal {
     pub stdin: bool,
     /// stdout is a terminal.
     pub stdout: bool,
+    /// How many columns stdout has, when it is one and tells.
+    pub width: Option<u16>,
+}
+
+impl Terminal {
+    fn read() -> Self {
+        let stdout = std::io::stdout();
+        let size = rustix::termios::tcgetwinsize(&stdout).ok();
+        Terminal {
+            stdin: std::io::stdin().is_terminal(),
+            stdout: stdout.is_terminal(),
+            width: size.map(|size| size.ws_col).filter(|width| *width > 0),
+        }
+    }
 }
 
 /// Everything planning may know about where sandpen runs. Built by hand in tests.
@@ -104,7 +118,7 @@ impl Host {
             user,
             home: absolute(home)?,
             cwd: absolute(cwd)?,
-            terminal: Terminal { stdin: std::io::stdin().is_terminal(), stdout: std::io::stdout().is_terminal() },
+            terminal: Terminal::read(),
             executable: std::env::current_exe().ok().and_then(|path| HostPath::new(path).ok()),
             process: ProcessStamp::current(),
             env,

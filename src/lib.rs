@@ -50,7 +50,7 @@ pub use cli::Options;
 pub use config::{Config, Origin, Sourced, value};
 pub use engine::{Downgrade, Launch};
 pub use error::{Error, Kind, Result};
-pub use explain::{json as explain_json, text as explain_text};
+pub use explain::{View, json as explain_json, text as explain_text};
 pub use facts::{
     AgentFacts, DesktopFacts, DockerFacts, Facts, FileFact, FileKind, ImageFacts, PodmanFacts, Reach, SystemEntry,
     SystemFacts,

@@ -2,7 +2,7 @@
 //! bundles reach the guest, adapted so that they mean the same inside.
 
 use super::engine::EngineKind;
-use super::entry::{Mount, Why};
+use super::entry::{Mount, Topic, Why};
 use super::{Draft, NetworkPlan};
 use crate::config::Origin;
 use crate::config::value::{Access, NetworkMode};
@@ -31,7 +31,7 @@ impl Draft<'_> {
             let Some(value) = self.host.env.text(name) else { continue };
             let inside = self.proxy_inside(name, value)?;
             rewritten |= inside != value;
-            let why = Why::new("the way out of the host's network", Origin::Env(name));
+            let why = Why::new("the way out of the host's network", Origin::Env(name)).about(Topic::Network);
             match vars::carries_login(&inside) {
                 true => self.env.secret(name, inside, why),
                 false => self.env.plain(name, inside, why),
@@ -39,7 +39,11 @@ impl Draft<'_> {
         }
         for name in vars::NO_PROXIES {
             if let Some(value) = self.host.env.text(name) {
-                self.env.plain(name, value, Why::new("what the host reaches without its proxy", Origin::Env(name)));
+                self.env.plain(
+                    name,
+                    value,
+                    Why::new("what the host reaches without its proxy", Origin::Env(name)).about(Topic::Network),
+                );
             }
         }
         if rewritten && self.host.platform == Platform::Linux {
@@ -69,7 +73,7 @@ impl Draft<'_> {
     fn certificates(&mut self) {
         for name in vars::CERTIFICATES {
             let Some(path) = self.host.env.path(name).and_then(|path| HostPath::new(path).ok()) else { continue };
-            let why = || Why::new("certificates that the host trusts", Origin::Env(name));
+            let why = || Why::new("certificates that the host trusts", Origin::Env(name)).about(Topic::Network);
             match self.facts.files.get(&path) {
                 Some(fact) if matches!(fact.kind, FileKind::File | FileKind::Directory) => {
                     let make = if fact.kind == FileKind::Directory { Mount::directory } else { Mount::file };

@@ -9,9 +9,38 @@ use crate::config::Origin;
 use crate::config::value::Access;
 use crate::path::{GuestPath, HostPath};
 
+/// What an entry is about: `explain` groups by it, and knows the option that decides it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Topic {
+    /// The sandbox's own: its helper, its accounts, its name.
+    Sandbox,
+    /// The workspace.
+    Workspace,
+    /// What must not be changed in the workspace.
+    Guard,
+    /// The guest's home.
+    Home,
+    /// Temporary files.
+    Temp,
+    /// What the user asked for.
+    Asked,
+    /// What an agent's preset exposes.
+    Preset,
+    /// The host's programs and settings, for its own tools.
+    System,
+    /// Git's configuration.
+    Git,
+    /// The SSH agent.
+    Ssh,
+    /// The way to the network.
+    Network,
+}
+
 /// Why an entry is in the plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Why {
+    /// What it is about.
+    pub topic: Topic,
     /// A phrase for the user.
     pub reason: String,
     /// The layer that asked for it.
@@ -23,7 +52,14 @@ pub struct Why {
 impl Why {
     /// A reason and an origin.
     pub fn new(reason: impl Into<String>, from: Origin) -> Self {
-        Why { reason: reason.into(), from, requirement: None }
+        let topic = if matches!(from, Origin::Preset(_)) { Topic::Preset } else { Topic::Sandbox };
+        Why { topic, reason: reason.into(), from, requirement: None }
+    }
+
+    /// What it is about.
+    #[must_use]
+    pub fn about(self, topic: Topic) -> Self {
+        Why { topic, ..self }
     }
 
     /// What sandpen does unasked.

@@ -1,6 +1,6 @@
 //! Which variables the guest gets, and why. Everything else of the host's environment stays outside.
 
-use super::entry::{VariableTable, Why};
+use super::entry::{Topic, VariableTable, Why};
 use super::latest_first;
 use super::session::SessionId;
 use super::user::UserPlan;
@@ -22,13 +22,17 @@ pub fn plan(
     table.plain(
         vars::GIT_DISCOVERY,
         "1",
-        Why::default("Git finds the repository across mount points").requirement("R2.1"),
+        Why::default("Git finds the repository across mount points").about(Topic::Git).requirement("R2.1"),
     );
     requested(host, config, &mut table, warnings);
     preset(host, facts, &mut table);
     if user.is_ours() {
         let home = user.home.to_string();
-        table.plain(vars::HOME, home, Why::default("a home directory of the sandbox's own, at the host's path"));
+        table.plain(
+            vars::HOME,
+            home,
+            Why::default("a home directory of the sandbox's own, at the host's path").about(Topic::Home),
+        );
         table.plain("USER", &user.name, Why::default("the name of the guest's user"));
         table.plain("LOGNAME", &user.name, Why::default("the name of the guest's user"));
         let temp = host.temp_dir().to_string();
@@ -57,11 +61,19 @@ fn requested(host: &Host, config: &Config, table: &mut VariableTable, warnings: 
         }
         match &request.value.value {
             Some(value) if vars::looks_secret(name) || vars::carries_login(value) => {
-                table.secret(name, value, Why::new("asked for; a secret by its name or value", origin));
+                table.secret(
+                    name,
+                    value,
+                    Why::new("asked for; a secret by its name or value", origin).about(Topic::Asked),
+                );
             }
-            Some(value) => table.plain(name, value, Why::new("asked for", origin)),
+            Some(value) => table.plain(name, value, Why::new("asked for", origin).about(Topic::Asked)),
             None => match host.env.raw(name) {
-                Some(value) => table.secret(name, value, Why::new("asked for by name: the host's value", origin)),
+                Some(value) => table.secret(
+                    name,
+                    value,
+                    Why::new("asked for by name: the host's value", origin).about(Topic::Asked),
+                ),
                 None => warnings.push(format!("{origin}: {name} is not set on the host, so it is not set inside")),
             },
         }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Draft;
 use super::engine::EngineKind;
-use super::entry::{Mount, Source, Why};
+use super::entry::{Mount, Source, Topic, Why};
 use crate::config::value::{Access, Guard};
 use crate::error::{Error, Result};
 use crate::facts::Hooks;
@@ -86,12 +86,14 @@ impl Draft<'_> {
                 self.hooks(hooks, &mut plan)?;
             }
             for file in dirs.decisive.iter().filter(|_| mode == Guard::Strict) {
-                let why = Why::new("decides what Git runs: not writable inside", self.config.guard.origin.clone());
+                let why = Why::new("decides what Git runs: not writable inside", self.config.guard.origin.clone())
+                    .about(Topic::Guard);
                 self.fix(Mount::file(file.clone(), file.to_guest(), Access::Ro, why), &mut plan);
             }
             for sibling in &dirs.siblings {
                 self.pin_above(sibling);
-                let why = Why::default("belongs to a worktree that is not here: nothing inside may prune it");
+                let why = Why::default("belongs to a worktree that is not here: nothing inside may prune it")
+                    .about(Topic::Guard);
                 self.fix(Mount::directory(sibling.clone(), sibling.to_guest(), Access::Ro, why), &mut plan);
             }
         }
@@ -122,7 +124,8 @@ impl Draft<'_> {
         }
         if let Some(real) = real.as_ref().filter(|real| self.is_below_root(real)) {
             self.pin_above(real);
-            let why = Why::new("hooks run on the host: not writable inside", self.config.guard.origin.clone());
+            let why = Why::new("hooks run on the host: not writable inside", self.config.guard.origin.clone())
+                .about(Topic::Guard);
             self.fix(Mount::directory(real.clone(), real.to_guest(), Access::Ro, why), plan);
         }
         Ok(())
@@ -159,7 +162,8 @@ impl Draft<'_> {
         if self.engine == EngineKind::SandboxExec {
             return;
         }
-        let why = Why::new("a mount of its own, so that it cannot be swapped", self.config.guard.origin.clone());
+        let why = Why::new("a mount of its own, so that it cannot be swapped", self.config.guard.origin.clone())
+            .about(Topic::Guard);
         self.mounts.add(Mount::directory(directory.clone(), directory.to_guest(), Access::Rw, why));
     }
 

@@ -23,7 +23,7 @@ use std::ffi::OsString;
 
 pub use detail::Detail;
 pub use engine::{EngineKind, EnginePlan, ImagePlan};
-pub use entry::{Mount, Secret, Source, Variable, VariableValue, Why};
+pub use entry::{Mount, Secret, Source, Topic, Variable, VariableValue, Why};
 pub use git::{Treatment, git_files};
 pub use guard::GuardPlan;
 pub use mounts::{contains_own_files, flat_name, paths_of_interest};

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::engine::EngineKind;
-use super::entry::{Mount, Why};
+use super::entry::{Mount, Topic, Why};
 use super::session::Prepare;
 use super::{Draft, latest_first};
 use crate::config::value::{Access, TmpMode};
@@ -65,7 +65,7 @@ impl Draft<'_> {
                     "{name} gives the guest control over a container engine, and through it over the host"
                 ));
             }
-            self.mounts.add(existing(fact, to, mount.mode, Why::new("asked for", origin.clone())));
+            self.mounts.add(existing(fact, to, mount.mode, Why::new("asked for", origin.clone()).about(Topic::Asked)));
         }
         Ok(())
     }
@@ -78,14 +78,19 @@ impl Draft<'_> {
             true => "the working directory",
             false => "the repository around the working directory",
         };
-        self.mounts.add(Mount::directory(root.clone(), root.to_guest(), Access::Rw, Why::default(reason)));
+        self.mounts.add(Mount::directory(
+            root.clone(),
+            root.to_guest(),
+            Access::Rw,
+            Why::default(reason).about(Topic::Workspace),
+        ));
         for (directory, asked) in roots.includes.iter().zip(&self.config.include_dirs) {
-            let why = Why::new("a further workspace directory", asked.origin.clone());
+            let why = Why::new("a further workspace directory", asked.origin.clone()).about(Topic::Workspace);
             self.mounts.add(Mount::directory(directory.clone(), directory.to_guest(), Access::Rw, why));
         }
         for repository in roots.repositories() {
             let kept = &repository.common_dir;
-            let why = Why::default("where this worktree's repository is kept");
+            let why = Why::default("where this worktree's repository is kept").about(Topic::Workspace);
             if !self.mounts.iter().any(|mount| kept.to_guest().is_within(&mount.target)) {
                 self.mounts.add(Mount::directory(kept.clone(), kept.to_guest(), Access::Rw, why));
             }
@@ -100,10 +105,10 @@ impl Draft<'_> {
     /// R3: Git's configuration and known hosts, read-only, at both homes where they differ. Never `~/.git-credentials` (R3.7).
     pub fn git_configuration(&mut self) {
         for (file, requirement) in GIT_FILES {
-            let why = Why::default("Git's configuration, as outside").requirement(requirement);
+            let why = Why::default("Git's configuration, as outside").about(Topic::Git).requirement(requirement);
             self.at_both_homes(file, Access::Ro, &why);
         }
-        let why = Why::default("hosts whose keys you accepted");
+        let why = Why::default("hosts whose keys you accepted").about(Topic::Git);
         self.at_both_homes(KNOWN_HOSTS, Access::Ro, &why);
         // ssh looks for known hosts in passwd's home, whatever HOME says; this place works for every user.
         let known = self.facts.files.get(&self.host.home.join(KNOWN_HOSTS));
@@ -156,7 +161,8 @@ impl Draft<'_> {
         }
         let own = self.host.state_dir().join("venv").join(flat_name(path.as_path()));
         let why =
-            Why::new("a Python environment of the sandbox's own, kept for next time", Origin::Env(vars::VIRTUAL_ENV));
+            Why::new("a Python environment of the sandbox's own, kept for next time", Origin::Env(vars::VIRTUAL_ENV))
+                .about(Topic::Workspace);
         self.prepare.push(Prepare::Keep { path: own.clone() });
         self.mounts.add(Mount::directory(own, path.to_guest(), Access::Rw, why.clone()));
         self.env.plain(vars::VIRTUAL_ENV, path.to_string(), why);
@@ -167,7 +173,8 @@ impl Draft<'_> {
         if !self.user.is_ours() {
             return;
         }
-        let why = Why::default("an empty home of the sandbox's own: the rest of yours stays outside");
+        let why =
+            Why::default("an empty home of the sandbox's own: the rest of yours stays outside").about(Topic::Home);
         self.scratch("home", self.user.home.clone(), 0o700, why);
     }
 
@@ -197,11 +204,11 @@ impl Draft<'_> {
         let origin = self.config.tmp.origin.clone();
         match self.config.tmp.value {
             TmpMode::Host => {
-                let why = Why::new("the host's temporary files", origin);
+                let why = Why::new("the host's temporary files", origin).about(Topic::Temp);
                 self.mounts.add(Mount::directory(place.clone(), place.to_guest(), Access::Rw, why));
             }
             TmpMode::Private => {
-                let why = Why::new("temporary files of the sandbox's own", origin);
+                let why = Why::new("temporary files of the sandbox's own", origin).about(Topic::Temp);
                 self.scratch("tmp", place.to_guest(), 0o1777, why);
             }
         }

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use super::engine::{EngineKind, EnginePlan};
-use super::entry::{Mount, Why};
+use super::entry::{Mount, Topic, Why};
 use super::session::Prepare;
 use super::{Draft, helper_missing, seatbelt};
 use crate::config::value::{Access, HostRule, NetworkMode};
@@ -145,7 +145,7 @@ impl Draft<'_> {
         if self.engine == EngineKind::SandboxExec {
             // No file can be put before ssh there; git at least can be told.
             let words = [&program.to_string(), "connect", "%h", "%p"].join(" ");
-            let why = Why::default("git goes through the proxy over ssh, too: allow HOST:22");
+            let why = Why::default("git goes through the proxy over ssh, too: allow HOST:22").about(Topic::Network);
             self.env.plain("GIT_SSH_COMMAND", format!("ssh -o ProxyCommand='{words}'"), why);
             return Ok(None);
         }
@@ -153,11 +153,12 @@ impl Draft<'_> {
         let pen = self.pen();
         if !self.engine.is_container() {
             // The engine itself hands the listener out; ssh still needs the helper inside.
-            let why = Why::default("ssh reaches allowed hosts through it: this program, read-only");
+            let why =
+                Why::default("ssh reaches allowed hosts through it: this program, read-only").about(Topic::Network);
             self.mounts.add(Mount::file(program, pen.join("sandpen"), Access::Ro, why));
             return Ok(None);
         }
-        let why = Why::default("the guest's only way out: the proxy's port is handed over here");
+        let why = Why::default("the guest's only way out: the proxy's port is handed over here").about(Topic::Network);
         let target = pen.join(HANDOVER);
         let place = self.session_dir.join(HANDOVER);
         match (self.host.platform, proxy) {
@@ -180,7 +181,8 @@ impl Draft<'_> {
         for (name, value) in
             pairs.chain(vars::NO_PROXIES.iter().map(|name| (*name, own.as_str()))).chain([(vars::NODE_PROXY, "1")])
         {
-            let why = Why::new("programs find the proxy by it", self.config.network.origin.clone());
+            let why =
+                Why::new("programs find the proxy by it", self.config.network.origin.clone()).about(Topic::Network);
             if let Some(origin) = self.env.insist(name, value, why) {
                 self.warnings.push(format!("{origin}: {name} is always {value} inside when the network is filtered"));
             }

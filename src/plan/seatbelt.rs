@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use super::entry::{Mount, Source, Why};
+use super::entry::{Mount, Source, Topic, Why};
 use super::session::Prepare;
 use super::ssh::{SshPlan, SshState};
 use super::{Draft, EngineKind};
@@ -194,7 +194,7 @@ impl Draft<'_> {
                 (session.join("tmp"), "temporary files of the sandbox's own")
             }
         };
-        let why = Why::new(reason, origin);
+        let why = Why::new(reason, origin).about(Topic::Temp);
         self.mounts.add(Mount::directory(place.clone(), place.to_guest(), Access::Rw, why.clone()));
         self.env.revise(vars::TMPDIR, place.to_string(), why);
         place
@@ -202,7 +202,11 @@ impl Draft<'_> {
 
     fn seatbelt_environment(&mut self, plan: &SeatbeltPlan) {
         let home = self.user.home.to_string();
-        self.env.revise(vars::HOME, home, Why::default("your own home: most of it can be read, nothing of it written"));
+        self.env.revise(
+            vars::HOME,
+            home,
+            Why::default("your own home: most of it can be read, nothing of it written").about(Topic::Home),
+        );
         let name = EngineKind::SandboxExec.name();
         self.env.revise(
             vars::SANDBOX,

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::Draft;
 use super::engine::EngineKind;
-use super::entry::{Mount, Source, Why};
+use super::entry::{Mount, Source, Topic, Why};
 use super::session::SessionId;
 use super::user::{UserHow, UserPlan};
 use crate::config::Config;
@@ -154,7 +154,9 @@ impl Situation<'_> {
 
     /// Seatbelt: there is no other place than its own for a socket.
     fn in_place(&self, socket: &HostPath, keys: u32) -> SshPlan {
-        let why = Why::new("the host's SSH agent", self.config.ssh_agent.origin.clone()).requirement("R4.4");
+        let why = Why::new("the host's SSH agent", self.config.ssh_agent.origin.clone())
+            .about(Topic::Ssh)
+            .requirement("R4.4");
         let mount = Mount::file(socket.clone(), socket.to_guest(), Access::Rw, why);
         let reason = format!("the agent at `{socket}` answers; its socket may be used");
         SshPlan::forwarded(Strategy::Mount, keys, reason, mount)
@@ -227,7 +229,9 @@ impl Situation<'_> {
     }
 
     fn at_agent(&self, socket: HostPath, requirement: &'static str) -> Option<Mount> {
-        let why = Why::new("the host's SSH agent", self.config.ssh_agent.origin.clone()).requirement(requirement);
+        let why = Why::new("the host's SSH agent", self.config.ssh_agent.origin.clone())
+            .about(Topic::Ssh)
+            .requirement(requirement);
         Some(Mount::file(socket, GuestPath::new(SOCKET).ok()?, Access::Rw, why))
     }
 }
@@ -273,7 +277,8 @@ impl Draft<'_> {
                 let Source::Host(source) = &mount.source else { return None };
                 // A socket that was asked for by its own name is meant.
                 let below = socket.as_path().strip_prefix(source.as_path()).ok().filter(|_| source != socket)?;
-                let why = Why::new("the SSH agent is hidden: forwarding is off", self.config.ssh_agent.origin.clone());
+                let why = Why::new("the SSH agent is hidden: forwarding is off", self.config.ssh_agent.origin.clone())
+                    .about(Topic::Ssh);
                 let target = mount.target.join(below);
                 Some(Mount::file(nothing.clone(), target, Access::Ro, why.requirement("R4.1")))
             })

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::Draft;
-use super::entry::{Mount, Why};
+use super::entry::{Mount, Topic, Why};
 use crate::config::Origin;
 use crate::config::value::{Access, NetworkMode};
 use crate::facts::{FileKind, SystemEntry};
@@ -21,8 +21,8 @@ impl Draft<'_> {
         let Some(system) = &self.facts.system else { return };
         for entry in &system.entries {
             let why = |path: &HostPath| match path.as_path().starts_with("/etc") {
-                true => Why::default("settings without secrets, from an allow-list"),
-                false => Why::default("the host's own programs and libraries"),
+                true => Why::default("settings without secrets, from an allow-list").about(Topic::System),
+                false => Why::default("the host's own programs and libraries").about(Topic::System),
             };
             match entry {
                 SystemEntry::Link { path, to } => self.mounts.add(Mount::link(to.clone(), path.to_guest(), why(path))),
@@ -33,12 +33,17 @@ impl Draft<'_> {
             }
         }
         if let (Some(file), NetworkMode::On) = (&system.resolv_conf, self.config.network.value) {
-            let why = Why::default("names are resolved as on the host");
+            let why = Why::default("names are resolved as on the host").about(Topic::System);
             self.etc("resolv.conf", |target| Mount::file(file.clone(), target, Access::Ro, why));
         }
         for (name, place) in [("tmp", "/tmp"), ("var-tmp", "/var/tmp")] {
             if let Ok(target) = GuestPath::new(place) {
-                self.scratch(name, target, 0o1777, Why::default("temporary files of the sandbox's own"));
+                self.scratch(
+                    name,
+                    target,
+                    0o1777,
+                    Why::default("temporary files of the sandbox's own").about(Topic::Temp),
+                );
             }
         }
         let hosts = format!("{}\n127.0.0.1 {name}\n", system.hosts.trim_end());
@@ -52,12 +57,16 @@ impl Draft<'_> {
         let name = tool.program.as_ref().map_or("the command".into(), |program| format!("`{program}`"));
         for path in &tool.shown {
             let Some(fact) = self.facts.files.get(path) else { continue };
-            let why = Why::default(format!("{name} is installed there"));
+            let why = Why::default(format!("{name} is installed there")).about(Topic::System);
             let make = if fact.kind == FileKind::Directory { Mount::directory } else { Mount::file };
             self.mounts.add(make(fact.real.clone(), path.to_guest(), Access::Ro, why));
         }
         for (link, to) in &tool.links {
-            self.mounts.add(Mount::link(to.clone(), link.to_guest(), Why::default(format!("{name} is a link"))));
+            self.mounts.add(Mount::link(
+                to.clone(),
+                link.to_guest(),
+                Why::default(format!("{name} is a link")).about(Topic::System),
+            ));
         }
     }
 
@@ -78,7 +87,7 @@ impl Draft<'_> {
         self.env.plain(
             vars::PATH,
             path.to_string_lossy(),
-            Why::default("the host's PATH, as far as it is visible inside"),
+            Why::default("the host's PATH, as far as it is visible inside").about(Topic::System),
         );
         self.language();
     }
@@ -87,7 +96,11 @@ impl Draft<'_> {
     pub fn language(&mut self) {
         for name in PASSED {
             if let Some(value) = self.host.env.text(name) {
-                self.env.plain(name, value, Why::new("the host's tools speak its language", Origin::Default));
+                self.env.plain(
+                    name,
+                    value,
+                    Why::new("the host's tools speak its language", Origin::Default).about(Topic::System),
+                );
             }
         }
     }

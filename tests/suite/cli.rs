@@ -5,6 +5,7 @@ mod commands;
 mod contract;
 mod directories;
 mod engines;
+mod explain;
 mod files;
 mod flags;
 mod fuzz;

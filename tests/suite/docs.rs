@@ -109,6 +109,8 @@ impl World {
             }
         };
         command.env_remove("SANDPEN_SSH_AGENT").env("PATH", path).env("LC_ALL", "C");
+        // Homes are longer here than the one that is shown: lines are broken as if they were not.
+        command.env("COLUMNS", "140");
         command.stdin(Stdio::null());
         command
     }

@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use sandpen::{Config, Facts, Launch, Options, Plan, SessionId, explain_json, explain_text};
+use sandpen::{Config, Facts, Launch, Options, Plan, SessionId, View, explain_json, explain_text};
 
 use world::{Engine, World};
 
@@ -168,7 +168,7 @@ fn everything(world: &mut World) -> Options {
         world.env("SANDBOX_FLAGS", "--shm-size 1g --label 'a b'");
         engine_flags.push("--annotation=x=y".into());
     }
-    world.host.terminal = sandpen::Terminal { stdin: true, stdout: true };
+    world.host.terminal = sandpen::Terminal { stdin: true, stdout: true, width: None };
     Options {
         profile: Some("work".into()),
         env: vec!["GH_TOKEN".into(), "FLAG=from flag".into(), "HTTPS_PROXY".into()],
@@ -194,7 +194,7 @@ fn explained(scenario: &Scenario, engine: Engine) -> (String, String) {
     let plan = Plan::new(&world.host, &config, &facts, id, command).expect("plan");
     let launch = Launch::compile(&plan, &world.host, &facts).expect("launch");
     let json = explain_json(&world.host, &plan, &launch).expect("JSON");
-    (world.neutral(&json), world.neutral(&explain_text(&plan, &launch)))
+    (world.neutral(&json), world.neutral(&explain_text(&plan, &launch, View::default())))
 }
 
 fn file(name: &str) -> PathBuf {

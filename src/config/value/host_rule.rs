@@ -35,6 +35,11 @@ impl HostRule {
         !self.subdomains && self.host.to_string().trim_matches(['[', ']']) == host
     }
 
+    /// The one host that the rule is about, and its port if one is named; `None` for subdomains.
+    pub fn target(&self) -> Option<(&HostName, Option<u16>)> {
+        (!self.subdomains).then_some((&self.host, self.port))
+    }
+
     /// The rule that would allow a host on a port, as `--allow-host` takes it.
     pub fn wanted(host: &HostName, port: u16) -> Self {
         HostRule { host: host.clone(), subdomains: false, port: Some(port).filter(|port| ![80, 443].contains(port)) }

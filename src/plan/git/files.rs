@@ -12,7 +12,7 @@ use crate::host::Host;
 use crate::path::{GuestPath, HostPath};
 use crate::plan::Draft;
 use crate::plan::engine::EngineKind;
-use crate::plan::entry::Why;
+use crate::plan::entry::{Topic, Why};
 use crate::plan::mounts::{existing, git_configuration_files};
 
 /// Settings that name a file Git reads.
@@ -96,7 +96,7 @@ impl Draft<'_> {
             if self.facts.roots.all().any(|root| fact.real.is_within(root)) || known.contains(&file.path) || is_shown {
                 continue;
             }
-            let why = Why::default(&file.reason);
+            let why = Why::default(&file.reason).about(Topic::Git);
             let target = match system.as_deref() == Some(file.path.as_path()) {
                 true => GuestPath::new(SYSTEM).unwrap_or_else(|_| file.path.to_guest()),
                 false => file.path.to_guest(),
@@ -115,7 +115,7 @@ impl Draft<'_> {
     fn git_variables(&mut self) {
         for name in ["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"] {
             if let Some(value) = self.host.env.text(name) {
-                self.env.plain(name, value, Why::default("Git reads the same files inside"));
+                self.env.plain(name, value, Why::default("Git reads the same files inside").about(Topic::Git));
             }
         }
     }
@@ -134,7 +134,7 @@ impl Draft<'_> {
             |setting: &&Setting| !(setting.key.starts_with("include") || lacks_lfs && setting.key == LFS_PROCESS);
         let text = flat(settings.iter().filter(|setting| setting.scope == Scope::Global).filter(is_kept));
         self.generated(SETTLED, text, "your Git settings as they apply here");
-        let why = Why::default("Git reads your settings as they apply here");
+        let why = Why::default("Git reads your settings as they apply here").about(Topic::Git);
         self.env.plain("GIT_CONFIG_GLOBAL", format!("/etc/{SETTLED}"), why);
     }
 }

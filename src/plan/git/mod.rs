@@ -10,7 +10,7 @@ pub use files::git_files;
 
 use super::Draft;
 use super::engine::EngineKind;
-use super::entry::Why;
+use super::entry::{Topic, Why};
 use crate::config::Origin;
 use crate::error::Result;
 use crate::facts::git::Setting;
@@ -84,13 +84,13 @@ impl Draft<'_> {
         // The user may have asked for settings of this kind; theirs come first, and ours are added.
         let asked = self.env.text(COUNT).and_then(|count| count.parse::<usize>().ok()).unwrap_or(0);
         for (index, (key, value, reason)) in told.overrides.iter().enumerate() {
-            let (number, why) = (asked + index, Why::default(reason));
+            let (number, why) = (asked + index, Why::default(reason).about(Topic::Git));
             self.env.plain(&format!("GIT_CONFIG_KEY_{number}"), key, why.clone());
             self.env.plain(&format!("GIT_CONFIG_VALUE_{number}"), value, why);
         }
         let count = asked + told.overrides.len();
         if count > asked {
-            let why = Why::new("how many settings Git is told this way", Origin::Default);
+            let why = Why::new("how many settings Git is told this way", Origin::Default).about(Topic::Git);
             self.env.insist(COUNT, &count.to_string(), why);
         }
     }

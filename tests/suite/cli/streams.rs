@@ -25,7 +25,7 @@ fn warnings_go_to_stderr_and_q_silences_them() {
         assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (Some(0), "", ""));
         let ran = world.ran(&mut world.sandpen(["explain", quiet, "--env", "MISSING"]));
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
-        assert!(ran.stdout.starts_with("Sandbox\n"), "{}", ran.stdout);
+        assert!(ran.stdout.starts_with("Sandbox – "), "{}", ran.stdout);
     }
 }
 
@@ -44,8 +44,8 @@ fn explain_prints_data_to_stdout_and_warnings_to_stderr() {
     let world = World::new();
     let ran = world.ran(&mut world.sandpen(["explain", "--env", "MISSING"]));
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), WARNING));
-    for section in ["Sandbox", "Files", "Environment", "Network", "SSH agent", "Command line"] {
-        assert!(ran.stdout.lines().any(|line| line == section), "{section}: {}", ran.stdout);
+    for section in ["Sandbox", "Workspace", "Your home", "Environment", "Network", "SSH agent", "Command line"] {
+        assert!(ran.stdout.lines().any(|line| line.split(" – ").next() == Some(section)), "{section}: {}", ran.stdout);
     }
     for limit in ["  cpus ", "  memory ", "  pids "] {
         assert!(ran.stdout.lines().any(|line| line.starts_with(limit)), "{limit}: {}", ran.stdout);

@@ -1,0 +1,300 @@
+//! `explain` as a page, and `explain --why` about one thing.
+
+use std::fs;
+use std::process::Command;
+
+use super::world::World;
+use crate::support::pty::Pty;
+
+/// The page about the project of a world, as text.
+fn page(world: &World, arguments: &[&str]) -> String {
+    let mut command = world.sandpen(["explain"].iter().chain(arguments));
+    world.ran(command.env("SSL_CERT_DIR", "/etc").env("ANTHROPIC_API_KEY", "hunter2")).ok().to_owned()
+}
+
+/// The answer about one thing, without its title's line.
+#[track_caller]
+fn why(world: &World, thing: &str, options: &[&str]) -> (String, Vec<String>) {
+    let mut command = world.sandpen(["explain", "--why", thing].iter().chain(options));
+    let ran = world.ran(command.env("GH_TOKEN", "hunter2").env("EDITOR", "vi"));
+    let text = ran.ok().to_owned();
+    assert!(!text.contains("hunter2"), "a secret shows: {text}");
+    let mut lines: Vec<String> = Vec::new();
+    for line in text.lines() {
+        let words = line.split_whitespace().collect::<Vec<_>>().join(" ");
+        // The place is long here, so that effects may be below their options.
+        match lines.last_mut().filter(|_| line.starts_with("          ")) {
+            Some(last) => *last = format!("{last} {words}"),
+            None => lines.push(words),
+        }
+    }
+    (lines.remove(0), lines)
+}
+
+#[test]
+fn the_page_has_a_place_for_everything_a_person_asks_about() {
+    let world = World::new();
+    fs::create_dir_all(world.home.join("data")).expect("data");
+    let data = world.home.join("data").display().to_string();
+    let text = page(&world, &["--agent", "claude", "--mount", &data, "--network", "proxied", "--", "true"]);
+    let titles: Vec<&str> = text.lines().filter(|line| !line.starts_with(' ') && !line.is_empty()).collect();
+    let titles: Vec<&str> = titles.iter().map(|title| title.split(" – ").next().unwrap_or(title)).collect();
+    assert_eq!(
+        titles,
+        [
+            "Sandbox",
+            "Workspace",
+            "Your home",
+            "Asked for",
+            "Preset claude",
+            "The sandbox's own",
+            "Environment",
+            "Network",
+            "Limits",
+            "SSH agent",
+            "Git",
+            "Command line"
+        ],
+        "{text}"
+    );
+    let preset = text.split("\nPreset claude").nth(1).and_then(|rest| rest.split("\n\n").next()).expect("preset");
+    assert!(preset.contains("[ROOT]/home/.claude") && preset.contains("ANTHROPIC_API_KEY (secret)"), "{preset}");
+    assert!(!text.contains("hunter2"), "{text}");
+}
+
+#[test]
+fn no_line_but_a_command_is_wider_than_the_page() {
+    let world = World::new();
+    let text = page(&world, &["--agent", "llxprt", "--", "llxprt"]);
+    let columns = text.split("\nCommand line").next().expect("a page").lines();
+    // A value is never broken; what is longer stands alone.
+    let wide: Vec<&str> =
+        columns.filter(|line| line.chars().count() > 100 && line.split_whitespace().count() > 4).collect();
+    assert_eq!(wide, Vec::<&str>::new());
+}
+
+#[test]
+fn details_are_summed_up_unless_asked_for() {
+    let world = World::new();
+    let (short, long) = (page(&world, &["--", "true"]), page(&world, &["-v", "--", "true"]));
+    assert!(!short.contains("(default") && long.contains("(default, R2.1)"), "{long}");
+    assert!(!short.contains("exit code") && long.contains("exit code"), "{long}");
+    assert!(long.lines().count() > short.lines().count() + 4, "{long}");
+}
+
+#[test]
+fn a_terminal_decides_the_width_and_has_colours_unless_it_wants_none() {
+    let world = World::new();
+    let shown = |no_color: &str| {
+        let mut command = world.sandpen(["explain", "--engine", "docker", "--", "true"]);
+        command.env("TERM", "xterm").env("NO_COLOR", no_color);
+        let mut pty = Pty::script("stty cols 72; \"$@\"", &command);
+        pty.expect("[ended 0]");
+        let said = pty.said();
+        assert!(said.contains("Command line"), "{said}");
+        said
+    };
+    let (coloured, plain) = (shown(""), shown("1"));
+    assert!(coloured.contains("\u{1b}[1mSandbox\u{1b}[0m"), "{coloured:?}");
+    assert!(!plain.contains('\u{1b}'), "{plain:?}");
+    let lines = plain.split("Command line").nth(1).expect("a command line").lines();
+    let command: Vec<&str> = lines.map(str::trim_end).filter(|line| line.starts_with("  ")).collect();
+    assert!(command.len() > 3 && command[0].ends_with(" \\"), "{command:?}");
+}
+
+#[test]
+fn why_a_path_is_inside_or_not() {
+    let world = World::new();
+    world.write("project/notes.txt", "");
+    world.write(".ssh/id_ed25519", "");
+    world.write(".gitconfig", "");
+    world.write("data/deep/file", "");
+    let data = world.home.join("data").display().to_string();
+    let mount = format!("{data}:/data");
+    for (thing, options, title, lines) in [
+        (
+            "notes.txt",
+            vec![],
+            "[ROOT]/home/project/notes.txt – inside, read and written",
+            vec!["why the working directory"],
+        ),
+        (
+            "~/.gitconfig",
+            vec![],
+            "[ROOT]/home/.gitconfig – inside, read-only",
+            vec!["why Git's configuration, as outside", "from default, R3.1", "change no option changes this"],
+        ),
+        (
+            "~/.ssh/id_ed25519",
+            vec![],
+            "[ROOT]/home/.ssh/id_ed25519 – not inside",
+            vec![
+                "why an empty home of the sandbox's own: the rest of yours stays outside",
+                "change --ssh-agent on lets ssh use the keys without showing them",
+                "change --mount [ROOT]/home/.ssh/id_ed25519 shows it, read-only",
+            ],
+        ),
+        (
+            "~/data/deep/file",
+            vec!["--mount", &mount],
+            "[ROOT]/home/data/deep/file – inside as /data/deep/file, read-only",
+            vec![
+                "why asked for",
+                "from flag --mount",
+                "change --mount [ROOT]/home/data/deep/file:rw lets it be written",
+            ],
+        ),
+        ("/etc/passwd", vec![], "/etc/passwd – not inside: something else is in its place", vec!["from default"]),
+        (
+            "/opt/nothing",
+            vec![],
+            "/opt/nothing – not inside; it does not exist on the host",
+            vec!["change no option changes this"],
+        ),
+    ] {
+        let (said, rest) = why(&world, thing, &options);
+        assert_eq!(said, title, "{thing}: {rest:?}");
+        for line in lines {
+            assert!(rest.iter().any(|said| said == line), "{thing}: no `{line}` in {rest:?}");
+        }
+    }
+}
+
+#[test]
+fn why_a_variable_is_set_or_not() {
+    let world = World::new();
+    for (thing, options, title, lines) in [
+        (
+            "EDITOR",
+            vec![],
+            "EDITOR – not set inside, unless the image sets one of its own",
+            vec!["change --env EDITOR passes the host's value, as a secret"],
+        ),
+        (
+            "GH_TOKEN",
+            vec![],
+            "GH_TOKEN – not set inside, and it looks like a secret, unless the image sets one of its own",
+            vec!["from default"],
+        ),
+        (
+            "GH_TOKEN",
+            vec!["--env", "GH_TOKEN"],
+            "GH_TOKEN – set inside, as a secret: never shown, on no command line",
+            vec!["from flag --env"],
+        ),
+        (
+            "NOT_THERE",
+            vec![],
+            "NOT_THERE – not set inside, nor on the host, unless the image sets one of its own",
+            vec!["change --env NOT_THERE=VALUE sets one"],
+        ),
+        ("LEVEL", vec!["--env", "LEVEL=3"], "LEVEL – set inside: 3", vec!["why asked for"]),
+    ] {
+        let (said, rest) = why(&world, thing, &options);
+        assert_eq!(said, title, "{rest:?}");
+        for line in lines {
+            assert!(rest.iter().any(|said| said == line), "{thing}: no `{line}` in {rest:?}");
+        }
+    }
+}
+
+#[test]
+fn why_a_host_is_reached_or_not() {
+    let world = World::new();
+    for (thing, options, title, line) in [
+        (
+            "github.com",
+            vec![],
+            "github.com – reached inside, as far as the host's network goes",
+            "change --network off leaves no network at all",
+        ),
+        (
+            "github.com",
+            vec!["--network", "off"],
+            "github.com – not reached",
+            "change --network proxied --allow-host github.com allows this host",
+        ),
+        (
+            "github.com",
+            vec!["--allow-host", "*.github.com"],
+            "github.com – refused by the proxy",
+            "change --allow-host github.com allows it",
+        ),
+        (
+            "api.github.com",
+            vec!["--allow-host", "*.github.com"],
+            "api.github.com – reached through the proxy, on port 443",
+            "from flag --allow-host",
+        ),
+        (
+            "github.com:22",
+            vec!["--allow-host", "github.com"],
+            "github.com:22 – refused by the proxy",
+            "change --allow-host github.com:22 allows it",
+        ),
+        (
+            "api.anthropic.com",
+            vec!["--agent", "claude", "--network", "proxied"],
+            "api.anthropic.com – reached through the proxy, on port 443",
+            "from preset claude",
+        ),
+        (
+            "x.org",
+            vec!["--proxy-command", "mine"],
+            "x.org – as your proxy says",
+            "why the proxy command decides about every host",
+        ),
+    ] {
+        let (said, rest) = why(&world, thing, &options);
+        assert_eq!(said, title, "{rest:?}");
+        assert!(rest.iter().any(|said| said == line), "{thing} {options:?}: no `{line}` in {rest:?}");
+    }
+}
+
+/// What `--why` offers does what it says: the option is taken, and the answer is another.
+#[test]
+fn the_options_that_why_offers_work() {
+    let world = World::new();
+    world.write("data/file", "");
+    for (thing, options) in [
+        ("~/data", vec![]),
+        ("EDITOR", vec![]),
+        ("github.com", vec!["--network", "off"]),
+        ("github.com", vec!["--allow-host", "example.org"]),
+    ] {
+        let asked = |options: &[String]| {
+            let mut command = world.sandpen(["explain", "--format", "json", "--why", thing]);
+            let ran = world.ran(command.args(options).env("EDITOR", "vi"));
+            let json: serde_json::Value = serde_json::from_str(ran.ok()).expect("JSON");
+            json["answers"][0].clone()
+        };
+        let options: Vec<String> = options.into_iter().map(str::to_owned).collect();
+        let answer = asked(&options);
+        assert_eq!(answer["inside"], false, "{answer}");
+        for change in answer["change"].as_array().expect("changes") {
+            let option =
+                change["option"].as_str().expect("an option").replace("[ROOT]", &world.root.display().to_string());
+            // A policy that is offered takes the place of the one that is there.
+            let replaces = option.starts_with("--network");
+            let with = options.iter().filter(|_| !replaces).cloned().chain(option.split(' ').map(str::to_owned));
+            assert_eq!(asked(&with.collect::<Vec<_>>())["inside"], true, "{thing}: {option}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_path_variable_or_host_is_refused() {
+    let world = World::new();
+    for thing in ["", "a b", "*.example.org", "-x"] {
+        let stderr = world.refused(&mut world.sandpen(["explain", &format!("--why={thing}")]));
+        assert!(stderr.contains("is neither a path nor a variable nor a host"), "{thing}: {stderr}");
+    }
+}
+
+#[test]
+fn nothing_in_an_answer_drives_the_terminal() {
+    let world = World::new();
+    let mut command: Command = world.sandpen(["explain", "--why", "/x\u{1b}[31m"]);
+    let ran = world.ran(&mut command);
+    assert!(!ran.stdout.contains('\u{1b}') && ran.stdout.contains("\\u{1b}"), "{}", ran.stdout);
+}
