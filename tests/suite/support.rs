@@ -305,13 +305,23 @@ pub struct Ran {
     pub code: Option<i32>,
     pub stdout: String,
     pub stderr: String,
+    /// What sandpen said about long waits; not part of `stderr`.
+    pub waits: String,
 }
 
 impl From<Output> for Ran {
     fn from(output: Output) -> Self {
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        Ran { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+        let (stderr, waits) = apart(&text(output.stderr));
+        Ran { code: output.status.code(), stdout: text(output.stdout), stderr, waits }
     }
+}
+
+/// What was said, and what was said about long waits, which depends on the machine's load.
+pub fn apart(stderr: &str) -> (String, String) {
+    let (waits, rest): (Vec<&str>, Vec<&str>) =
+        stderr.split_inclusive('\n').partition(|line| line.starts_with("sandpen: waiting for "));
+    (rest.concat(), waits.concat())
 }
 
 impl Ran {

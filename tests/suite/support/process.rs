@@ -118,7 +118,8 @@ impl Running {
         let ended = || self.stderr.as_ref().is_none_or(JoinHandle::is_finished);
         comes_true(Duration::from_secs(10), ended);
         let stderr = self.stderr.take().filter(JoinHandle::is_finished).and_then(|reader| reader.join().ok());
-        Ran { code: status.code(), stdout: stdout.join("\n"), stderr: stderr.unwrap_or_default() }
+        let (stderr, waits) = super::apart(&stderr.unwrap_or_default());
+        Ran { code: status.code(), stdout: stdout.join("\n"), stderr, waits }
     }
 }
 
