@@ -31,6 +31,7 @@ mod guard;
 mod guest;
 mod host;
 mod manage;
+mod memory;
 mod path;
 mod plan;
 mod probe;

@@ -32,6 +32,7 @@ def sandpen_alone(rig):
 def native(rig):
     others = {
         "sandpen": rig.run("native"),
+        "sandpen, the engine left to it": Command([rig.sandpen, "run", "--ssh-agent", "off", "--", "true"], shown="sandpen run -- true"),
         "sandpen --network off": rig.run("native", "--network", "off"),
         "sandpen, in a Git repository": rig.run("native", cwd=rig.repository("repository")),
         "unshare": Command(UNSHARE, shown=" ".join(UNSHARE)),

@@ -140,7 +140,22 @@ def container(rig, engine):
     return table
 
 
-MARKS = "execve,clone,clone3,vfork,pivot_root,rename,renameat,renameat2,exit_group"
+MARKS = "execve,clone,clone3,vfork,poll,ppoll,wait4,pivot_root,umount2,rename,renameat,renameat2,exit_group"
+# What has been done when a mark is seen: the mark's process (the launcher, Git, the sandbox's first, the guest), and its line.
+STEPS = (
+    ("start and configuration", "launcher", r"^v?fork|^clone3?\(.*VFORK"),
+    ("Git's start", "launcher", r"(clone3?|fork) resumed|^v?fork.*= \d"),
+    ("other facts", "launcher", r"^p?poll\(.*fd=[3-9]"),
+    ("waiting for Git's answer", "launcher", r"^wait4\(.*= \d|wait4 resumed"),
+    ("plan", "launcher", r"^rename\w*\(.*\.new-"),
+    ("session and baseline", "launcher", r"^clone3?\(.*NEWNS"),
+    ("namespaces and mounts", "first", r"^pivot_root"),
+    ("leaving the old root", "first", r"^umount2\(.*= 0|umount2 resumed"),
+    ("confinement, the guest's start", "guest", r"execve(\(| resumed).*= 0$"),
+    ("the guest", "guest", r"^exit_group"),
+    ("exit and review", "launcher", r"^rename\w*\(.*\.old-"),
+    ("removal and end", "launcher", r"^\+\+\+ exited"),
+)
 
 
 def native(rig):
@@ -165,26 +180,23 @@ def native(rig):
 
 
 def traced(rig, command):
-    """Milliseconds between marks; None if one of them was not seen."""
+    """Milliseconds from mark to mark; None if one of them was not seen."""
     path = f"{rig.directory}/trace"
     rig.track.time(Command(["strace", "-f", "--seccomp-bpf", "-ttt", "-e", f"trace={MARKS}", "-o", path, *command.argv], cwd=command.cwd))
-    lines = [(int(pid), float(when), what) for pid, when, what in
-             (line.rstrip("\n").split(maxsplit=2) for line in open(path)) if when[0].isdigit()]
-    if not lines:
-        return None
-    launcher, begun, _ = lines[0]
-    find = lambda pattern: next(((pid, when) for pid, when, what in lines if re.search(pattern, what)), None)
-    planned, inside = find(r'^rename\w*\(.*\.new-'), find(r"^clone3?\(.*CLONE_NEWNS")
-    pivoted = find(r"^pivot_root")
-    guest = next((pid for pid, when, what in lines if pivoted and when > pivoted[1] and what.startswith("execve(")), None)
-    started = next((when for pid, when, what in lines if pid == guest and re.search(r"(execve\(.*|execve resumed.*)= 0$", what)), None)
-    ended = next((when for pid, when, what in lines if pid == guest and what.startswith("exit_group")), None)
-    last = [when for pid, when, what in lines if pid == launcher][-1]
-    marks = [begun, planned and planned[1], inside and inside[1], pivoted and pivoted[1], started, ended, last]
-    if None in marks:
-        return None
-    names = ["facts and plan", "session and baseline", "namespaces and mounts", "confinement and exec", "the guest", "exit, review and removal"]
-    return {name: (after - before) * 1000 for name, before, after in zip(names, marks, marks[1:])}
+    lines = [line.rstrip("\n").split(maxsplit=2) for line in open(path)]
+    lines = [(pid, float(when), what) for pid, when, what in lines]
+    first = next((pid for pid, _, what in lines if what.startswith("pivot_root")), None)
+    guest = next((pid for pid, when, what in reversed(lines) if "execve" in what), None)
+    processes = {"launcher": lines[0][0], "first": first, "guest": guest}
+    steps, at, last = {}, 1, lines[0][1]
+    for name, process, pattern in STEPS:
+        while at < len(lines) and not (lines[at][0] == processes[process] and re.search(pattern, lines[at][2])):
+            at += 1
+        if at == len(lines):
+            return None
+        steps[name] = (lines[at][1] - last) * 1000
+        last = lines[at][1]
+    return steps
 
 
 def entering(rig):

@@ -40,7 +40,14 @@ pub struct Files(BTreeMap<HostPath, FileFact>);
 impl Files {
     /// Looks at every path once.
     pub fn look(paths: impl IntoIterator<Item = HostPath>) -> Self {
-        Files(paths.into_iter().filter_map(|path| Some((path.clone(), examine(&path)?))).collect())
+        let mut files = Files::default();
+        files.look_further(paths);
+        files
+    }
+
+    /// Looks at more of them.
+    pub fn look_further(&mut self, paths: impl IntoIterator<Item = HostPath>) {
+        self.0.extend(paths.into_iter().filter_map(|path| Some((path.clone(), examine(&path)?))));
     }
 
     /// What is known of a path; `None` when it does not exist.

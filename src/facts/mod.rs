@@ -146,8 +146,12 @@ impl Facts {
         let guest_path = path;
         let directories =
             preset.iter().flat_map(|preset| &preset.directories).filter_map(|entry| entry.path.strip_prefix("~/"));
+        let known = mounted.len();
         mounted.extend(directories.map(|below| host.home.join(below)));
-        let path = SearchPath::divide(host.env.raw(vars::PATH), &mounted);
+        let path = match mounted.len() == known {
+            true => guest_path.clone(),
+            false => SearchPath::divide(host.env.raw(vars::PATH), &mounted),
+        };
         // Git reads its files while the rest is looked at.
         let asked = git::Asked::of(host, &path, &roots.workdir);
         let setting = config.engine.value;
@@ -180,23 +184,28 @@ impl Facts {
             Some(name) if has_own_tools && !name.contains('/') => ToolFacts::trace(name, &host.home, &guest_path),
             _ => ToolFacts::default(),
         };
-        let shown: Vec<HostPath> = roots.all().cloned().collect();
-        let git = asked.answer(host);
-        let hooks_path = git.get("core.hookspath").map(|setting| setting.value.as_str());
-        let git_dirs = roots.repositories().map(|found| GitDirs::look(host, found, &shown, hooks_path)).collect();
-        let mut interesting = plan::paths_of_interest(host, config, preset.as_ref());
-        interesting.extend(plan::git_files(host, &git).into_iter().map(|file| file.path));
-        let files = Files::look(interesting.into_iter().chain(tool.shown.iter().cloned()));
+        let interesting = plan::paths_of_interest(host, config, preset.as_ref());
+        let mut files = Files::look(interesting.into_iter().chain(tool.shown.iter().cloned()));
         let agent = match config.ssh_agent.value {
             AgentMode::Off => AgentFacts::NotAsked,
             _ => AgentFacts::look(host),
         };
+        let (ssh, session_base) = (path.find("ssh"), session_base(host));
+        let native_scopes_sockets = !is_native || native::scopes_abstract_sockets();
+        let native_limits_processes = !is_native || native::limits_processes_by_default();
+        let native_cannot_limit = if is_native { native::cannot_limit() } else { Vec::new() };
+        // Only what depends on Git's answer is left to do.
+        let shown: Vec<HostPath> = roots.all().cloned().collect();
+        let git = asked.answer(host);
+        let hooks_path = git.get("core.hookspath").map(|setting| setting.value.as_str());
+        let git_dirs = roots.repositories().map(|found| GitDirs::look(host, found, &shown, hooks_path)).collect();
+        files.look_further(plan::git_files(host, &git).into_iter().map(|file| file.path));
         Ok(Facts {
             helper: helper(host),
             probe: false,
-            session_base: session_base(host),
+            session_base,
             selinux: std::path::Path::new("/sys/fs/selinux/enforce").exists(),
-            ssh: path.find("ssh"),
+            ssh,
             desktop: None,
             connection: None,
             roots,
@@ -210,9 +219,9 @@ impl Facts {
             docker,
             podman,
             native_problem,
-            native_scopes_sockets: !is_native || native::scopes_abstract_sockets(),
-            native_limits_processes: !is_native || native::limits_processes_by_default(),
-            native_cannot_limit: if is_native { native::cannot_limit() } else { Vec::new() },
+            native_scopes_sockets,
+            native_limits_processes,
+            native_cannot_limit,
             system,
             seatbelt,
             tool,

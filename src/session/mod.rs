@@ -7,7 +7,6 @@ mod failure;
 pub(crate) mod files;
 pub(crate) mod foreground;
 pub(crate) mod lock;
-mod memory;
 #[cfg(target_os = "linux")]
 mod native;
 mod outcome;

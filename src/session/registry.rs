@@ -10,10 +10,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::directory::{NEW, OLD, OWNER};
-use super::{directory, lock, memory};
+use super::{directory, lock};
 use crate::engine::{Client, Launch};
 use crate::guard::{Baseline, Review, later};
 use crate::host::{Host, ProcessStamp};
+use crate::memory;
 use crate::path::HostPath;
 use crate::plan::{Plan, SessionId};
 
@@ -143,6 +144,11 @@ pub struct Entry {
 }
 
 impl Entry {
+    fn read(path: HostPath, is_live: bool) -> Self {
+        let record = fs::read(path.join(RECORD).as_path()).ok().and_then(|json| serde_json::from_slice(&json).ok());
+        Entry { path, record, is_live }
+    }
+
     /// Whether this is its id.
     pub fn is_called(&self, id: &SessionId) -> bool {
         self.path.as_path().file_name().is_some_and(|name| *name == *id.to_string())
@@ -169,13 +175,17 @@ pub fn write(directory: &HostPath, record: &Record) -> std::io::Result<()> {
 
 /// All sessions below a directory, the oldest first.
 pub fn all(base: &HostPath) -> Vec<Entry> {
-    let mut entries: Vec<Entry> =
-        fs::read_dir(base.as_path()).into_iter().flatten().flatten().filter_map(|entry| read(&entry)).collect();
+    let mut entries: Vec<Entry> = found(base).map(|(path, is_live)| Entry::read(path, is_live)).collect();
     entries.sort_by_key(|entry| entry.record.as_ref().map_or(0, |record| record.started));
     entries
 }
 
-fn read(entry: &fs::DirEntry) -> Option<Entry> {
+/// The session directories below a directory, and whether their launchers live.
+fn found(base: &HostPath) -> impl Iterator<Item = (HostPath, bool)> {
+    fs::read_dir(base.as_path()).into_iter().flatten().flatten().filter_map(|entry| look(&entry))
+}
+
+fn look(entry: &fs::DirEntry) -> Option<(HostPath, bool)> {
     let path = HostPath::new(entry.path()).ok().filter(|_| entry.file_type().is_ok_and(|kind| kind.is_dir()))?;
     let is_young = || {
         let made = entry.metadata().and_then(|meta| meta.modified());
@@ -192,12 +202,8 @@ fn read(entry: &fs::DirEntry) -> Option<Entry> {
         (true, _) => is_held() == Some(true) || is_young(),
         _ => is_held().unwrap_or_else(is_young),
     };
-    let record = fs::read(path.join(RECORD).as_path()).ok().and_then(|json| serde_json::from_slice(&json).ok());
-    Some(Entry { path, record, is_live })
+    Some((path, is_live))
 }
-
-/// A guest that ends sooner is not worth giving memory back for.
-const SHORT: Duration = Duration::from_millis(100);
 
 /// What can be done beside a running sandbox, so that no launch waits for it: sweeping, and giving memory back.
 #[derive(Debug)]
@@ -219,7 +225,7 @@ impl Housekeeper {
         self.swept = Some(swept);
         std::thread::spawn(move || {
             let _ = sender.send(sweep(&base));
-            std::thread::sleep(SHORT);
+            std::thread::sleep(memory::SHORT);
             memory::give_back();
         });
     }
@@ -244,7 +250,9 @@ pub fn sweep(base: &HostPath) -> Swept {
     let is_over =
         |entry: &&Entry| entry.is_stale() && !entry.record.as_ref().is_some_and(|record| is_in_flight(&record.name));
     let mut swept = Swept::default();
-    for entry in all(base).iter().filter(is_over) {
+    // Nobody waits for the records of sandboxes that run: there may be hundreds.
+    let ended = found(base).filter(|(_, is_live)| !is_live).map(|(path, is_live)| Entry::read(path, is_live));
+    for entry in ended.collect::<Vec<_>>().iter().filter(is_over) {
         swept.removed += usize::from(remove(entry, &mut swept.reviews));
     }
     swept.reviews.extend(later::catch_up(base));

@@ -1,12 +1,15 @@
 //! Pid 1 of the sandbox (and, for `exec`, the parent of an entered command): starts the guest,
 //! passes signals on, reaps orphans, tells the launcher what happens, and ends everything at last.
 
+use std::time::Duration;
+
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 
 use crate::engine::native::guest::{self, Command};
 use crate::engine::native::link::{Link, Message};
 use crate::engine::native::walls;
+use crate::memory;
 
 /// What the launcher may send for the guest. SIGTSTP and the like are the terminal's business.
 const FORWARDED: [i32; 8] = [
@@ -67,11 +70,16 @@ impl Init {
         // In a group shared with the launcher the guest gets the terminal's signals by itself;
         // passing on a second copy would be wrong.
         let _ = rustix::process::setpgid(None, None);
+        let mut patience = Some(memory::SHORT);
         loop {
             if let Some(code) = self.reap(guest) {
                 return code;
             }
-            let signal = next_signal();
+            let Some(signal) = next_signal(patience) else {
+                patience = None;
+                memory::give_back();
+                continue;
+            };
             if FORWARDED.contains(&signal) {
                 // SAFETY: of the list above only.
                 let signal = unsafe { Signal::from_raw_unchecked(signal) };
@@ -103,14 +111,20 @@ impl Init {
     }
 }
 
-/// Waits for any signal; all are blocked, so none is lost and no handler is needed.
-fn next_signal() -> i32 {
-    // SAFETY: the set is initialised before it is read, and no information is asked for.
-    unsafe {
+/// Waits for any signal; all are blocked, so none is lost and no handler is needed. `None` when it takes too long.
+fn next_signal(patience: Option<Duration>) -> Option<i32> {
+    let limit = patience.map(|patience| libc::timespec {
+        tv_sec: patience.as_secs().cast_signed(),
+        tv_nsec: patience.subsec_nanos().into(),
+    });
+    // SAFETY: the set is initialised before it is read, the limit is null or outlives the call, and no information is asked for.
+    let signal = unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
-        libc::sigwaitinfo(&raw const all, std::ptr::null_mut())
-    }
+        let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        libc::sigtimedwait(&raw const all, std::ptr::null_mut(), limit)
+    };
+    (signal > 0).then_some(signal)
 }
 
 /// Pid 1's last act: when the launcher hears of the end, no process is left.

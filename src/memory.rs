@@ -1,4 +1,10 @@
-//! Gives back the memory that only planning and launching needed: while a guest runs, a launcher should hold next to nothing.
+//! Gives back the memory that only planning and launching needed: while a guest runs, sandpen should hold next to nothing, outside
+//! and inside.
+
+use std::time::Duration;
+
+/// A guest that ends sooner is not worth giving memory back for.
+pub const SHORT: Duration = Duration::from_millis(100);
 
 /// Lets go of the program's own pages in memory. They are the file's, unchanged: the kernel brings back the few that waiting
 /// and cleaning up still need.
