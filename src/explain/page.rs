@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(
             page(80),
             format!(
-                "Files\n  rw  /home/me/project  the working directory, which has a reason of more than one\n                        line here\n  ro  /{x}\n                        it is long\n"
+                "Files\n  rw  /home/me/project  the working directory, which has a reason of more than\n                        one line here\n  ro  /{x}\n                        it is long\n"
             )
         );
     }
@@ -217,7 +217,7 @@ mod tests {
     fn on_a_narrow_page_reasons_are_below_values() {
         let text = page(46);
         assert!(
-            text.contains("  rw  /home/me/project\n      the working directory, which has a reason\n      of more"),
+            text.contains("  rw  /home/me/project\n      the working directory, which has a\n      reason of more"),
             "{text}"
         );
     }
