@@ -144,8 +144,7 @@ impl Facts {
         let (preset, preset_refused) = choose_preset(host, config, &path, command.first().map(AsRef::as_ref))?;
         // What the preset mounts counts, too, for programs of the host: its agent may write there.
         let guest_path = path;
-        let directories =
-            preset.iter().flat_map(|preset| &preset.directories).filter_map(|entry| entry.path.strip_prefix("~/"));
+        let directories = preset.iter().flat_map(|preset| &preset.directories).map(|entry| entry.path.below());
         let known = mounted.len();
         mounted.extend(directories.map(|below| host.home.join(below)));
         let path = match mounted.len() == known {

@@ -4,6 +4,7 @@ use super::entry::{Topic, VariableTable, Why};
 use super::latest_first;
 use super::session::SessionId;
 use super::user::UserPlan;
+use crate::config::value::VariableName;
 use crate::config::{Config, Origin};
 use crate::facts::Facts;
 use crate::host::Host;
@@ -83,12 +84,12 @@ fn requested(host: &Host, config: &Config, table: &mut VariableTable, warnings: 
 fn preset(host: &Host, facts: &Facts, table: &mut VariableTable) {
     let Some(preset) = &facts.preset else { return };
     let origin = || Origin::Preset(preset.name.clone());
-    for name in &preset.secrets {
+    for name in preset.secrets.iter().map(VariableName::as_str) {
         if let Some(value) = host.env.raw(name).filter(|value| !value.is_empty()) {
             table.secret(name, value, Why::new(format!("{} needs it", preset.name), origin()));
         }
     }
-    for name in preset.variables.iter().chain(&preset.credential_files) {
+    for name in preset.variables.iter().chain(&preset.credential_files).map(VariableName::as_str) {
         from_host(host, name, &format!("{} reads it", preset.name), origin(), table);
     }
 }

@@ -173,8 +173,7 @@ impl Draft<'_> {
         let mut watched: Vec<PathBuf> =
             roots.flat_map(|root| WATCHED.iter().map(|name| owned(&root.join(name)))).collect();
         for directory in self.facts.preset.iter().flat_map(|preset| &preset.directories) {
-            let Some(below) = directory.path.strip_prefix("~/") else { continue };
-            let path = self.host.home.join(below);
+            let path = self.host.home.join(directory.path.below());
             watched.extend(directory.obeyed.iter().map(|name| owned(&path.join(name))));
         }
         watched.sort();

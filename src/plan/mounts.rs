@@ -6,7 +6,7 @@ use super::engine::EngineKind;
 use super::entry::{Mount, Topic, Why};
 use super::session::Prepare;
 use super::{Draft, latest_first};
-use crate::config::value::{Access, TmpMode};
+use crate::config::value::{Access, TmpMode, VariableName};
 use crate::config::{Config, Origin};
 use crate::error::{Error, Result};
 use crate::facts::{FileFact, FileKind};
@@ -122,8 +122,14 @@ impl Draft<'_> {
         let Some(preset) = &self.facts.preset else { return };
         for directory in &preset.directories {
             let why = Why::new(&directory.reason, Origin::Preset(preset.name.clone()));
-            let Some(below) = directory.path.strip_prefix("~/") else { continue };
+            let below = directory.path.below();
             let path = self.host.home.join(below);
+            let is_link = self.facts.files.get(&path).is_some_and(|fact| fact.real != path);
+            if is_link && self.facts.roots.all().any(|root| path.is_within(root)) {
+                self.warnings
+                    .push(format!("{path} is a link in the workspace: the preset `{}` does not mount it", preset.name));
+                continue;
+            }
             if self.facts.files.get(&path).is_none() && directory.create {
                 self.prepare.push(Prepare::Keep { path: path.clone() });
                 for target in self.homes(below) {
@@ -132,7 +138,7 @@ impl Draft<'_> {
             }
             self.at_both_homes(below, directory.mode, &why);
         }
-        for name in &preset.credential_files {
+        for name in preset.credential_files.iter().map(VariableName::as_str) {
             let file = self.host.env.path(name).and_then(|path| HostPath::new(path).ok());
             let fact =
                 file.as_ref().and_then(|file| self.facts.files.get(file)).filter(|fact| fact.kind == FileKind::File);
@@ -266,11 +272,10 @@ pub fn paths_of_interest(
     preset: Option<&crate::config::preset::Preset>,
 ) -> Vec<HostPath> {
     let in_home = GIT_FILES.iter().map(|(file, _)| *file).chain([KNOWN_HOSTS]);
-    let preset_paths =
-        preset.iter().flat_map(|preset| &preset.directories).filter_map(|directory| directory.path.strip_prefix("~/"));
+    let preset_paths = preset.iter().flat_map(|preset| &preset.directories).map(|directory| directory.path.below());
     let mut paths: Vec<HostPath> = in_home.chain(preset_paths).map(|file| host.home.join(file)).collect();
     paths.extend(STARTUP_FILES.iter().map(|file| host.cwd.join(file)));
-    let credential_variables = preset.iter().flat_map(|preset| &preset.credential_files).map(String::as_str);
+    let credential_variables = preset.iter().flat_map(|preset| &preset.credential_files).map(VariableName::as_str);
     let variables = credential_variables
         .chain(vars::CERTIFICATES.iter().copied())
         .chain([vars::VIRTUAL_ENV, vars::SSH_AUTH_SOCK])

@@ -93,7 +93,7 @@ pub fn plan(host: &Host, config: &Config, facts: &Facts, engine: &EnginePlan, wa
 fn image_user(config: &Config, facts: &Facts, warnings: &mut Vec<String>) -> UserPlan {
     let image = facts.image.clone().unwrap_or_default();
     let preset_home = facts.preset.as_ref().and_then(|preset| preset.image_home.clone());
-    let known = preset_home.clone().or_else(|| image_home(&image)).and_then(|home| GuestPath::new(home).ok());
+    let known = preset_home.clone().or_else(|| image_home(&image).and_then(|home| GuestPath::new(home).ok()));
     if known.is_none() && facts.image.is_none() {
         warnings.push("the image is not here yet, so the home of its own user is not known: /root is assumed".into());
     }

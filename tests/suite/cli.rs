@@ -11,6 +11,7 @@ mod flags;
 mod fuzz;
 mod network;
 mod precedence;
+mod presets;
 mod streams;
 mod suggestions;
 mod unbuilt;

@@ -9,6 +9,7 @@ mod mode;
 mod mount;
 mod name;
 mod port;
+mod preset;
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -22,6 +23,7 @@ pub use mode::{AgentMode, EngineSetting, Guard, NetworkMode, TmpMode, UserMode};
 pub use mount::{Access, MountRequest};
 pub use name::Name;
 pub use port::Port;
+pub use preset::{HomePath, VariableName};
 
 use crate::error::Error;
 

@@ -1,0 +1,124 @@
+//! What the keys of a preset hold: places below the home, names of variables, the home of an image's user.
+
+use std::path::{Component, Path};
+
+use super::{EnvRequest, Value, deserialize_as_value};
+use crate::path::GuestPath;
+
+/// What no agent keeps its own state in: keys and credentials of the user's, and what sandpen itself goes by.
+const NOT_AN_AGENTS: &[&str] = &[
+    ".ssh",
+    ".gnupg",
+    ".git-credentials",
+    ".config/git/credentials",
+    ".netrc",
+    ".docker",
+    ".config/sandpen",
+    ".local/state/sandpen",
+];
+
+/// A directory or file below the home, written as `~/…`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HomePath(String);
+
+impl HomePath {
+    /// The path below the home.
+    pub fn below(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Value for HomePath {
+    const NAME: &'static str = "a place where an agent keeps its own";
+    const FORM: &'static str = "a directory or file below your home, such as `~/.mine`";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let below = text.strip_prefix("~/").ok_or("it does not start with `~/`")?;
+        let is_plain = |part: Component| matches!(part, Component::Normal(_));
+        if below.contains('\0') || !Path::new(below).components().all(is_plain) {
+            return Err("it must name what it means, without `..`".into());
+        }
+        let path: std::path::PathBuf = Path::new(below).components().collect();
+        if path.as_os_str().is_empty() {
+            return Err("it is your whole home".into());
+        }
+        let meets = |other: &&&str| path.starts_with(other) || Path::new(other).starts_with(&path);
+        match NOT_AN_AGENTS.iter().find(meets) {
+            Some(found) => Err(format!(
+                "`~/{found}` is not to be had by the name of a command; `--mount` shows what you name, for one run"
+            )),
+            None => Ok(HomePath(path.to_string_lossy().into_owned())),
+        }
+    }
+}
+
+/// The name of a variable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VariableName(String);
+
+impl VariableName {
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Value for VariableName {
+    const NAME: &'static str = "a variable's name";
+    const FORM: &'static str = "a name such as `MINE_API_KEY`; its value is the host's";
+
+    fn shown(text: &str) -> String {
+        // Who writes a value here wrote a secret.
+        EnvRequest::shown(text)
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        match EnvRequest::is_name(text) {
+            true => Ok(VariableName(text.to_owned())),
+            false => Err(String::new()),
+        }
+    }
+}
+
+impl Value for GuestPath {
+    const NAME: &'static str = "a path inside";
+    const FORM: &'static str = "an absolute path, such as `/home/node`";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        GuestPath::new(text).map_err(|_| String::new())
+    }
+}
+
+deserialize_as_value!(HomePath, VariableName, GuestPath);
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn keys_and_sandpens_own_files_are_no_agents() {
+        for path in
+            ["~/.ssh", "~/.ssh/config", "~/.config", "~/.local", "~/.gnupg/x", "~/", "~/.", "~//.ssh/", "~/./.ssh"]
+        {
+            assert!(HomePath::parse(path).is_err(), "{path}");
+        }
+        for path in ["/etc", "mine", "~", "~mine/x", "~/a/../.ssh", "~/a\0b", ""] {
+            assert!(HomePath::parse(path).is_err(), "{path}");
+        }
+        for (path, below) in [("~/.mine", ".mine"), ("~/.config/mine/", ".config/mine"), ("~/.sshx", ".sshx")] {
+            assert_eq!(HomePath::parse(path).map(|path| path.0), Ok(below.to_owned()));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_accepted_stays_below_the_home(text in "~/([.a-z/]|\\.\\.){0,12}") {
+            if let Ok(path) = HomePath::parse(&text) {
+                prop_assert!(Path::new(path.below()).components().all(|part| matches!(part, Component::Normal(_))));
+                prop_assert!(!path.below().is_empty() && !path.below().starts_with(".ssh/") && path.below() != ".ssh");
+            }
+        }
+    }
+}
