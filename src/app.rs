@@ -6,26 +6,23 @@ use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
 
-use crate::cli::{Build, Cli, Command, Doctor, Explain, Format, Options, ProfileAction, Run, Selftest};
-use crate::config::value::UserMode;
-use crate::config::{Config, Origin, Sourced, check, parse_value, profile, trust};
-use crate::doctor::{Patient, Planned};
-use crate::engine::{Client, Launch};
+use crate::cli::{Build, Cli, Command, Doctor, Explain, Format, ProfileAction, Run, Selftest};
+use crate::config::{Origin, check, parse_value, profile, trust};
+use crate::doctor::Patient;
 use crate::error::{Error, Kind, Result};
 use crate::escape::escape;
 use crate::explain::{Answer, Question, View};
-use crate::facts::checkup::{Checkup, PATIENCE};
-use crate::facts::image::{self, Inspection};
-use crate::facts::{self, DesktopFacts, Facts, ImageFacts};
+use crate::facts::checkup::Checkup;
 use crate::guard::later;
-use crate::host::{Host, Platform, ProcessStamp};
-use crate::plan::{Plan, SessionId, engine};
+use crate::host::Host;
+use crate::prepared::Prepared;
 use crate::probe::Findings;
+use crate::sandbox::Witness;
 use crate::selftest::{Canaries, Evidence};
 use crate::session::Outcome;
 use crate::ui::Ui;
 use crate::waiting::Waiting;
-use crate::{build, completions, explain, guest, manage, probe, proxy, selftest, session, untrusted, usage};
+use crate::{build, completions, explain, facts, guest, manage, probe, proxy, selftest, session, untrusted, usage};
 
 /// The whole program.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -40,6 +37,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     if arguments.get(1).is_some_and(|word| word == later::SUBCOMMAND) {
         return manage::review_in_silence();
     }
+    let (witness, arguments) = Witness::take(arguments);
     let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
         Err(error) => match usage::explain(&error, &arguments) {
@@ -62,16 +60,21 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         _ => &cli.options,
     };
     let ui = Ui::new(options.verbosity());
-    match dispatch(cli, ui) {
-        Ok(code) => ExitCode::from(code),
+    let ended = dispatch(cli, ui);
+    // Whoever hears of an error there shows it in a way of their own.
+    let is_told = witness.is_some_and(|witness| witness.tell(&ended));
+    match ended {
+        Ok(outcome) => ExitCode::from(outcome.exit_code()),
         Err(error) => {
-            ui.error(&error);
+            if !is_told {
+                ui.error(&error);
+            }
             ExitCode::from(error.kind().exit_code())
         }
     }
 }
 
-fn dispatch(cli: Cli, ui: Ui) -> Result<u8> {
+fn dispatch(cli: Cli, ui: Ui) -> Result<Outcome> {
     match cli.command {
         None => run(Run { options: cli.options, guest: cli.guest }, ui),
         Some(Command::Run(arguments)) => run(arguments, ui),
@@ -81,7 +84,7 @@ fn dispatch(cli: Cli, ui: Ui) -> Result<u8> {
         Some(Command::Trust { dir }) => {
             let path = trust(&Host::read()?, dir.as_deref())?;
             ui.notice(&format!("trusted as it is now: {}", path.display()));
-            Ok(0)
+            Ok(Outcome::Exited(0))
         }
         Some(Command::Completions { shell }) => print(ui, &completions::script(shell)),
         Some(Command::Man) => {
@@ -103,194 +106,32 @@ fn dispatch(cli: Cli, ui: Ui) -> Result<u8> {
             close_inherited_files();
             let host = Host::read()?;
             manage::settle(&host, ui);
-            manage::exec(&host, &id, guest, ui).map(Outcome::exit_code)
+            manage::exec(&host, &id, guest, ui)
         }
         Some(Command::Stop { ids, all, time }) => {
-            manage::stop(&Host::read()?, &ids, all, Duration::from_secs(time), ui).map(|()| 0)
+            manage::stop(&Host::read()?, &ids, all, Duration::from_secs(time), ui).map(|()| Outcome::Exited(0))
         }
         Some(Command::Prune) => {
             manage::prune(&Host::read()?, ui);
-            Ok(0)
+            Ok(Outcome::Exited(0))
         }
     }
 }
 
-fn print(ui: Ui, text: &str) -> Result<u8> {
+fn print(ui: Ui, text: &str) -> Result<Outcome> {
     ui.data(text).map_err(|error| Error::failed("stdout cannot be written").cause(error))?;
-    Ok(0)
+    Ok(Outcome::Exited(0))
 }
 
-/// What `run` and `explain` share: everything before the first effect.
-struct Prepared {
-    host: Host,
-    config: Config,
-    facts: Facts,
-    command: Vec<OsString>,
-}
-
-impl Prepared {
-    fn read(options: &Options, command: Vec<OsString>) -> Result<Self> {
-        let mut host = Host::read()?;
-        if let Some(platform) = options.assume_host {
-            host.platform = platform;
-        }
-        let config = Config::load(&host, options)?;
-        build::refuse_seatbelt(&config)?;
-        let facts = Facts::sweep(&host, &config, &command)?;
-        Ok(Prepared { host, config, facts, command })
-    }
-
-    fn chosen_id(&self) -> Option<SessionId> {
-        self.config.name.as_ref().map(|name| SessionId::named(&name.value))
-    }
-
-    fn plan(&self, id: SessionId) -> Result<(Plan, Launch)> {
-        let plan = Plan::new(&self.host, &self.config, &self.facts, id, self.command.clone())?;
-        let launch = Launch::compile(&plan, &self.host, &self.facts)?;
-        Ok((plan, launch))
-    }
-
-    /// An engine in a virtual machine is asked how the SSH agent gets there.
-    fn ask_machine(&mut self, ui: Ui) -> Result<()> {
-        let (engine, _) = engine::choose(&self.host, &self.config, &self.facts)?;
-        if engine.problem.is_some() || !engine.kind.is_container() {
-            return Ok(());
-        }
-        let client = Client { program: engine.program, path: self.facts.path.for_host(), machine: None };
-        let _waiting = Waiting::for_(ui, format!("{}'s machine to answer", engine.kind.name()));
-        self.facts.ask_machine(&self.host, engine.kind, &client);
-        Ok(())
-    }
-
-    /// R6.1's second check starts a container, so only a launch may make it. Without the image there is nothing to check with,
-    /// and the launch will say so.
-    fn probe_machine(&mut self, ui: Ui) -> Result<()> {
-        if !self.facts.desktop.as_ref().is_some_and(DesktopFacts::has_service) {
-            return Ok(());
-        }
-        let (plan, launch) = self.plan(SessionId::random())?;
-        let Some(launch) = launch.container() else { return Ok(()) };
-        if self.image_facts(&launch.client, &plan, true, ui)?.is_some() {
-            let waiting = Waiting::for_(ui, "a container that looks for the SSH agent's socket");
-            let there = session::host_service_is_there(launch, &plan);
-            drop(waiting);
-            self.facts.desktop.iter_mut().for_each(|desktop| desktop.socket = Some(there));
-        }
-        Ok(())
-    }
-
-    /// What the image says of itself; pulled first if that is allowed and necessary, where the user can watch.
-    fn image_facts(&self, client: &Client, plan: &Plan, may_pull: bool, ui: Ui) -> Result<Option<ImageFacts>> {
-        let (Some(image), None) = (&plan.image, &plan.engine.problem) else { return Ok(None) };
-        let waiting = Waiting::for_(ui, format!("{} to look for {}", plan.engine.kind.name(), image.reference));
-        let inspection = image::inspect(client, &image.reference);
-        drop(waiting);
-        match inspection {
-            Inspection::Missing if may_pull && !image.reference.is_local() => {}
-            // Whether the image is there is then not the question: the tunnel will not stand, and says why.
-            Inspection::Silent => return Ok(Some(ImageFacts::default())),
-            inspection => return Ok(inspection.facts()),
-        }
-        ui.notice(&format!("pulling {}", image.reference));
-        let mut argv = vec![plan.engine.kind.name().into()];
-        argv.extend(client.pin());
-        argv.extend(["pull".into(), image.reference.as_str().into()]);
-        session::run_engine(client, &argv)?;
-        Ok(image::inspect(client, &image.reference).facts())
-    }
-
-    /// The image's own user has a home that only the image knows: one engine call, unless the preset knows it.
-    fn ask_image(&mut self, ui: Ui, may_pull: bool) -> Result<()> {
-        let by_default = self.config.user.value == UserMode::Auto && self.host.platform == Platform::Macos;
-        let preset_knows = self.facts.preset.as_ref().is_some_and(|preset| preset.image_home.is_some());
-        if !(by_default || self.config.user.value == UserMode::Image) || preset_knows {
-            return Ok(());
-        }
-        let (plan, launch) = self.plan(SessionId::placeholder())?;
-        let Some(launch) = launch.container() else { return Ok(()) };
-        self.facts.image = self.image_facts(&launch.client, &plan, may_pull, ui)?;
-        Ok(())
-    }
-}
-
-impl Prepared {
-    /// The plan that `doctor` judges. An engine that does not even say what it is, is asked nothing more.
-    fn planned(mut self, checkup: &Checkup, ui: Ui) -> Result<Planned> {
-        self.name_built_image()?;
-        let (engine, _) = engine::choose(&self.host, &self.config, &self.facts)?;
-        let answers = checkup.answers(engine.kind);
-        if answers {
-            self.ask_machine(ui)?;
-            self.ask_image(ui, false)?;
-        }
-        let (plan, launch) = self.plan(SessionId::placeholder())?;
-        let image = match (&plan.image, launch.container()) {
-            (Some(image), Some(launch)) if answers => {
-                Some(image::inspect_within(&launch.client, &image.reference, PATIENCE))
-            }
-            _ => None,
-        };
-        Ok(Planned { config: self.config, facts: self.facts, plan, launch, image })
-    }
-
-    /// The image that would be built is the image that would be run.
-    fn name_built_image(&mut self) -> Result<()> {
-        if let Some(wanted) = self.config.build.clone() {
-            let (_, image) = build::Recipe::of_project(&self.host).map_err(|error| error.from(&wanted.origin))?;
-            self.config.image.get_or_insert(Sourced::new(image, wanted.origin));
-        }
-        Ok(())
-    }
-}
-
-fn run(arguments: Run, ui: Ui) -> Result<u8> {
+fn run(arguments: Run, ui: Ui) -> Result<Outcome> {
     close_inherited_files();
-    let prepared = Prepared::for_launch(Prepared::read(&arguments.options, arguments.guest)?, ui)?;
-    let id = prepared.chosen_id().unwrap_or_else(SessionId::random);
-    let (plan, launch) = prepared.ready(id, ui)?;
-    session::run(&prepared.host, &plan, &launch, ui).map(Outcome::exit_code)
-}
-
-impl Prepared {
-    /// Builds and asks whatever a launch needs.
-    fn for_launch(mut self, ui: Ui) -> Result<Self> {
-        if let Some(wanted) = self.config.build.clone() {
-            // The image that is built is the image that is run.
-            let (recipe, image) = build::Recipe::of_project(&self.host).map_err(|error| error.from(&wanted.origin))?;
-            let image = self.config.image.get_or_insert(Sourced::new(image, wanted.origin)).value.clone();
-            build::run(&self.host, &self.config, &self.facts, &recipe, &image, ui)?;
-        }
-        self.ask_machine(ui)?;
-        self.ask_image(ui, true)?;
-        self.probe_machine(ui)?;
-        Ok(self)
-    }
-
-    /// The plan that is launched; what is weaker than asked for is said.
-    fn ready(&self, id: SessionId, ui: Ui) -> Result<(Plan, Launch)> {
-        let (plan, launch) = self.plan(id)?;
-        if let Some(problem) = plan.engine.problem.clone().or(plan.ssh.problem.clone()) {
-            return Err(problem);
-        }
-        for warning in &plan.warnings {
-            ui.warn(warning);
-        }
-        for downgrade in launch.downgrades() {
-            ui.warn(&format!("{}: {} ({})", downgrade.asked, downgrade.got, downgrade.reason));
-        }
-        if self.config.name.is_some() {
-            manage::free_name(&self.host, &plan.id, ui)?;
-        }
-        if let Some(container) = launch.container().filter(|launch| launch.sidecar.is_some()) {
-            // The proxy's container comes first and is watched by nobody: the image is pulled where the user can see it.
-            self.image_facts(&container.client, &plan, true, ui)?;
-        }
-        Ok((plan, launch))
-    }
+    let prepared = Prepared::read(&arguments.options, arguments.guest)?.for_launch(ui)?;
+    let (plan, launch) = prepared.ready(prepared.id(), ui)?;
+    session::run(&prepared.host, &plan, &launch, ui)
 }
 
 /// `selftest`: the way of `run`, with the probe as its command.
-fn test_sandbox(arguments: Selftest, ui: Ui) -> Result<u8> {
+fn test_sandbox(arguments: Selftest, ui: Ui) -> Result<Outcome> {
     close_inherited_files();
     let mut prepared = Prepared::read(&arguments.options, Vec::new())?;
     // One that is killed half-way must not leave anything for the next.
@@ -298,7 +139,7 @@ fn test_sandbox(arguments: Selftest, ui: Ui) -> Result<u8> {
     prepared.facts.probe = true;
     let mut prepared = prepared.for_launch(ui)?;
     let canaries = Canaries::plant(&prepared.host)?;
-    let id = prepared.chosen_id().unwrap_or_else(SessionId::random);
+    let id = prepared.id();
     let (draft, _) = prepared.plan(id.clone())?;
     let order = selftest::order(&prepared.host, &canaries, &draft);
     prepared.command = selftest::command(&prepared.host, &draft, &order)?;
@@ -325,30 +166,23 @@ fn test_sandbox(arguments: Selftest, ui: Ui) -> Result<u8> {
         Evidence { host: &prepared.host, plan: &plan, launch: &launch, canaries: &canaries, findings: &findings, hook };
     let report = evidence.judge();
     let text = if arguments.format == Format::Json { report.json()? } else { report.text() };
-    print(ui, &text).map(|_| u8::from(!report.holds()))
+    print(ui, &text).map(|_| Outcome::Exited(u8::from(!report.holds())))
 }
 
-fn explain_plan(arguments: Explain, ui: Ui) -> Result<u8> {
-    let mut prepared = Prepared::read(&arguments.options, arguments.guest)?;
-    // Two explanations of the same thing are the same text.
-    prepared.host.process = ProcessStamp::default();
-    prepared.name_built_image()?;
-    prepared.ask_machine(ui)?;
-    prepared.ask_image(ui, false)?;
-    let (plan, launch) =
-        prepared.plan(prepared.chosen_id().map_or_else(SessionId::placeholder, SessionId::as_example))?;
+fn explain_plan(arguments: Explain, ui: Ui) -> Result<Outcome> {
+    let explained = Prepared::read(&arguments.options, arguments.guest)?.explain(ui)?;
     if arguments.format == Format::Text {
-        for warning in explain::warnings(&plan) {
+        for warning in explained.warnings() {
             ui.warn(&warning);
         }
     }
-    let (host, view) = (&prepared.host, View::of(&prepared.host, ui.is_verbose()));
+    let (host, view) = (explained.host(), View::of(explained.host(), ui.is_verbose()));
     let questions: Vec<Question> =
         arguments.why.iter().map(|text| Question::read(host, text)).collect::<Result<_>>()?;
-    let answers: Vec<Answer> = questions.iter().map(|question| question.answer(host, &plan)).collect();
+    let answers: Vec<Answer> = questions.iter().map(|question| question.answer(host, &explained.plan)).collect();
     let text = match (arguments.format, answers.as_slice()) {
-        (Format::Json, []) => explain::json(host, &plan, &launch)?,
-        (Format::Text, []) => explain::text(&plan, &launch, view),
+        (Format::Json, []) => explained.json()?,
+        (Format::Text, []) => explained.text(view),
         (Format::Json, answers) => explain::answers_json(answers)?,
         (Format::Text, answers) => answers.iter().map(|answer| answer.text(view)).collect::<Vec<_>>().join("\n"),
     };
@@ -356,7 +190,7 @@ fn explain_plan(arguments: Explain, ui: Ui) -> Result<u8> {
 }
 
 /// `doctor`: plans as `explain` does, asks all engines, and judges. Starts nothing, and writes nothing.
-fn examine(arguments: Doctor, ui: Ui) -> Result<u8> {
+fn examine(arguments: Doctor, ui: Ui) -> Result<Outcome> {
     let mut host = Host::read()?;
     if let Some(platform) = arguments.options.assume_host {
         host.platform = platform;
@@ -374,10 +208,10 @@ fn examine(arguments: Doctor, ui: Ui) -> Result<u8> {
     let report =
         Patient { host: &host, planned: planned.as_ref(), checkup: &checkup, files: &files, leftovers }.judge();
     let text = if arguments.format == Format::Json { report.json()? } else { report.text() };
-    print(ui, &text).map(|_| u8::from(!report.is_ready()))
+    print(ui, &text).map(|_| Outcome::Exited(u8::from(!report.is_ready())))
 }
 
-fn build_image(arguments: Build, ui: Ui) -> Result<u8> {
+fn build_image(arguments: Build, ui: Ui) -> Result<Outcome> {
     close_inherited_files();
     let prepared = Prepared::read(&arguments.options, Vec::new())?;
     let (host, config) = (&prepared.host, &prepared.config);
@@ -392,10 +226,10 @@ fn build_image(arguments: Build, ui: Ui) -> Result<u8> {
     let image = tag.or(config.image.clone()).map_or(image, |image| image.value);
     build::run(host, config, &prepared.facts, &recipe, &image, ui)?;
     ui.notice(&format!("built {image}; run it with: sandpen run --image {image} -- CMD"));
-    Ok(0)
+    Ok(Outcome::Exited(0))
 }
 
-fn profiles(action: ProfileAction, ui: Ui) -> Result<u8> {
+fn profiles(action: ProfileAction, ui: Ui) -> Result<Outcome> {
     let host = Host::read()?;
     match action {
         ProfileAction::List => {

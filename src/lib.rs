@@ -1,10 +1,24 @@
 //! sandpen runs any command in a sandbox over the current directory: Docker, Podman, macOS Seatbelt or native Linux.
 //!
-//! One direction of flow:
+//! [`Sandbox`] is the way in: it plans, explains and runs.
+//!
+//! ```no_run
+//! use sandpen::{Options, Sandbox};
+//!
+//! # fn main() -> sandpen::Result<()> {
+//! let options = Options { image: Some("debian:12".into()), network: Some("off".into()), ..Options::default() };
+//! let sandbox = Sandbox::new(options).directory("/home/me/project").command(["make", "test"]);
+//! println!("{}", serde_json::json!(sandbox.plan()?.mounts));
+//! let outcome = sandbox.run()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Behind it there is one direction of flow:
 //!
 //! ```text
 //! argv, env, files ──► Config ──┐
-//!                               ├─► Plan ──► Launch ──► Session ──► exit code
+//!                               ├─► Plan ──► Launch ──► session ──► Outcome
 //! host, git, ssh, engine ► Facts┘   pure      pure      effects
 //! ```
 //!
@@ -13,7 +27,7 @@
 //! - [`Facts`] is one sweep of effects before planning: plain data.
 //! - [`Plan`] is engine-neutral and pure: every entry carries its reason and origin.
 //! - [`Launch`] is what one engine makes of the plan: what `explain` shows is what `run` runs.
-//! - [`session::run`] is the one place that starts, waits and cleans up.
+//! - The session is the one place that starts, waits and cleans up. It belongs to the `sandpen` program.
 
 mod app;
 mod build;
@@ -34,10 +48,12 @@ mod manage;
 mod memory;
 mod path;
 mod plan;
+mod prepared;
 mod probe;
 pub mod proxy;
+mod sandbox;
 mod selftest;
-pub mod session;
+mod session;
 mod ssh;
 mod suggest;
 mod ui;
@@ -51,12 +67,16 @@ pub use cli::Options;
 pub use config::{Config, Origin, Sourced, value};
 pub use engine::{Downgrade, Launch};
 pub use error::{Error, Kind, Result};
-pub use explain::{View, json as explain_json, text as explain_text};
+pub use explain::{Explanation, View, json as explain_json, text as explain_text};
 pub use facts::{
     AgentFacts, DesktopFacts, DockerFacts, Facts, FileFact, FileKind, ImageFacts, PodmanFacts, Reach, SystemEntry,
     SystemFacts,
 };
 pub use host::{Environment, Host, Platform, ProcessStamp, Terminal};
 pub use path::{GuestPath, HostPath};
-pub use plan::{Plan, SessionId};
-pub use ui::{Ui, Verbosity};
+pub use plan::{
+    Detail, EngineKind, EnginePlan, ImagePlan, Limits, Mount, NetworkPlan, Plan, Secret, SessionId, Source, SshPlan,
+    SshState, Topic, UserHow, UserPlan, Variable, VariableValue, Why,
+};
+pub use sandbox::Sandbox;
+pub use session::Outcome;

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use crate::engine::Launch;
@@ -28,8 +29,8 @@ pub fn json(host: &Host, plan: &Plan, launch: &Launch) -> Result<String> {
         "user": {
             "uid": plan.user.uid, "gid": plan.user.gid, "home": plan.user.home, "how": plan.user.how, "reason": plan.user.reason,
         },
-        "mounts": plan.mounts.iter().map(mount_json).collect::<Vec<_>>(),
-        "env": plan.env.iter().map(variable_json).collect::<Vec<_>>(),
+        "mounts": plan.mounts,
+        "env": plan.env,
         "ports": plan.ports,
         "limits": {
             "cpus": plan.limits.cpus.as_ref().map(|cpus| cpus.value),
@@ -66,6 +67,19 @@ pub fn json(host: &Host, plan: &Plan, launch: &Launch) -> Result<String> {
 
 fn texts(words: &[OsString]) -> Vec<String> {
     words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
+impl Serialize for Mount {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        mount_json(self).serialize(serializer)
+    }
+}
+
+/// Without its value, if that is a secret.
+impl Serialize for Variable {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        variable_json(self).serialize(serializer)
+    }
 }
 
 fn mount_json(mount: &Mount) -> Value {

@@ -1,6 +1,7 @@
 //! Shows a plan and its launch: as text for people, as JSON for programs, and for one thing at a time. Decides nothing and starts
 //! nothing.
 
+mod explanation;
 mod files;
 mod json;
 mod page;
@@ -10,6 +11,7 @@ mod why;
 
 use std::ffi::OsString;
 
+pub use explanation::Explanation;
 pub use json::json;
 pub use text::text;
 pub use view::View;

@@ -231,6 +231,15 @@ impl Facts {
 }
 
 impl Facts {
+    /// Finds the program that launches, for a library that is not it: on PATH, outside of what the guest may write to.
+    pub fn find_program(&mut self, host: &mut Host, name: &str) {
+        host.executable = self.path.find(name);
+        self.helper = helper(host);
+        if let Some(seatbelt) = &mut self.seatbelt {
+            seatbelt.find_helper(host);
+        }
+    }
+
     /// Asks the chosen engine what the SSH agent's way into its virtual machine is. Nothing on Linux's own engines.
     pub fn ask_machine(&mut self, host: &Host, engine: EngineKind, client: &Client) {
         let forwards = matches!(self.agent, AgentFacts::Answers { .. });

@@ -66,6 +66,11 @@ impl SeatbeltFacts {
             own,
         })
     }
+
+    /// Looks for the helper again, after the program was found elsewhere.
+    pub fn find_helper(&mut self, host: &Host) {
+        self.helper = host.executable.as_ref().map(real);
+    }
 }
 
 /// The path with all links resolved, as far as it exists.

@@ -7,6 +7,7 @@ mod cli;
 mod conformance;
 mod docs;
 mod doctor;
+mod embedding;
 mod faults;
 mod git;
 mod golden;
