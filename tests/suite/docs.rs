@@ -1,8 +1,8 @@
 //! The documentation is true: its sessions are run and compared, its requirements lead to tests that exist, and no other project's
 //! contact is named.
 //!
-//! A session is a fenced block that begins with "```console". `$ COMMAND` is run by a shell in a project of its own; the lines after it are what
-//! it says. `...` stands for any lines, or for any part of one; blanks count as one, because columns depend on the place.
+//! A session is a fenced block that begins with "```console". `$ COMMAND`, with further lines of it behind `> `, is run by a shell in a project
+//! of its own; the lines after it are what it says. `...` stands for any lines, or for any part of one; blanks count as one, because columns depend on the place.
 //! "```console,docker" needs that engine. In the world of a session, HOME is `/home/me`, the project is a Git repository with one
 //! commit, and an SSH agent holds one key.
 
@@ -28,11 +28,14 @@ fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// A fenced block with sessions.
+/// A fenced block.
 struct Block {
     /// File and line, for messages.
     place: String,
+    language: String,
     engine: Option<String>,
+    /// The line above it.
+    above: String,
     lines: Vec<String>,
 }
 
@@ -45,29 +48,131 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-fn blocks() -> Vec<Block> {
+fn all_blocks() -> Vec<Block> {
     let mut blocks = Vec::new();
     for page in pages() {
         let name = page.strip_prefix(repository()).expect("a page of the repository").display().to_string();
         let mut open: Option<Block> = None;
+        let mut above = String::new();
         for (number, line) in read(&page).lines().enumerate() {
             match (&mut open, line.strip_prefix("```")) {
                 (None, Some(language)) => {
                     let mut words = language.split(',').map(str::trim);
-                    let is_session = words.next() == Some("console");
+                    let language = words.next().unwrap_or_default().to_owned();
                     let engine = words.next().map(str::to_owned);
-                    let place = if is_session { format!("{name}:{}", number + 1) } else { String::new() };
-                    open = Some(Block { place, engine, lines: Vec::new() });
+                    let place = format!("{name}:{}", number + 1);
+                    open = Some(Block { place, language, engine, above: above.clone(), lines: Vec::new() });
                 }
                 (Some(_), Some(_)) => blocks.extend(open.take()),
                 (Some(block), None) => block.lines.push(line.to_owned()),
                 (None, None) => {}
             }
+            line.clone_into(&mut above);
         }
         assert!(open.is_none(), "{name}: a block is not closed");
     }
-    blocks.retain(|block| !block.place.is_empty());
     blocks
+}
+
+/// Those with sessions.
+fn blocks() -> Vec<Block> {
+    all_blocks().into_iter().filter(|block| block.language == "console").collect()
+}
+
+/// What could be run is run; what cannot says why.
+#[test]
+fn no_command_is_shown_that_nobody_runs() {
+    for Block { place, language, above, lines, .. } in all_blocks() {
+        match language.as_str() {
+            "console" => {}
+            // Compared with the example, which is built and run.
+            "rust" => assert!(place.starts_with("docs/embedding.md:"), "{place}"),
+            "sh" => {
+                assert!(above.starts_with("<!-- not run: ") && above.ends_with(" -->"), "{place}: why is it not run?")
+            }
+            "text" => {
+                let is_command = |line: &String| line.starts_with("$ ") || line.starts_with("sandpen ");
+                assert!(!lines.iter().any(is_command), "{place}: a command in a picture");
+            }
+            other => panic!("{place}: `{other}`"),
+        }
+    }
+}
+
+/// Links between pages lead somewhere, headings included, and every page is found from the list of pages.
+#[test]
+fn every_link_leads_somewhere() {
+    let anchor = |heading: &str| -> String {
+        let kept = heading.to_lowercase().replace(' ', "-");
+        kept.chars().filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_')).collect()
+    };
+    for page in pages() {
+        let text = read(&page);
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            if target.contains("://") {
+                continue;
+            }
+            let (file, heading) = target.split_once('#').map_or((target, None), |(file, it)| (file, Some(it)));
+            let file = if file.is_empty() { page.clone() } else { page.parent().expect("directory").join(file) };
+            assert!(file.exists(), "{}: {target}", page.display());
+            if let Some(heading) = heading {
+                let found = read(&file)
+                    .lines()
+                    .any(|line| line.starts_with('#') && anchor(line.trim_start_matches(['#', ' '])) == heading);
+                assert!(found, "{}: {target}", page.display());
+            }
+        }
+        let name = page.file_name().expect("name").to_string_lossy().into_owned();
+        let index = read("docs/README.md");
+        let is_listed = index.contains(&format!("]({name})")) || page.parent() != Some(&repository().join("docs"));
+        assert!(is_listed || name == "README.md", "docs/README.md does not list {name}");
+    }
+    assert!(read("README.md").contains("](docs/README.md)"));
+}
+
+/// A message that troubleshooting explains is one that the program says: its parts between `…` stand in the source.
+#[test]
+fn every_message_that_is_explained_exists() {
+    let page = read("docs/troubleshooting.md");
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    // A text may go on in the next line of the source.
+    let source: String = sources("src").iter().map(|(_, text)| words(&text.replace("\\\n", ""))).collect();
+    let rows = page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| what"));
+    let mut messages = 0;
+    for row in rows {
+        let shown = row.split('|').nth(1).unwrap_or_default();
+        // What others say, or no message at all, says so beside it.
+        if shown.contains("(") {
+            continue;
+        }
+        let message = quoted(shown).first().copied().unwrap_or_else(|| panic!("no message: {row}"));
+        let parts = message.split('…').map(str::trim).filter(|part| part.len() > 3);
+        for part in parts {
+            assert!(source.contains(part), "nothing says `{part}`: {row}");
+        }
+        messages += 1;
+    }
+    assert!(messages >= 10, "{messages}");
+}
+
+/// The table of presets is that of the data.
+#[test]
+fn every_built_in_preset_is_on_its_page() {
+    let page = read("docs/presets.md");
+    for entry in fs::read_dir(repository().join("src/config/presets")).expect("presets").flatten() {
+        let path = entry.path();
+        if path.extension().is_some_and(|kind| kind == "toml") {
+            let name = path.file_stem().expect("name").to_string_lossy().into_owned();
+            let row = page.lines().find(|line| line.starts_with(&format!("| `{name}` |")));
+            let row = row.unwrap_or_else(|| panic!("docs/presets.md has no row for {name}"));
+            for directory in read(&path).lines().filter_map(|line| line.strip_prefix("path = \"")) {
+                let directory = directory.trim_end_matches('"');
+                let is_shown = row.contains(&format!("`{directory}`"))
+                    || directory.starts_with("~/Library/") && row.contains("`~/Library`");
+                assert!(is_shown, "docs/presets.md: {name} has {directory}");
+            }
+        }
+    }
 }
 
 /// Where a session is played.
@@ -199,12 +304,19 @@ fn sessions_of(engine: Option<&str>) {
     let mut failures = Vec::new();
     for block in blocks().iter().filter(|block| block.engine.as_deref() == engine) {
         let starts: Vec<usize> = (0..block.lines.len()).filter(|at| block.lines[*at].starts_with("$ ")).collect();
-        let commands: Vec<&str> = starts.iter().map(|at| &block.lines[*at][2..]).collect();
+        // A shell asks for the rest of a command with `> `.
+        let further = |at: usize| block.lines[at + 1..].iter().map_while(|line| line.strip_prefix("> "));
+        let commands: Vec<String> = starts
+            .iter()
+            .map(|at| [&block.lines[*at][2..]].into_iter().chain(further(*at)).collect::<Vec<_>>().join("\n"))
+            .collect();
+        let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
         assert!(commands.iter().any(|command| command.contains("sandpen")), "{}: no command of sandpen's", block.place);
         let said = World::new(engine).play(&commands);
         for (number, command) in commands.iter().enumerate() {
             let end = starts.get(number + 1).copied().unwrap_or(block.lines.len());
-            let expected: Vec<&str> = block.lines[starts[number] + 1..end].iter().map(String::as_str).collect();
+            let first = starts[number] + 1 + further(starts[number]).count();
+            let expected: Vec<&str> = block.lines[first..end].iter().map(String::as_str).collect();
             let actual = said.get(number).map_or("(it did not run)", |said| said.trim_end());
             if !lines_match(&expected, &actual.lines().collect::<Vec<_>>()) {
                 let expected = expected.join("\n");

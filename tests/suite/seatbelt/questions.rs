@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::net::UnixListener;
+use std::process::Command;
 
 use super::judge::{Object, Profile};
 use super::world::{PROFILES, World, listed, parameters, text};
@@ -259,6 +260,24 @@ fn an_open_home_keeps_its_start_up_files() {
     assert!(!may_read(&profile, &world.path(".ssh/id_ed25519")));
     assert!(!may_connect(&profile, &world.path(".docker/run/docker.sock")));
     assert!(!may_connect(&profile, &world.path(".colima/docker.sock")));
+}
+
+/// As by a mount elsewhere: what runs on the host at the next commit is not written, under whatever name.
+#[test]
+fn attack_04_hooks_that_the_configuration_names_are_shut() {
+    let world = World::new();
+    let git = |words: &[&str]| {
+        let done = Command::new("git").args(words).current_dir(&world.project).env("HOME", &world.home).status();
+        assert!(done.expect("git").success());
+    };
+    git(&["init", "--quiet"]);
+    git(&["config", "core.hooksPath", "tools/hooks"]);
+    world.write("project/tools/hooks/pre-commit", "");
+    for name in PROFILES {
+        let profile = world.profile(&["--seatbelt-profile", name, "--", "true"]);
+        assert!(!may_write(&profile, &world.path("project/tools/hooks/pre-commit")), "{name}");
+        assert!(may_write(&profile, &world.path("project/tools/other")), "{name}");
+    }
 }
 
 #[test]
