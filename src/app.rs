@@ -77,9 +77,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn dispatch(cli: Cli, ui: Ui) -> Result<Outcome> {
     match cli.command {
         None => run(Run { options: cli.options, guest: cli.guest }, ui),
-        Some(Command::Run(arguments)) => run(arguments, ui),
-        Some(Command::Explain(arguments)) => explain_plan(arguments, ui),
-        Some(Command::Build(arguments)) => build_image(arguments, ui),
+        Some(Command::Run(arguments)) => run(arguments.0, ui),
+        Some(Command::Explain(arguments)) => explain_plan(arguments.0, ui),
+        Some(Command::Build(arguments)) => build_image(arguments.0, ui),
         Some(Command::Profile { action }) => profiles(action, ui),
         Some(Command::Trust { dir }) => {
             let path = trust(&Host::read()?, dir.as_deref())?;
@@ -94,8 +94,8 @@ fn dispatch(cli: Cli, ui: Ui) -> Result<Outcome> {
                 .map_err(|error| Error::failed("the manual page cannot be written").cause(error))?;
             print(ui, &String::from_utf8_lossy(&text))
         }
-        Some(Command::Doctor(arguments)) => examine(arguments, ui),
-        Some(Command::Selftest(arguments)) => test_sandbox(arguments, ui),
+        Some(Command::Doctor(arguments)) => examine(arguments.0, ui),
+        Some(Command::Selftest(arguments)) => test_sandbox(arguments.0, ui),
         Some(Command::Ps { quiet: true, .. }) => print(ui, &manage::ids(&Host::read()?)),
         Some(Command::Ps { format, .. }) => {
             let host = Host::read()?;

@@ -9,6 +9,7 @@ use clap::builder::{OsStringValueParser, PossibleValue, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::config::value::{AgentMode, EngineSetting, Guard, NetworkMode, TmpMode, UserMode};
+use crate::deferred::Deferred;
 use crate::host::Platform;
 use crate::ui::Verbosity;
 
@@ -63,12 +64,12 @@ pub struct Cli {
 pub enum Command {
     /// Run a command in a sandbox over the current directory
     #[command(after_help = EXAMPLES)]
-    Run(Run),
+    Run(Deferred<Run>),
     /// Show everything `run` would do, with the reason and the origin of every entry; start nothing
     #[command(after_help = EXPLAIN)]
-    Explain(Explain),
+    Explain(Deferred<Explain>),
     /// Build the project's sandbox.Dockerfile, or an agent's image
-    Build(Build),
+    Build(Deferred<Build>),
     /// List and show profiles
     Profile {
         /// What to do.
@@ -89,10 +90,10 @@ pub enum Command {
     Man,
     /// Check engines, SSH agent, Git, files: what works, what does not, and the command that helps
     #[command(after_help = DOCTOR)]
-    Doctor(Doctor),
+    Doctor(Deferred<Doctor>),
     /// Start a sandbox with these options and probe from inside whether it holds what it promises
     #[command(after_help = SELFTEST)]
-    Selftest(Selftest),
+    Selftest(Deferred<Selftest>),
     /// List the sandboxes that run or are kept, on every engine
     Ps {
         /// How they are shown.

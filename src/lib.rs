@@ -35,6 +35,7 @@ mod cgroup_events;
 mod cli;
 mod completions;
 mod config;
+mod deferred;
 mod doctor;
 mod engine;
 mod error;

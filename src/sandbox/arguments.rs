@@ -101,7 +101,7 @@ mod tests {
     fn read_back(options: &Options) -> Option<Options> {
         let words = ["sandpen".into(), "run".into()].into_iter().chain(flags(options));
         match Cli::try_parse_from(words.chain(["--".into(), "--odd".into()])).ok()?.command {
-            Some(Command::Run(run)) if run.guest == ["--odd"] => Some(run.options),
+            Some(Command::Run(run)) if run.guest == ["--odd"] => Some(run.0.options),
             _ => None,
         }
     }
