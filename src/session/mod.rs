@@ -48,20 +48,31 @@ pub fn run_and_look<T>(
     // Caught first: from here on no signal skips the guards below.
     let caught = signals::Caught::start().map_err(|error| Error::launch("signals cannot be caught").cause(error))?;
     let directory = directory::SessionDirectory::create(plan)?;
-    // Without a record `ps` does not list it; the sandbox runs all the same.
     let mut record = registry::Record::of(host, plan, launch);
-    let _ = registry::write(&plan.session_dir, &record);
-    let guard = plan.guard.as_ref().map(|guard| Baseline::record(guard, &plan.session_dir)).transpose();
-    let mut guard = guard.map_err(|error| Error::launch("the session's own files cannot be read").cause(error))?;
-    if let Some(Err(error)) = guard.as_ref().map(|guard| guard.save(&plan.session_dir)) {
-        ui.warn(&format!("if sandpen is killed, nobody will review what was left in Git's files: {error}"));
-    }
+    let mut guard = None;
+    // What must be on record before the guest runs; an engine that can does it while the sandbox is being made.
+    let mut note = || {
+        // Without a record `ps` does not list it; the sandbox runs all the same.
+        let _ = registry::write(&plan.session_dir, &record);
+        let recorded = plan.guard.as_ref().map(|guard| Baseline::record(guard, &plan.session_dir)).transpose();
+        guard = recorded.map_err(|error| Error::launch("the session's own files cannot be read").cause(error))?;
+        if let Some(Err(error)) = guard.as_ref().map(|guard| guard.save(&plan.session_dir)) {
+            ui.warn(&format!("if sandpen is killed, nobody will review what was left in Git's files: {error}"));
+        }
+        Ok(())
+    };
     let mut housekeeper = registry::Housekeeper::of(&plan.session_dir);
     let outcome = match launch {
-        Launch::Container(launch) => container::run(host, plan, launch, &directory, &mut housekeeper, caught, ui),
-        Launch::Seatbelt(launch) => seatbelt::run(host, plan, launch, &directory, &mut housekeeper, caught, ui),
+        Launch::Container(launch) => {
+            note()?;
+            container::run(host, plan, launch, &directory, &mut housekeeper, caught, ui)
+        }
+        Launch::Seatbelt(launch) => {
+            note()?;
+            seatbelt::run(host, plan, launch, &directory, &mut housekeeper, caught, ui)
+        }
         #[cfg(target_os = "linux")]
-        Launch::Native(launch) => native::run(host, plan, launch, &mut housekeeper, caught, ui),
+        Launch::Native(launch) => native::run(host, plan, launch, &mut housekeeper, caught, note, ui),
     };
     // Nothing runs inside any more.
     let seen = look();

@@ -75,13 +75,14 @@ impl Seat {
     }
 }
 
-/// Runs it to its end.
+/// Runs it to its end. `note` is called before anything of the guest's runs.
 pub fn run(
     host: &Host,
     plan: &Plan,
     launch: &NativeLaunch,
     housekeeper: &mut Housekeeper,
     mut caught: Caught,
+    note: impl FnOnce() -> Result<()>,
     ui: Ui,
 ) -> Result<Outcome> {
     let filter = match Filter::for_native(host, plan, ui, || caught.ending())? {
@@ -92,11 +93,14 @@ pub fn run(
     let mut sandbox = launch.sandbox.clone();
     sandbox.group = seat.group;
     // From here until the sandbox stands there is one thread, as a fork demands.
-    let spawned = spawn(&sandbox, |init| match command(launch) {
+    let making = spawn(&sandbox, |init| match command(launch) {
         Some(command) => seat.start(init, command),
         None => 126,
     });
-    let mut child = spawned.map_err(|error| launch_error(&error))?;
+    let making = making.map_err(|error| launch_error(&error))?;
+    // While pid 1 is busy with its mounts; it goes on to the guest only when it is told to.
+    note()?;
+    let mut child = making.finish().map_err(|error| launch_error(&error))?;
     let filter = filter.map(|mut filter| {
         let pid = child.pid();
         let kill = move || {

@@ -60,7 +60,8 @@ pub fn enter(launcher: u32, sandbox: &Sandbox, init: impl FnOnce(&Init) -> i32) 
     let (pid, pidfd) = second?;
     // Only now may it say anything: what it says must not come before what announces it.
     let _ = ours.send(Message::Go, None);
-    Child::await_ready(ours, pid, pidfd, &explain)
+    let mut child = Child::new(ours, pid, pidfd);
+    child.await_ready(&explain).map(|()| child)
 }
 
 fn await_entering(link: &Link, explain: &dyn Fn(Fault) -> SetupError) -> Result<(Pid, OwnedFd), SetupError> {

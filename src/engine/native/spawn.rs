@@ -49,12 +49,12 @@ pub enum Event {
     Exited(i32),
 }
 
-/// Sets the sandbox up and runs `init` in it as pid 1, behind all walls; its result is the exit
-/// code. When this returns an error, nothing of the guest has run and nothing is left.
+/// Begins to set the sandbox up and, once [`Making::finish`] is called, runs `init` in it as pid 1, behind all walls; its result is
+/// the exit code. When either returns an error, nothing of the guest has run and nothing is left.
 ///
 /// The calling process must be single-threaded, and the calling thread must live as long as the
 /// sandbox is to live: the kernel ends the sandbox with it.
-pub fn spawn(sandbox: &Sandbox, init: impl FnOnce(&Init) -> i32) -> Result<Child, SetupError> {
+pub fn spawn(sandbox: &Sandbox, init: impl FnOnce(&Init) -> i32) -> Result<Making<'_>, SetupError> {
     walls::check_streams()?;
     let blueprint = Blueprint::draw(sandbox)?;
     let power = Power::of_caller();
@@ -88,21 +88,40 @@ pub fn spawn(sandbox: &Sandbox, init: impl FnOnce(&Init) -> i32) -> Result<Child
     sys::restore_signals(&mask);
     drop(theirs);
     let (pid, pidfd) = forked?;
-    let hold = || {
-        Namespaces::of_child(pid, sandbox.share_network)
-            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
-            .map_err(Fault::at(Stage::Parent))
-            .map_err(explain)
-    };
-    // An ordinary user must look before pid 1 hides, while it is busy with mounts; root may look
-    // at any time, and must after the user namespace was made.
-    let early = (power == Power::User).then(hold);
-    let _ = ours.send(Message::Go, None);
-    let mut child = Child::await_ready(ours, pid, pidfd, &explain)?;
-    child.namespaces = early.unwrap_or_else(hold)?;
+    let mut child = Child::new(ours, pid, pidfd);
     child.downgrades = limits.downgrades;
     child.cgroups = limits.cgroups;
-    Ok(child)
+    Ok(Making { child, sandbox, power })
+}
+
+/// A sandbox whose first process is still busy with its mounts. Dropping it ends it.
+#[derive(Debug)]
+pub struct Making<'a> {
+    child: Child,
+    sandbox: &'a Sandbox,
+    power: Power,
+}
+
+impl Making<'_> {
+    /// Lets it go on, and waits until all walls stand. Nothing of the guest's runs before.
+    pub fn finish(self) -> Result<Child, SetupError> {
+        let Making { mut child, sandbox, power } = self;
+        let explain = |fault| diagnose::explain(fault, sandbox);
+        let pid = child.pid;
+        let hold = || {
+            Namespaces::of_child(pid, sandbox.share_network)
+                .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+                .map_err(Fault::at(Stage::Parent))
+                .map_err(explain)
+        };
+        // An ordinary user must look before pid 1 hides, which it does after this message; root may look at any time, and must
+        // after the user namespace was made.
+        let early = (power == Power::User).then(hold);
+        let _ = child.link.send(Message::Go, None);
+        child.await_ready(&explain)?;
+        child.namespaces = early.unwrap_or_else(hold)?;
+        Ok(child)
+    }
 }
 
 /// All that the child needs, made before the fork.
@@ -188,14 +207,8 @@ impl Setup<'_> {
 }
 
 impl Child {
-    /// Waits until the child says that all walls stand, or why they do not.
-    pub(crate) fn await_ready(
-        link: Link,
-        pid: Pid,
-        pidfd: OwnedFd,
-        explain: &dyn Fn(Fault) -> SetupError,
-    ) -> Result<Self, SetupError> {
-        let mut child = Self {
+    pub(crate) fn new(link: Link, pid: Pid, pidfd: OwnedFd) -> Self {
+        Self {
             pid,
             pidfd,
             link,
@@ -206,14 +219,18 @@ impl Child {
             cgroups: None,
             over: false,
             reaped: false,
-        };
+        }
+    }
+
+    /// Waits until the child says that all walls stand, or why they do not.
+    pub(crate) fn await_ready(&mut self, explain: &dyn Fn(Fault) -> SetupError) -> Result<(), SetupError> {
         loop {
-            match child.link.receive() {
+            match self.link.receive() {
                 Err(Errno::INTR) => {}
-                Ok(Some((Message::Listening, listener))) => child.listener = listener.map(Into::into),
+                Ok(Some((Message::Listening, listener))) => self.listener = listener.map(Into::into),
                 Ok(Some((Message::Ready(landlock), _))) => {
-                    child.landlock = landlock;
-                    return Ok(child);
+                    self.landlock = landlock;
+                    return Ok(());
                 }
                 Ok(Some((Message::Fault(fault), _))) => return Err(explain(fault)),
                 _ => return Err(SetupError::new(Cause::Died)),
