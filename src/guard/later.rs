@@ -36,8 +36,9 @@ pub fn leave(baseline: &Baseline, session: &HostPath, program: Option<&HostPath>
     fs::write(file, serde_json::to_vec(baseline)?)?;
     if let Some(program) = program {
         let mut command = Command::new(program.as_path());
-        // Away from every directory, stream and terminal of the caller's.
-        command.arg(SUBCOMMAND).current_dir("/").process_group(0);
+        // Away from every stream and terminal of the caller's. It leaves the directory itself: to be started in another one would
+        // take a fork of this process.
+        command.arg(SUBCOMMAND).process_group(0);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
     }
     Ok(())

@@ -65,13 +65,33 @@ impl Budget {
         Budget { until: Some(Instant::now() + session / 20) }
     }
 
+    /// Whether a walk through so many entries is worth beginning.
+    fn suffices_for(self, expected: usize) -> bool {
+        // A microsecond for each is less than it takes: one that might be through in time is begun.
+        let end = || Instant::now() + Duration::from_micros(expected.try_into().unwrap_or(u64::MAX));
+        expected <= Self::FREE || self.until.is_none_or(|until| end() <= until)
+    }
+
     fn is_spent(self, looked_at: usize) -> bool {
         looked_at > Self::FREE && self.until.is_some_and(|until| Instant::now() > until)
     }
 }
 
+/// So many bytes of Git's index stand for a file: its names are seldom longer. An index of another size only decides who walks, and
+/// when.
+const BYTES_OF_INDEX: u64 = 128;
+
+/// How many files the known repositories have at least, by their indices.
+fn expected(known: &[&Path]) -> usize {
+    let size = |git_dir: &&Path| git_dir.join("index").symlink_metadata().map_or(0, |meta| meta.len());
+    (known.iter().map(size).sum::<u64>() / BYTES_OF_INDEX).try_into().unwrap_or(usize::MAX)
+}
+
 /// The repositories in the workspaces, those already known left out; `None` if the budget did not suffice.
 pub fn repositories(roots: &[PathBuf], known: &[&Path], budget: Budget) -> Option<Vec<Found>> {
+    if !budget.suffices_for(expected(known)) {
+        return None;
+    }
     let mut found = Vec::new();
     let mut looked_at = 0;
     let mut open: Vec<(PathBuf, usize)> = roots.iter().map(|root| (root.clone(), 0)).collect();
@@ -160,4 +180,28 @@ pub fn newest_change(path: &Path, period: Period) -> Option<PathBuf> {
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_repository_is_not_begun_after_a_short_session() -> std::io::Result<()> {
+        let directory = tempfile::tempdir()?;
+        let git_dir = directory.path().join(".git");
+        let planted = directory.path().join("below/.git");
+        fs::create_dir_all(&git_dir)?;
+        fs::create_dir_all(&planted)?;
+        let look = |budget| repositories(&[directory.path().to_owned()], &[&git_dir], budget);
+        let whole = || Some(vec![Found::GitDir(planted.clone())]);
+        // Small ones are looked at in any case, also those whose index is not there, or not a file.
+        assert_eq!(look(Budget::after(Duration::ZERO)), whole());
+        // As large as that of 100,000 files.
+        fs::File::create(git_dir.join("index"))?.set_len(100_000 * BYTES_OF_INDEX)?;
+        assert_eq!(look(Budget::after(Duration::ZERO)), None);
+        assert_eq!(look(Budget::after(Duration::from_secs(600))), whole());
+        assert_eq!(look(Budget::UNLIMITED), whole());
+        Ok(())
+    }
 }

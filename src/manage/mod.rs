@@ -103,6 +103,8 @@ pub fn settle(host: &Host, ui: Ui) {
 
 /// Makes the reviews that wait, for somebody else to read. Nobody sees what this process says.
 pub fn review_in_silence() -> ExitCode {
+    // Nobody is to wait for it, not even to unmount the directory it was started in.
+    let _ = rustix::process::chdir("/");
     let Ok(host) = Host::read() else { return ExitCode::FAILURE };
     let base = facts::session_base(&host);
     match later::keep(&base, &registry::sweep(&base).reviews) {
