@@ -1,5 +1,7 @@
 //! What a sandbox's processes hold, from one look at `/proc`. Asking the engines would cost a slow call for each container.
 
+use std::cell::OnceCell;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -11,13 +13,18 @@ use crate::untrusted;
 const LONGEST_ID: u64 = 128;
 
 /// All processes that can be seen: each with its parent.
-pub struct Processes(Vec<(u32, u32)>);
+pub struct Processes {
+    /// Every process and its parent.
+    parents: Vec<(u32, u32)>,
+    /// The command lines of those that have children, read once for all containers.
+    lines: OnceCell<Vec<(u32, Vec<u8>)>>,
+}
 
 impl Processes {
     /// Looks.
     pub fn read() -> Self {
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-        Processes(entries.filter_map(|entry| parent(&entry.path())).collect())
+        Processes { parents: entries.filter_map(|entry| parent(&entry.path())).collect(), lines: OnceCell::new() }
     }
 
     /// The resident memory of a running sandbox; `None` where its processes cannot be seen, as in a virtual machine.
@@ -38,19 +45,22 @@ impl Processes {
         if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return None;
         }
-        let names_it = |pid: u32| {
-            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            line.windows(id.len()).any(|window| window == id.as_bytes())
-        };
-        let has_children = |pid: u32| self.0.iter().any(|(_, parent)| *parent == pid);
-        self.0.iter().map(|(pid, _)| *pid).find(|pid| has_children(*pid) && names_it(*pid))
+        let names_it = |line: &[u8]| line.windows(id.len()).any(|window| window == id.as_bytes());
+        let lines = self.lines.get_or_init(|| self.lines());
+        lines.iter().find(|(_, line)| names_it(line)).map(|(pid, _)| *pid)
+    }
+
+    fn lines(&self) -> Vec<(u32, Vec<u8>)> {
+        let known = self.parents.iter().map(|(_, parent)| *parent).collect::<BTreeSet<u32>>();
+        let with_line = |pid: &u32| (*pid, fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default());
+        self.parents.iter().map(|(pid, _)| pid).filter(|pid| known.contains(pid)).map(with_line).collect()
     }
 
     fn descendants(&self, root: u32) -> Vec<u32> {
         let mut family = vec![root];
         let mut at = 0;
         while let Some(pid) = family.get(at).copied() {
-            family.extend(self.0.iter().filter(|(_, parent)| *parent == pid).map(|(child, _)| *child));
+            family.extend(self.parents.iter().filter(|(_, parent)| *parent == pid).map(|(child, _)| *child));
             at += 1;
         }
         family.split_off(1)

@@ -18,12 +18,13 @@ pub fn take(path: &Path) -> io::Result<File> {
 /// Whether a launcher holds the lock; `None` when there is none to hold.
 pub fn is_held(path: &Path) -> Option<bool> {
     let file = File::open(path).ok()?;
-    if !file.metadata().is_ok_and(|meta| meta.is_file()) {
-        // Docker makes directories of what it is told to mount and does not find, after a launcher that was killed.
-        return Some(false);
-    }
     // A read lock that is granted is let go with the file, at the end of this function.
-    Some(lock(&file, Kind::Shared, Wait::No).is_err())
+    match lock(&file, Kind::Shared, Wait::No) {
+        Ok(()) => Some(false),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Some(true),
+        // Docker makes directories of what it is told to mount and does not find, after a launcher that was killed.
+        Err(_) => Some(file.metadata().is_ok_and(|meta| meta.is_file())),
+    }
 }
 
 /// Waits until the launcher is gone.
