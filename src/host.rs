@@ -91,7 +91,8 @@ impl Host {
                 .cause(error)
                 .hint("it may have been deleted: change to an existing directory")
         })?;
-        let account = Account::of(uid);
+        // Read only where the environment does not say.
+        let account = std::cell::LazyCell::new(|| Account::of(uid));
         let home = env
             .path("HOME")
             .filter(|home| home.is_absolute())
@@ -104,7 +105,7 @@ impl Host {
             .find_map(|name| env.text(name))
             .filter(|name| is_account_name(name))
             .map(str::to_owned)
-            .or_else(|| account.map(|account| account.name))
+            .or_else(|| account.as_ref().map(|account| account.name.clone()))
             .unwrap_or_else(|| "user".to_owned());
         Ok(Host {
             platform: if cfg!(target_os = "macos") { Platform::Macos } else { Platform::Linux },

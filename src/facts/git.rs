@@ -164,7 +164,7 @@ pub fn is_public_key(text: &str) -> bool {
 fn read_all(mut stream: impl Read + std::os::fd::AsFd, patience: Duration) -> Option<Vec<u8>> {
     let deadline = Instant::now() + patience;
     let mut output = Vec::new();
-    let mut part = [0; 16 << 10];
+    let mut part = [0; 4 << 10];
     loop {
         let left = Timespec::try_from(deadline.checked_duration_since(Instant::now())?).ok()?;
         match poll(&mut [PollFd::new(&stream, PollFlags::IN)], Some(&left)) {

@@ -27,6 +27,7 @@ pub use ready::Ready;
 pub use report::{LONGEST_REPORT, Report, STATUS};
 
 use crate::cgroup_events::ran_out_of_memory;
+use crate::memory;
 use crate::plan::PEN;
 use ready::{find, is_elf};
 use relay::relay;
@@ -184,6 +185,9 @@ fn supervise(child: Pid, one_group: bool, signals: &mut signal_hook::iterator::S
 pub fn watch_owner() {
     let Ok(lock) = fs::File::open(Path::new(PEN).join("owner")) else { return };
     thread::spawn(move || {
+        // The lock does not run away, and nobody else has time for this.
+        thread::sleep(memory::SHORT);
+        memory::give_back();
         if crate::session::lock::wait_for_release(&lock).is_ok() {
             // As the first process, this takes every other one inside along.
             std::process::exit(137);
