@@ -8,7 +8,8 @@ COLOURS = {"sandpen": "#2a6fb0", "other": "#9a9a9a"}
 
 def panels(results):
     """Title and bars (name, ratio, quartiles) of every race that was run."""
-    for key, title in (("native", "without a container, ratio to bubblewrap"), ("docker", "ratio to docker run with the same flags"),
+    for key, title in (("native", "without a container, the host's network: ratio to bubblewrap"),
+                       ("native-apart", "without a container, no network: ratio to bubblewrap"), ("docker", "ratio to docker run with the same flags"),
                        ("launchers", "other launchers, ratio to docker run"), ("podman", "ratio to podman run with the same flags")):
         table = results.get(key, {})
         bars = [(name, line["ratio"], line["quartiles"]) for name, line in table.items() if name != "reference" and "ratio" in line]

@@ -4,7 +4,7 @@ import signal
 import subprocess
 import time
 
-from bench_launch import BWRAP
+from bench_launch import BWRAP_SHARED
 from bench_race import Command, show
 from bench_rig import FILES
 
@@ -47,8 +47,6 @@ def extras(rig, engine):
         }
         if agent:
             others["with an SSH agent"] = rig.run(engine, agent="auto", env={"SSH_AUTH_SOCK": agent})
-        if engine != "native":
-            others[f"{engine} run, same flags, --network none"] = rig.bare(engine, "--network", "off")
         table = rig.track.race(rig.rounds if engine == "native" else rig.few(3, 5), plain, others)
     show(f"{engine}: what more costs", table)
     return table
@@ -68,11 +66,12 @@ def git_facts(rig):
     return table
 
 
-def many_files(rig):
+def many_files(rig, engine):
     """A large repository beside an empty one."""
     small, large = rig.repository("repository"), rig.repository("large", files=FILES)
-    table = rig.track.race(rig.rounds, rig.run("native", cwd=small), {"100,000 files": rig.run("native", cwd=large)}, rest=0.3)
-    show("native: a repository of 100,000 files beside an empty one", table)
+    rounds = rig.rounds if engine == "native" else rig.few(3, 5)
+    table = rig.track.race(rounds, rig.run(engine, cwd=small), {"100,000 files": rig.run(engine, cwd=large)}, rest=0.3)
+    show(f"{engine}: a repository of 100,000 files beside an empty one", table)
     return table
 
 
@@ -118,7 +117,7 @@ class Crowd:
 def neighbours(rig, engine, levels):
     """A launch with so many others running, beside the bare engine at the same time. `growth` is what counts: how much the ratio
     of the two has grown since there was nobody else."""
-    bare = Command(BWRAP) if engine == "native" else rig.bare(engine)
+    bare = Command(BWRAP_SHARED) if engine == "native" else rig.bare(engine)
     table, alone = {}, None
     with Crowd(rig, engine) as crowd:
         for level in levels:

@@ -7,6 +7,8 @@ from bench_race import Command, show
 from bench_rig import IMAGE
 
 BWRAP = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-all", "true"]
+# The same with the host's network, as sandpen's default has it.
+BWRAP_SHARED = [*BWRAP[:-1], "--share-net", "true"]
 UNSHARE = ["unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--ipc", "--uts", "--net", "--mount-proc", "true"]
 FIREJAIL = ["firejail", "--quiet", "--noprofile", "--net=none", "true"]
 # gemini starts a container of this name's image and in it `gemini`, which is here `true`.
@@ -30,20 +32,31 @@ def sandpen_alone(rig):
 
 
 def native(rig):
-    others = {
+    """Beside bubblewrap, with the host's network on both sides."""
+    repository = rig.repository("repository")
+    table = rig.track.race(rig.rounds * 2, Command(BWRAP_SHARED, shown=" ".join(BWRAP_SHARED)), {
         "sandpen": rig.run("native"),
         "sandpen, the engine left to it": Command([rig.sandpen, "run", "--ssh-agent", "off", "--", "true"], shown="sandpen run -- true"),
+        "sandpen, in a Git repository": rig.run("native", cwd=repository),
+    })
+    show("without a container, the host's network, beside bubblewrap", table)
+    return table
+
+
+def native_apart(rig):
+    """Beside bubblewrap, without a network on both sides; and the other launchers, which cannot do otherwise."""
+    repository, reference = rig.repository("repository"), Command(BWRAP, shown=" ".join(BWRAP))
+    table = rig.track.race(rig.rounds, reference, {
         "sandpen --network off": rig.run("native", "--network", "off"),
-        "sandpen, in a Git repository": rig.run("native", cwd=rig.repository("repository")),
+        "sandpen --network off, in a Git repository": rig.run("native", "--network", "off", cwd=repository),
+        "sandpen --allow-host": rig.run("native", "--allow-host", "example.org"),
         "unshare": Command(UNSHARE, shown=" ".join(UNSHARE)),
         "firejail": Command(FIREJAIL, shown=" ".join(FIREJAIL)),
-    }
-    reference = Command(BWRAP, shown=" ".join(BWRAP))
-    table = rig.track.race(rig.rounds * 2, reference, others)
+    })
     slow = rig.track.race(rig.few(5, 5), reference, {"srt": Command(["srt", "true"], shown="srt true"),
                                                      "codex": Command(["codex", "sandbox", "--", "true"], shown="codex sandbox -- true")})
     table.update({name: line for name, line in slow.items() if name not in ("reference", "twin")})
-    show("without a container, beside bubblewrap", table)
+    show("without a container, no network, beside bubblewrap", table)
     return table
 
 
@@ -52,6 +65,16 @@ def engine(rig, name):
     plain = Command([name, "run", "--rm", IMAGE, "true"], shown=f"{name} run --rm IMAGE true")
     table = rig.track.race(rig.few(2, 5), rig.bare(name), {"sandpen": rig.run(name), f"{name} run --rm": plain})
     show(f"{name}, beside the same flags without sandpen", table)
+    return table
+
+
+def engine_apart(rig, name):
+    """The same without a network, and with a filtered one: the guest has none then, either."""
+    table = rig.track.race(rig.few(3, 5), rig.bare(name, "--network", "off"), {
+        "sandpen --network off": rig.run(name, "--network", "off"),
+        "sandpen --allow-host": rig.run(name, "--allow-host", "example.org"),
+    })
+    show(f"{name}, no network, beside the same flags without sandpen", table)
     return table
 
 

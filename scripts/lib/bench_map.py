@@ -17,8 +17,10 @@ def steps(split, calls):
     own = calls["until_called"]["ms"] if calls and calls["until_called"] else None
     found = [("sandpen's own work until the engine is called", own), ("the engine client's start", split["client: its start"])]
     if None not in api.values():
-        found += [("create", api["create"]), ("start, without a network of its own", without),
-                  ("network namespace", api["start"] - without), ("the guest's run and exit", api["wait"]), ("removal", api["remove"])]
+        guest = min(split.get("api: guest, network default", 0), api["wait"])
+        found += [("create", api["create"]), ("start: namespaces, mounts, the guest's start; no network of its own", without),
+                  ("network namespace", api["start"] - without), ("the guest, as the engine notes its start and its exit", guest),
+                  ("exit, until the engine says so", api["wait"] - guest), ("removal", api["remove"])]
         known = sum(value for _, value in found[1:])
         found.append(("the rest: questions, attaching, events", split["client: run, network default"] - known))
     return found

@@ -1,4 +1,5 @@
 """Where a launch goes: an engine's steps one by one, by its client and by its API, and sandpen's own on the native engine."""
+import datetime
 import http.client
 import json
 import os
@@ -19,9 +20,9 @@ NETWORKS = ("default", "none", "host")
 class Api(http.client.HTTPConnection):
     """An engine's API over its socket; one connection, as a resident client would keep it."""
 
-    def __init__(self, path):
+    def __init__(self, path, wait):
         super().__init__("engine", timeout=60)
-        self.path = path
+        self.path, self.wait = path, wait
 
     def connect(self):
         self.sock = socket.socket(socket.AF_UNIX)
@@ -31,7 +32,7 @@ class Api(http.client.HTTPConnection):
         """Milliseconds and the answer."""
         begun = time.perf_counter()
         content = json.dumps(body) if body is not None else None
-        self.request(method, f"/v1.40{where}", content, {"Content-Type": "application/json"} if content else {})
+        self.request(method, where if where.startswith("/v") else f"/v1.40{where}", content, {"Content-Type": "application/json"} if content else {})
         answer = self.getresponse()
         text = answer.read()
         if answer.status >= 400:
@@ -51,13 +52,14 @@ class service:
     def __enter__(self):
         if self.engine == "docker":
             named = self.rig.track.env.get("DOCKER_HOST", "unix:///var/run/docker.sock")
-            return Api(named.removeprefix("unix://")) if named.startswith("unix://") else None
+            return Api(named.removeprefix("unix://"), "/v1.40/containers/{}/wait") if named.startswith("unix://") else None
         path = f"{self.rig.directory}/podman.sock"
         self.process = subprocess.Popen(["podman", "system", "service", "--time", "0", f"unix://{path}"], env=self.rig.track.env,
                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         for _ in range(500):
             if os.path.exists(path):
-                return Api(path)
+                # Docker's way of asking has Podman look four times a second.
+                return Api(path, "/v4.0.0/libpod/containers/{}/wait?interval=5ms")
             time.sleep(0.02)
         return None
 
@@ -68,15 +70,29 @@ class service:
 
 
 def by_api(api, network):
-    """One launch, step by step."""
+    """One launch, step by step; where the guest ended is the engine's own note."""
     host = {**HARDENED, **({} if network == "default" else {"NetworkMode": network})}
     steps = {}
     steps["create"], made = api.ask("POST", "/containers/create", {"Image": IMAGE, "Cmd": ["true"], "HostConfig": host})
     at = f"/containers/{made['Id']}"
     steps["start"], _ = api.ask("POST", f"{at}/start")
-    steps["wait"], _ = api.ask("POST", f"{at}/wait?interval=5ms")
+    steps["wait"], _ = api.ask("POST", api.wait.format(made["Id"]))
+    _, state = api.ask("GET", f"{at}/json")
     steps["remove"], _ = api.ask("DELETE", at)
+    begun, ended = (moment(state["State"][name]) for name in ("StartedAt", "FinishedAt"))
+    if begun and ended:
+        # Both are noted a moment late.
+        steps["guest"] = max(0, ended - begun) * 1000
     return steps
+
+
+def moment(text):
+    """Seconds, of a time as the engines write it."""
+    found = re.match(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d+)", text)
+    if not found:
+        return None
+    whole = datetime.datetime.fromisoformat(found[1]).replace(tzinfo=datetime.timezone.utc).timestamp()
+    return whole + float(f"0.{found[2]}")
 
 
 def exec_by_api(api, container):
