@@ -1,6 +1,7 @@
 """What a launch costs more with an SSH agent, Git's configuration, mounts, a filtered network, many files, many neighbours."""
 import os
 import signal
+import statistics
 import subprocess
 import time
 
@@ -127,12 +128,14 @@ def neighbours(rig, engine, levels):
             if "ratio" not in race.get("sandpen", {}):
                 return {}
             alone = alone or race
+            listing = Command([rig.sandpen, "ps"])
             table[str(level)] = {
                 "sandpen_ms": race["sandpen"]["ms"], "bare_ms": race["reference"]["ms"],
                 "sandpen_growth": race["sandpen"]["ms"] / alone["sandpen"]["ms"], "bare_growth": race["reference"]["ms"] / alone["reference"]["ms"],
-                "growth": race["sandpen"]["ratio"] / alone["sandpen"]["ratio"]}
+                "growth": race["sandpen"]["ratio"] / alone["sandpen"]["ratio"],
+                "ps_ms": statistics.median(rig.track.time(listing)[0] * 1000 for _ in range(5))}
     print(f"\n{engine}: with others running")
     for level, line in table.items():
         print(f"  {level:>4}  sandpen {line['sandpen_ms']:8.2f} ms ({line['sandpen_growth']:.2f})  bare {line['bare_ms']:8.2f} ms "
-              f"({line['bare_growth']:.2f})  sandpen's growth / the bare engine's {line['growth']:.2f}")
+              f"({line['bare_growth']:.2f})  sandpen's growth / the bare engine's {line['growth']:.2f}  ps {line['ps_ms']:.1f} ms")
     return table
