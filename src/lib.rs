@@ -77,7 +77,7 @@ pub use host::{Environment, Host, Platform, ProcessStamp, Terminal};
 pub use path::{GuestPath, HostPath};
 pub use plan::{
     Detail, EngineKind, EnginePlan, ImagePlan, Limits, Mount, NetworkPlan, Plan, Secret, SessionId, Source, SshPlan,
-    SshState, Topic, UserHow, UserPlan, Variable, VariableValue, Why,
+    SshState, Topic, Treatment, UserHow, UserPlan, Variable, VariableValue, Why,
 };
 pub use sandbox::Sandbox;
 pub use session::Outcome;

@@ -119,7 +119,7 @@ pub struct Facts {
     pub image: Option<ImageFacts>,
     /// Git's configuration for the working directory.
     pub git: GitFacts,
-    /// The Git directories of every repository that is shown, in the order of [`Roots::repositories`].
+    /// The Git directories of every repository that is shown, in the order of `Roots::repositories`.
     pub git_dirs: Vec<GitDirs>,
     /// Where session directories are made.
     pub session_base: HostPath,

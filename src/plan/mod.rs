@@ -87,9 +87,9 @@ pub struct Plan {
     /// SSH agent.
     pub ssh: SshPlan,
     /// What a Seatbelt sandbox needs beyond that.
-    pub seatbelt: Option<SeatbeltPlan>,
+    pub(crate) seatbelt: Option<SeatbeltPlan>,
     /// What the first process inside does besides starting the command.
-    pub duties: Duties,
+    pub(crate) duties: Duties,
     /// Where the guest helper is inside a container, if there is one.
     pub helper: Option<GuestPath>,
     /// The command; empty for an interactive shell.
@@ -105,9 +105,9 @@ pub struct Plan {
     /// What is done about code planted in the repository's Git files.
     pub guard_mode: Guard,
     /// What is reviewed when the sandbox ends.
-    pub guard: Option<GuardPlan>,
+    pub(crate) guard: Option<GuardPlan>,
     /// What is made on the host before the launch.
-    pub prepare: Vec<Prepare>,
+    pub(crate) prepare: Vec<Prepare>,
     /// Whether the container is kept after its end, and who asked.
     pub keep: Option<Sourced<bool>>,
     /// Whether weaker enforcement is an error.

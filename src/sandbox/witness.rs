@@ -76,8 +76,7 @@ impl Ear {
 
 impl Drop for Ear {
     fn drop(&mut self) {
+        // Its directory stays: others may be told there any moment.
         let _ = fs::remove_file(&self.0);
-        // Only when it is empty: others may be waiting.
-        let _ = self.0.parent().map(fs::remove_dir);
     }
 }

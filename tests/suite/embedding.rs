@@ -3,11 +3,11 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use crate::for_every_engine;
-use crate::support::{Engine, IMAGE, Pen, Ran, RunToEnd, binary};
+use crate::support::{Engine, IMAGE, Pen, Ran, RunToEnd, binary, eventually};
 
 for_every_engine!(
     the_example_plans_runs_and_tells_the_outcome,
@@ -60,7 +60,8 @@ fn the_example_plans_runs_and_tells_the_outcome(pen: &Pen) {
     assert!(said.ends_with(&format!("\n{project}\nExited(3)")), "{said}");
     assert_eq!(ran.stderr, "", "nothing is said that nobody asked for");
     assert!(pen.project.join("made").exists());
-    assert!(!pen.home.join(".local/state/sandpen/outcomes").exists(), "nothing is left");
+    let left = fs::read_dir(pen.home.join(".local/state/sandpen/outcomes")).expect("where it was told").count();
+    assert_eq!(left, 0, "nothing is left");
 }
 
 fn a_guests_own_44_is_not_a_failed_launch(pen: &Pen) {
@@ -88,6 +89,22 @@ fn a_planted_program_does_not_launch(pen: &Pen) {
     let ran = command.ran();
     let words = "Launch: there is no program `sandpen` on PATH, mounted directories apart\nhint: ";
     assert!(ran.stderr.starts_with(words), "{}", ran.stderr);
+}
+
+/// The one that ends first takes nothing of the other's along.
+#[test]
+fn two_at_once_are_told_apart() {
+    Pen::on(Engine::Native, |pen| {
+        // Long enough for the other to end first, and not for ever if this test fails.
+        let script = "touch started; for i in $(seq 300); do [ -e go ] && exit 5; sleep 0.1; done";
+        // Both before either runs: the file of a running program cannot be written.
+        let (mut slow, mut quick) = (embedding(pen), embedding(pen));
+        let slow = slow.args(["sh", "-c", script]).stdout(Stdio::piped()).spawn().expect("the slow one");
+        eventually("the slow one runs", || pen.project.join("started").exists());
+        assert!(quick.args(["sh", "-c", "exit 6"]).ran().ok().ends_with("Exited(6)"));
+        fs::write(pen.project.join("go"), "").expect("go");
+        assert!(Ran::from(slow.wait_with_output().expect("its end")).ok().ends_with("Exited(5)"));
+    });
 }
 
 #[test]
