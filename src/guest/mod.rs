@@ -54,7 +54,7 @@ fn report(duties: &Duties, report: Report) {
     }
     // A pen that cannot be written costs a good explanation, not the run.
     let pen = duties.pen.as_deref().unwrap_or(PEN);
-    let _ = fs::write(Path::new(pen).join(STATUS), report.word());
+    let _ = fs::write(Path::new(pen).join(STATUS), report.text());
 }
 
 fn run(duties: &Duties, command: Vec<OsString>) -> Result<u8, Report> {
@@ -121,7 +121,7 @@ fn run(duties: &Duties, command: Vec<OsString>) -> Result<u8, Report> {
     }
     let code = supervise(child, duties.launcher.is_some(), &mut signals);
     let ran_out = GROUPS.iter().any(|group| ran_out_of_memory(Path::new(group)));
-    report(duties, if ran_out { Report::OutOfMemory } else { Report::Ended });
+    report(duties, if ran_out { Report::OutOfMemory } else { Report::Ended(code) });
     Ok(code)
 }
 

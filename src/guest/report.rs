@@ -1,13 +1,13 @@
-//! What the helper reports to the launcher: one word.
+//! What the helper reports to the launcher: one word, and at the end the exit code.
 
 /// How far the command got; the launcher reads it from the session directory. Anything else in that file is no report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Report {
     /// It runs.
     Started,
-    /// It ran, and the helper saw its end.
-    Ended,
-    /// The same, and the kernel killed something inside for want of memory.
+    /// It ran, and the helper saw it end with this code: the engine's client may not.
+    Ended(u8),
+    /// It ended, and the kernel killed something inside for want of memory.
     OutOfMemory,
     /// There is no such command.
     NotFound,
@@ -18,29 +18,27 @@ pub enum Report {
 }
 
 impl Report {
-    const ALL: [Report; 6] = [
-        Report::Started,
-        Report::Ended,
-        Report::OutOfMemory,
-        Report::NotFound,
-        Report::NotExecutable,
-        Report::WrongArchitecture,
+    const WORDS: [(Report, &str); 5] = [
+        (Report::Started, "started"),
+        (Report::OutOfMemory, "out-of-memory"),
+        (Report::NotFound, "not-found"),
+        (Report::NotExecutable, "not-executable"),
+        (Report::WrongArchitecture, "wrong-architecture"),
     ];
 
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Report::Started => "started",
-            Report::Ended => "ended",
-            Report::OutOfMemory => "out-of-memory",
-            Report::NotFound => "not-found",
-            Report::NotExecutable => "not-executable",
-            Report::WrongArchitecture => "wrong-architecture",
+    pub(super) fn text(self) -> String {
+        match (self, Self::WORDS.iter().find(|(known, _)| *known == self)) {
+            (Report::Ended(code), _) => format!("ended {code}"),
+            (_, word) => word.map_or("", |(_, word)| word).to_owned(),
         }
     }
 
     /// Reads a report.
     pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|report| report.word() == text.trim())
+        match text.trim().strip_prefix("ended ") {
+            Some(code) => code.parse().ok().map(Report::Ended),
+            None => Self::WORDS.iter().find(|(_, word)| *word == text.trim()).map(|(report, _)| *report),
+        }
     }
 
     /// What an error of `exec` means.
@@ -54,7 +52,7 @@ impl Report {
 
     pub(super) fn exit_code(self) -> u8 {
         match self {
-            Report::Started | Report::Ended | Report::OutOfMemory => 0,
+            Report::Started | Report::Ended(_) | Report::OutOfMemory => 0,
             Report::NotFound => 127,
             Report::NotExecutable | Report::WrongArchitecture => 126,
         }
@@ -64,7 +62,7 @@ impl Report {
 /// Where the report is written, below the pen.
 pub const STATUS: &str = "status";
 
-/// A report is one word.
+/// A report is one word or two.
 pub const LONGEST_REPORT: u64 = 64;
 
 #[cfg(test)]
@@ -73,9 +71,12 @@ mod tests {
 
     #[test]
     fn reports_are_one_of_six_words() {
-        for report in Report::ALL {
-            assert_eq!(Report::parse(report.word()), Some(report));
+        for report in Report::WORDS.map(|(report, _)| report).into_iter().chain([Report::Ended(0), Report::Ended(255)])
+        {
+            assert_eq!(Report::parse(&report.text()), Some(report));
         }
+        assert_eq!(Report::parse("ended 256"), None);
+        assert_eq!(Report::parse("ended"), None);
         assert_eq!(Report::parse("started\u{1b}[31m"), None);
         assert_eq!(Report::parse(""), None);
     }

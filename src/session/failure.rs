@@ -30,7 +30,9 @@ pub fn judge(
     match report {
         // The client failed while the guest ran on, which ends now, with its launcher.
         Some(Report::Started) if outcome == CLIENT_FAILED => Err(lost(plan)),
-        Some(Report::Started | Report::Ended) => Ok(outcome),
+        // The guest had ended when the client failed: a daemon that stops ends its containers first.
+        Some(Report::Ended(code)) if outcome == CLIENT_FAILED => Ok(Outcome::Exited(code)),
+        Some(Report::Started | Report::Ended(_)) => Ok(outcome),
         Some(Report::OutOfMemory) => {
             explain_memory(plan, outcome, ui);
             Ok(outcome)

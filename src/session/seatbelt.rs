@@ -122,7 +122,7 @@ fn judge(plan: &Plan, outcome: Outcome, report: Option<Report>, ui: Ui) -> Resul
             failure::explain_command(plan, report, ui);
             Ok(outcome)
         }
-        Some(Report::Started | Report::Ended | Report::OutOfMemory) => Ok(outcome),
+        Some(Report::Started | Report::Ended(_) | Report::OutOfMemory) => Ok(outcome),
         None if matches!(outcome, Outcome::Signaled(_)) => Ok(outcome),
         None => Err(Error::launch("sandbox-exec could not start the sandbox; its own words are above")
             .hint("`sandpen explain` shows the exact command line and the profile")),

@@ -113,8 +113,10 @@ impl Running {
 
     fn report(&mut self) -> Ran {
         let status = self.child.wait().expect("wait");
-        let stdout: Vec<String> = self.lines.try_iter().collect();
-        // After SIGKILL the engine's client lives on for a moment, and holds the other end.
+        // After SIGKILL the engine's client lives on for a moment, and holds the other ends.
+        let end = Instant::now() + Duration::from_secs(10);
+        let next = || self.lines.recv_timeout(end.saturating_duration_since(Instant::now())).ok();
+        let stdout: Vec<String> = std::iter::from_fn(next).collect();
         let ended = || self.stderr.as_ref().is_none_or(JoinHandle::is_finished);
         comes_true(Duration::from_secs(10), ended);
         let stderr = self.stderr.take().filter(JoinHandle::is_finished).and_then(|reader| reader.join().ok());
