@@ -4,13 +4,12 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{CommandFactory, Parser};
+use clap::Parser;
 
-use crate::cli::{Build, Cli, Command, Doctor, Explain, Format, ProfileAction, Run, Selftest};
-use crate::config::{Origin, check, parse_value, profile, trust};
+use crate::cli::{Build, Cli, Command, Doctor, Explain, Format, Run, Selftest};
+use crate::config::{Origin, check, parse_value};
 use crate::doctor::Patient;
 use crate::error::{Error, Kind, Result};
-use crate::escape::escape;
 use crate::explain::{Answer, Question, View};
 use crate::facts::checkup::Checkup;
 use crate::guard::later;
@@ -22,7 +21,10 @@ use crate::selftest::{Canaries, Evidence};
 use crate::session::Outcome;
 use crate::ui::Ui;
 use crate::waiting::Waiting;
-use crate::{build, completions, explain, facts, guest, manage, probe, proxy, selftest, session, untrusted, usage};
+use crate::{
+    build, completions, explain, facts, guest, manage, manual, probe, profiles, proxy, selftest, session, trust,
+    untrusted, usage,
+};
 
 /// The whole program.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -46,7 +48,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
                 return ExitCode::from(error.kind().exit_code());
             }
             None => {
-                let _ = error.print();
+                let _ = manual::in_full(error, &arguments).print();
                 return ExitCode::SUCCESS;
             }
         },
@@ -80,19 +82,14 @@ fn dispatch(cli: Cli, ui: Ui) -> Result<Outcome> {
         Some(Command::Run(arguments)) => run(arguments.0, ui),
         Some(Command::Explain(arguments)) => explain_plan(arguments.0, ui),
         Some(Command::Build(arguments)) => build_image(arguments.0, ui),
-        Some(Command::Profile { action }) => profiles(action, ui),
-        Some(Command::Trust { dir }) => {
-            let path = trust(&Host::read()?, dir.as_deref())?;
-            ui.notice(&format!("trusted as it is now: {}", path.display()));
-            Ok(Outcome::Exited(0))
-        }
+        Some(Command::Profile { action }) => print(ui, &profiles::run(&Host::read()?, action, ui)?),
+        Some(Command::Trust(arguments)) => trust::run(&Host::read()?, &arguments, ui).map(|()| Outcome::Exited(0)),
         Some(Command::Completions { shell }) => print(ui, &completions::script(shell)),
-        Some(Command::Man) => {
-            let mut text = Vec::new();
-            clap_mangen::Man::new(Cli::command())
-                .render(&mut text)
-                .map_err(|error| Error::failed("the manual page cannot be written").cause(error))?;
-            print(ui, &String::from_utf8_lossy(&text))
+        Some(Command::Man { command, dir: None }) => print(ui, &manual::page(&command)?),
+        Some(Command::Man { dir: Some(dir), .. }) => {
+            let count = manual::write(&dir)?;
+            ui.notice(&format!("wrote {count} manual pages to {}", dir.display()));
+            Ok(Outcome::Exited(0))
         }
         Some(Command::Doctor(arguments)) => examine(arguments.0, ui),
         Some(Command::Selftest(arguments)) => test_sandbox(arguments.0, ui),
@@ -227,18 +224,6 @@ fn build_image(arguments: Build, ui: Ui) -> Result<Outcome> {
     build::run(host, config, &prepared.facts, &recipe, &image, ui)?;
     ui.notice(&format!("built {image}; run it with: sandpen run --image {image} -- CMD"));
     Ok(Outcome::Exited(0))
-}
-
-fn profiles(action: ProfileAction, ui: Ui) -> Result<Outcome> {
-    let host = Host::read()?;
-    match action {
-        ProfileAction::List => {
-            let names: Vec<String> = profile::names(&host).iter().map(|name| escape(name).into_owned()).collect();
-            print(ui, &(names.join("\n") + "\n"))
-        }
-        ProfileAction::Show { name } => print(ui, &profile::Profile::find(&host, &name, &Origin::Flag("NAME"))?.text),
-        ProfileAction::Path => print(ui, &format!("{}\n", profile::directory(&host).display())),
-    }
 }
 
 /// No file that sandpen's own caller left open may travel on (`attacks.md` 14).

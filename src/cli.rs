@@ -20,6 +20,30 @@ Examples:
   sandpen run --network off -- make test    no network
   sandpen explain -- claude                 what would happen, and why; starts nothing";
 
+/// What `--help` tells after the examples.
+const MORE: &str = "\
+Examples:
+  sandpen run -- git status                 the host's tools over the current directory
+  sandpen run -- claude                     an agent, with its settings and keys, and no more of yours
+  sandpen run --image debian:12 -- bash     a container
+  sandpen run --network off -- make test    no network
+  sandpen run --allow-host github.com -- git fetch
+  sandpen explain -- claude                 what would happen, and why; starts nothing
+  sandpen explain --why ~/.ssh              one thing: inside or not, and what would change it
+
+Exit codes:
+  the command's own; 128 + n when signal n ended it
+  126, 127   the command inside cannot be executed, or is not there
+  44         the sandbox could not be started; stderr says why, and what to do
+  2          the command line or a file is wrong
+
+Files:
+  ~/.config/sandpen/config.toml             yours, for every sandbox (sandpen profile init)
+  ~/.config/sandpen/profiles/NAME.toml      yours, for --profile NAME (sandpen profile init NAME)
+  .sandpen/config.toml                      the project's; without effect before sandpen trust
+
+`sandpen COMMAND --help` tells more of a command, `sandpen man COMMAND` the same as a manual page.";
+
 const SELFTEST: &str = "\
 Exit code: 0 when every promise holds, else 1. What could not be tried counts as failed.
 
@@ -36,6 +60,19 @@ Examples:
   sandpen explain --why GH_TOKEN --why github.com:22
   sandpen explain --format json -- make     for programs";
 
+const PROFILE: &str = "\
+Examples:
+  sandpen profile show                      what holds here, value by value, and who said so
+  sandpen profile show tight                with a profile
+  sandpen profile init review --from safe   a profile of your own: run --profile review";
+
+const TRUST: &str = "\
+Examples:
+  sandpen trust                             shows what .sandpen/config.toml changes, then asks
+  sandpen trust --dry-run                   shows it, and no more
+  sandpen trust --list
+  sandpen trust --revoke ~/project";
+
 const DOCTOR: &str = "\
 Exit code: 0 when `sandpen run` with the same options can start, else 1.
 
@@ -46,7 +83,7 @@ Examples:
 
 /// Runs any command in a sandbox over the current directory; Git and SSH work as they do outside.
 #[derive(Debug, Parser)]
-#[command(name = "sandpen", version, after_help = EXAMPLES, args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
+#[command(name = "sandpen", version, after_help = EXAMPLES, after_long_help = MORE, args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub struct Cli {
     /// What to do; `run` when nothing is named.
     #[command(subcommand)]
@@ -63,31 +100,11 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run a command in a sandbox over the current directory
-    #[command(after_help = EXAMPLES)]
+    #[command(after_help = EXAMPLES, after_long_help = MORE)]
     Run(Deferred<Run>),
     /// Show everything `run` would do, with the reason and the origin of every entry; start nothing
     #[command(after_help = EXPLAIN)]
     Explain(Deferred<Explain>),
-    /// Build the project's sandbox.Dockerfile, or an agent's image
-    Build(Deferred<Build>),
-    /// List and show profiles
-    Profile {
-        /// What to do.
-        #[command(subcommand)]
-        action: ProfileAction,
-    },
-    /// Let the project file of a directory take effect, pinned to its present content
-    Trust {
-        /// The project's directory (default: the current one).
-        dir: Option<PathBuf>,
-    },
-    /// Print completions for a shell
-    Completions {
-        /// The shell.
-        shell: clap_complete::Shell,
-    },
-    /// Print the manual page
-    Man,
     /// Check engines, SSH agent, Git, files: what works, what does not, and the command that helps
     #[command(after_help = DOCTOR)]
     Doctor(Deferred<Doctor>),
@@ -125,6 +142,31 @@ pub enum Command {
     },
     /// Remove what killed sandboxes left, and what `run --keep` kept
     Prune,
+    /// Show what is configured and by whom; list and make profiles
+    #[command(after_help = PROFILE)]
+    Profile {
+        /// What to do.
+        #[command(subcommand)]
+        action: ProfileAction,
+    },
+    /// Let the project file of a directory take effect, pinned to its present content
+    #[command(after_help = TRUST)]
+    Trust(Trust),
+    /// Build the project's sandbox.Dockerfile, or an agent's image
+    Build(Deferred<Build>),
+    /// Print completions for a shell
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Print a manual page
+    Man {
+        /// Of this command, such as `run` or `profile show` (default: of sandpen itself).
+        command: Vec<String>,
+        /// Write all pages into this directory instead.
+        #[arg(long, value_name = "DIR", conflicts_with = "command")]
+        dir: Option<PathBuf>,
+    },
 }
 
 /// Arguments of `run`.
@@ -194,16 +236,55 @@ pub struct Build {
     pub tag: Option<String>,
 }
 
+/// Arguments of `trust`.
+#[derive(Debug, Args)]
+pub struct Trust {
+    /// The project's directory (default: the current one).
+    pub dir: Option<PathBuf>,
+    /// Only say what it would change
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+    /// Do not ask, also on a terminal
+    #[arg(short, long)]
+    pub yes: bool,
+    /// List the trusted project files, and whether they are still as they were
+    #[arg(long, conflicts_with_all = ["dir", "revoke", "dry_run", "yes"])]
+    pub list: bool,
+    /// Take the trust back
+    #[arg(long, conflicts_with_all = ["dry_run", "yes"])]
+    pub revoke: bool,
+}
+
 /// What `profile` does.
 #[derive(Debug, Subcommand)]
 pub enum ProfileAction {
     /// List the names
     List,
-    /// Print one
+    /// Print every value with its origin: what a sandbox starts from here
     Show {
-        /// Its name.
-        name: String,
+        /// With this profile (default: with the one of the environment, if any).
+        name: Option<String>,
+        /// How they are shown.
+        #[arg(long, value_enum, default_value_t = Format::Text)]
+        format: Format,
     },
+    /// Make a profile to edit, with every key explained
+    Init {
+        /// Its name (default: no profile, but your own file for every sandbox).
+        name: Option<String>,
+        /// Begin with the values of this profile.
+        #[arg(long, value_name = "PROFILE")]
+        from: Option<String>,
+    },
+    /// Print the JSON schema of configuration files and profiles, for editors
+    Schema {
+        /// That of presets instead.
+        #[arg(long)]
+        preset: bool,
+    },
+    /// Print the table of options, as Markdown
+    #[command(hide = true)]
+    Reference,
     /// Print the directory of the user's own profiles
     Path,
 }

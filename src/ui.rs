@@ -96,6 +96,15 @@ impl Ui {
         }
     }
 
+    /// Asks the person at the terminal; anything but a yes is a no.
+    pub fn ask(self, question: &str) -> bool {
+        let mut out = io::stderr().lock();
+        let asked = write!(out, "{} [y/N] ", escape(question)).and_then(|()| out.flush());
+        let mut answer = String::new();
+        let read = io::stdin().read_line(&mut answer);
+        asked.is_ok() && read.is_ok() && matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
+    }
+
     /// Data for stdout. A reader that went away is not an error.
     pub fn data(self, text: &str) -> io::Result<()> {
         let mut out = io::stdout().lock();

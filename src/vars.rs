@@ -5,33 +5,37 @@
 pub struct Setting {
     /// The names, in order of precedence.
     pub names: &'static [&'static str],
+    /// How their values differ from a flag's; empty when they do not.
+    pub form: &'static str,
+    /// What they set.
+    pub about: &'static str,
 }
 
 macro_rules! settings {
-    ($($constant:ident, [$($name:literal),+], $doc:literal;)+) => {
-        $(#[doc = $doc] pub const $constant: Setting = Setting { names: &[$($name),+] };)+
+    ($($constant:ident, [$($name:literal),+], $form:literal, $doc:literal;)+) => {
+        $(#[doc = $doc] pub const $constant: Setting = Setting { names: &[$($name),+], form: $form, about: $doc };)+
         /// All of them.
         pub const SETTINGS: &[Setting] = &[$($constant),+];
     };
 }
 
 settings! {
-    ENGINE, ["SANDPEN_ENGINE", "LLXPRT_SANDBOX"], "Which engine runs the sandbox.";
-    IMAGE, ["SANDPEN_IMAGE", "LLXPRT_SANDBOX_IMAGE"], "The container image.";
-    PROFILE, ["SANDPEN_PROFILE"], "A named set of options.";
-    MOUNTS, ["SANDPEN_MOUNTS", "LLXPRT_SANDBOX_MOUNTS", "SANDBOX_MOUNTS"], "Further mounts, as a comma list of FROM[:TO[:ro|rw]].";
-    ENV, ["SANDBOX_ENV"], "Further variables inside, as a comma list of NAME=VALUE.";
-    PORTS, ["SANDBOX_PORTS"], "Published ports, as a comma list.";
-    CPUS, ["SANDPEN_CPUS", "LLXPRT_SANDBOX_CPUS", "SANDBOX_CPUS"], "How many CPUs the sandbox may use.";
-    MEMORY, ["SANDPEN_MEMORY", "LLXPRT_SANDBOX_MEMORY", "SANDBOX_MEMORY"], "How much memory the sandbox may use.";
-    PIDS, ["SANDPEN_PIDS", "LLXPRT_SANDBOX_PIDS", "SANDBOX_PIDS"], "How many processes the sandbox may have.";
-    NETWORK, ["SANDPEN_NETWORK", "LLXPRT_SANDBOX_NETWORK", "SANDBOX_NETWORK"], "The network policy.";
-    PROXY_COMMAND, ["LLXPRT_SANDBOX_PROXY_COMMAND"], "The user's own proxy, listening on 8877.";
-    SSH_AGENT, ["SANDPEN_SSH_AGENT", "LLXPRT_SANDBOX_SSH_AGENT", "SANDBOX_SSH_AGENT"], "Whether the SSH agent is forwarded (R4).";
-    USER, ["SANDBOX_SET_UID_GID"], "Whether the guest is the host's user (1, true) or the image's (0, false).";
-    ENGINE_FLAGS, ["SANDBOX_FLAGS"], "Further flags for the engine, as shell words.";
-    SEATBELT_PROFILE, ["SEATBELT_PROFILE"], "The macOS Seatbelt profile.";
-    BUILD, ["BUILD_SANDBOX"], "1 or true: build the project's sandbox.Dockerfile before the launch.";
+    ENGINE, ["SANDPEN_ENGINE", "LLXPRT_SANDBOX"], "`LLXPRT_SANDBOX` also `true`, `1`: auto, and `false`, `0`: not asked for", "Which engine runs the sandbox.";
+    IMAGE, ["SANDPEN_IMAGE", "LLXPRT_SANDBOX_IMAGE"], "", "The container image.";
+    PROFILE, ["SANDPEN_PROFILE"], "", "A named set of options.";
+    MOUNTS, ["SANDPEN_MOUNTS", "LLXPRT_SANDBOX_MOUNTS", "SANDBOX_MOUNTS"], "with commas between them", "Further mounts.";
+    ENV, ["SANDBOX_ENV"], "with commas between them", "Further variables inside.";
+    PORTS, ["SANDBOX_PORTS"], "with commas between them", "Published ports.";
+    CPUS, ["SANDPEN_CPUS", "LLXPRT_SANDBOX_CPUS", "SANDBOX_CPUS"], "", "How many CPUs the sandbox may use.";
+    MEMORY, ["SANDPEN_MEMORY", "LLXPRT_SANDBOX_MEMORY", "SANDBOX_MEMORY"], "", "How much memory the sandbox may use.";
+    PIDS, ["SANDPEN_PIDS", "LLXPRT_SANDBOX_PIDS", "SANDBOX_PIDS"], "", "How many processes the sandbox may have.";
+    NETWORK, ["SANDPEN_NETWORK", "LLXPRT_SANDBOX_NETWORK", "SANDBOX_NETWORK"], "", "The network policy.";
+    PROXY_COMMAND, ["LLXPRT_SANDBOX_PROXY_COMMAND"], "", "The user's own proxy, listening on 8877.";
+    SSH_AGENT, ["SANDPEN_SSH_AGENT", "LLXPRT_SANDBOX_SSH_AGENT", "SANDBOX_SSH_AGENT"], "", "Whether the SSH agent is forwarded (R4).";
+    USER, ["SANDBOX_SET_UID_GID"], "`1`, `true`: host; `0`, `false`: image", "Who the guest is.";
+    ENGINE_FLAGS, ["SANDBOX_FLAGS"], "as shell words", "Further flags for the engine.";
+    SEATBELT_PROFILE, ["SEATBELT_PROFILE"], "", "The macOS Seatbelt profile.";
+    BUILD, ["BUILD_SANDBOX"], "`1`, `true`", "Builds the project's sandbox.Dockerfile before the launch.";
 }
 
 /// Read: the host's SSH agent. Set inside: where the forwarded agent is found (R4.3).

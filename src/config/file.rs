@@ -1,8 +1,11 @@
 //! Configuration files and profiles: TOML, and JSON as llxprt writes it. Unknown keys are errors.
 
+use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, schema_for};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
 use super::read::{Language, read};
@@ -14,37 +17,73 @@ use super::value::{
 };
 use crate::error::Result;
 
-/// The keys of a file; the same for TOML and JSON.
-#[derive(Debug, Default, Deserialize)]
+/// The keys of a file; the same for TOML and JSON. What is said of a key here is what editors, the manual and `profile init` say.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[schemars(title = "sandpen's configuration and profiles", description = "")]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default, expecting = "a table of options")]
 struct Document {
+    /// What runs the sandbox. `auto`: a container engine if an image is named anywhere, else the host's own tools.
     engine: Maybe<EngineSetting>,
+    /// The container image. Naming one asks for a container.
     image: Maybe<ImageRef>,
+    /// What else is seen inside, read-only unless the mode says otherwise. What is mounted must exist.
     mounts: Vec<MountRequest>,
-    env: Variables,
-    ports: Vec<Port>,
-    resources: Resources,
-    network: Maybe<NetworkMode>,
-    allow_hosts: Vec<HostRule>,
-    proxy_command: Option<String>,
-    ssh_agent: Maybe<AgentMode>,
-    user: Maybe<UserMode>,
-    tmp: Maybe<TmpMode>,
-    engine_flags: Vec<String>,
+    /// Further workspace directories, read-write.
     include_dirs: Vec<PathBuf>,
-    seatbelt_profile: Option<String>,
+    /// Variables inside, with their values.
+    env: Variables,
+    /// Ports that the host reaches at 127.0.0.1, also when the guest listens on its own loopback only.
+    ports: Vec<Port>,
+    /// Limits.
+    resources: Resources,
+    /// The network policy: as outside, none at all, or only the hosts that are allowed.
+    network: Maybe<NetworkMode>,
+    /// Hosts that may be reached, on ports 80 and 443 unless one is named. Implies `proxied`.
+    allow_hosts: Vec<HostRule>,
+    /// A proxy of your own, a command on the host that listens on 8877. Implies `proxied`.
+    proxy_command: Option<String>,
+    /// Whether the SSH agent is forwarded. Keys never enter; `auto` forwards an agent that answers.
+    ssh_agent: Maybe<AgentMode>,
+    /// Who the guest is. `auto`: the host's user on Linux, the image's own on macOS.
+    user: Maybe<UserMode>,
+    /// The temporary directory inside: the sandbox's own, or the host's with all that is in it.
+    tmp: Maybe<TmpMode>,
+    /// The preset of an agent, or `none`. Without it the command's name decides.
     agent: Option<String>,
+    /// What is done about code planted in the repository's Git files.
     guard: Maybe<Guard>,
+    /// Permits the whole home as the working directory.
     allow_home: Option<bool>,
+    /// What cannot be enforced here is an error, not a warning.
     strict: Option<bool>,
+    /// Further flags for Docker or Podman, after sandpen's own.
+    engine_flags: Vec<String>,
+    /// The Seatbelt profile on macOS: one of six names, or a file of yours. Without it the network policy decides.
+    seatbelt_profile: Option<String>,
+    /// Where editors find the schema; without effect.
+    #[serde(rename = "$schema")]
+    #[schemars(with = "Option<String>")]
+    _schema: IgnoredAny,
 }
 
-#[derive(Debug, Default, Deserialize)]
+/// Limits.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[schemars(inline)]
 #[serde(deny_unknown_fields, default, expecting = "a table such as { cpus = 2, memory = \"4g\" }")]
 struct Resources {
+    /// How many CPUs the sandbox may use.
     cpus: Maybe<Cpus>,
+    /// How much memory the sandbox may use.
     memory: Maybe<Memory>,
+    /// How many processes and threads the sandbox may have.
     pids: Maybe<Pids>,
+}
+
+/// What editors know of a file.
+pub fn schema() -> Schema {
+    let mut schema = schema_for!(Document);
+    schema.remove("description");
+    schema
 }
 
 /// A setting that may be absent or empty.
@@ -60,6 +99,20 @@ impl<T> Default for Maybe<T> {
 impl<'de, T: Value> Deserialize<'de> for Maybe<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
         deserializer.deserialize_any(Reader(PhantomData)).map(Maybe)
+    }
+}
+
+impl<T: Value> JsonSchema for Maybe<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        T::NAME.into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        T::schema()
     }
 }
 

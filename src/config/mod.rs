@@ -6,9 +6,10 @@ pub mod check;
 mod environment;
 mod file;
 mod flags;
+pub mod options;
 pub mod preset;
 pub mod profile;
-mod project;
+pub mod project;
 mod read;
 mod settings;
 mod sourced;
@@ -17,7 +18,12 @@ pub mod value;
 use std::path::PathBuf;
 
 pub use environment::parse_value;
-pub use project::{ProjectFile, trust};
+#[cfg(test)]
+pub use file::parse as read_file;
+pub use file::schema as file_schema;
+pub use project::ProjectFile;
+#[cfg(test)]
+pub use read::Language;
 pub use settings::Settings;
 pub use sourced::{Origin, Sourced};
 
@@ -49,8 +55,8 @@ pub struct Config {
     pub seatbelt_profile: Option<Sourced<String>>,
     pub agent: Option<Sourced<String>>,
     pub guard: Sourced<Guard>,
-    pub allow_home: bool,
-    pub strict: bool,
+    pub allow_home: Sourced<bool>,
+    pub strict: Sourced<bool>,
     pub build: Option<Sourced<bool>>,
     pub name: Option<Sourced<Name>>,
     pub keep: Option<Sourced<bool>>,
@@ -67,6 +73,23 @@ pub struct Config {
 impl Config {
     /// Reads and combines all layers.
     pub fn load(host: &Host, options: &Options) -> Result<Self> {
+        let (project, warning) = match ProjectFile::find(host)? {
+            None => (Settings::default(), None),
+            Some(file) if file.is_trusted(host) => (file.settings()?, None),
+            Some(file) => {
+                let warning = format!(
+                    "the project file `{}` is not trusted and has no effect: read it, then run `sandpen trust`",
+                    file.path().display()
+                );
+                (Settings::default(), Some(warning))
+            }
+        };
+        let config = Self::load_with(host, options, project)?;
+        Ok(Config { warnings: warning.into_iter().collect(), ..config })
+    }
+
+    /// The same, with these words for a project file.
+    pub fn load_with(host: &Host, options: &Options, project: Settings) -> Result<Self> {
         let flags = flags::settings(options)?;
         let environment = environment::settings(&host.env)?;
         let named = match options.profile.clone().filter(|name| !name.is_empty()) {
@@ -77,27 +100,12 @@ impl Config {
             Some(named) => profile::Profile::find(host, &named.value, &named.origin)?.settings()?,
             None => Settings::default(),
         };
-        let mut warnings = Vec::new();
-        let project = match ProjectFile::find(host)? {
-            None => Settings::default(),
-            Some(file) if file.is_trusted(host) => file.settings()?,
-            Some(file) => {
-                warnings.push(format!(
-                    "the project file `{}` is not trusted and has no effect: read it, then run `sandpen trust`",
-                    file.path().display()
-                ));
-                Settings::default()
-            }
-        };
         let user = user_file(host)?;
-        Self::resolve(flags.over(environment).over(profile).over(project).over(user), warnings)
+        Self::of(flags.over(environment).over(profile).over(project).over(user))
     }
 
     /// Fills in the defaults and refuses combinations that contradict each other.
-    fn resolve(settings: Settings, warnings: Vec<String>) -> Result<Self> {
-        fn or<T>(value: Option<Sourced<T>>, default: T) -> Sourced<T> {
-            value.unwrap_or_else(|| Sourced::default(default))
-        }
+    pub fn of(settings: Settings) -> Result<Self> {
         let network = network(&settings)?;
         if let (NetworkMode::Off | NetworkMode::Proxied, Some(port)) = (network.value, settings.ports.first()) {
             // A filtered guest has no network to publish a port of.
@@ -108,7 +116,14 @@ impl Config {
             ))
             .hint(format!("the network is {state} because of: {}", network.origin)));
         }
-        Ok(Config {
+        Ok(Self::over_defaults(settings, network))
+    }
+
+    fn over_defaults(settings: Settings, network: Sourced<NetworkMode>) -> Self {
+        fn or<T>(value: Option<Sourced<T>>, default: T) -> Sourced<T> {
+            value.unwrap_or_else(|| Sourced::default(default))
+        }
+        Config {
             engine: or(settings.engine, EngineSetting::Auto),
             image: settings.image,
             cpus: settings.cpus,
@@ -122,8 +137,8 @@ impl Config {
             seatbelt_profile: settings.seatbelt_profile,
             agent: settings.agent,
             guard: or(settings.guard, Guard::Review),
-            allow_home: settings.allow_home.is_some_and(|allow| allow.value),
-            strict: settings.strict.is_some_and(|strict| strict.value),
+            allow_home: or(settings.allow_home, false),
+            strict: or(settings.strict, false),
             build: settings.build.filter(|build| build.value),
             name: settings.name,
             keep: settings.keep.filter(|keep| keep.value),
@@ -133,8 +148,15 @@ impl Config {
             allow_hosts: settings.allow_hosts,
             engine_flags: settings.engine_flags,
             include_dirs: settings.include_dirs,
-            warnings,
-        })
+            warnings: Vec::new(),
+        }
+    }
+}
+
+impl Default for Config {
+    /// What holds where nobody says anything.
+    fn default() -> Self {
+        Self::over_defaults(Settings::default(), Sourced::default(NetworkMode::On))
     }
 }
 

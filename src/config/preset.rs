@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 
+use schemars::{JsonSchema, Schema, schema_for};
 use serde::Deserialize;
 
 use super::read::{Language, read};
@@ -22,7 +23,7 @@ const BUILT_IN: &[(&str, &str, &str)] = &[
 ];
 
 /// What one agent needs.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a preset: name = \"…\" and what it needs")]
 pub struct Preset {
     /// Its name, which is also the name of the command that selects it.
@@ -49,7 +50,7 @@ pub struct Preset {
 }
 
 /// A directory or file where an agent keeps its state.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a table such as { path = \"~/…\", reason = \"…\" }")]
 pub struct Directory {
     /// Where.
@@ -97,6 +98,11 @@ impl Preset {
             true => Self::named(host, &Sourced::default(command.to_owned())),
             false => Self::own(host, command),
         }
+    }
+
+    /// What editors know of a preset's file.
+    pub fn schema() -> Schema {
+        schema_for!(Preset)
     }
 
     /// The Dockerfile of a built-in preset.

@@ -32,8 +32,7 @@ pub struct Profile {
 impl Profile {
     /// Finds a profile: the user's file of that name, else the built-in one.
     pub fn find(host: &Host, name: &str, origin: &Origin) -> Result<Self> {
-        let is_plain = !name.is_empty() && !name.starts_with('.') && !name.contains('/');
-        for file in is_plain.then(|| candidates(host, name)).into_iter().flatten() {
+        for file in is_plain(name).then(|| candidates(host, name)).into_iter().flatten() {
             match std::fs::read_to_string(&file) {
                 Ok(text) => return Ok(Profile { name: name.to_owned(), file: Some(file), text }),
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
@@ -66,6 +65,24 @@ impl Profile {
         };
         file::parse(&self.text, language, &name, None, &Origin::Profile(self.name.clone()))
     }
+}
+
+/// The file of a profile that is not there yet.
+pub fn new_file(host: &Host, name: &str) -> Result<PathBuf> {
+    if !is_plain(name) {
+        return Err(Error::usage(format!("`{name}` cannot be a profile's name"))
+            .hint("it becomes a file's name: no slash, and no dot in front"));
+    }
+    let [toml, json] = candidates(host, name);
+    match json.symlink_metadata() {
+        Ok(_) => Err(Error::usage(format!("there is a profile `{name}` already: `{}`", json.display()))),
+        Err(_) => Ok(toml),
+    }
+}
+
+/// Whether a file can have this name, in that directory and nowhere else.
+fn is_plain(name: &str) -> bool {
+    !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\0'])
 }
 
 /// Where the user's profiles are.

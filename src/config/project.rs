@@ -1,6 +1,7 @@
 //! The project file `.sandpen/config.toml`: input from strangers, without effect until the user trusts its exact content.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::file;
@@ -42,7 +43,7 @@ impl ProjectFile {
         let path = directory.as_path().join(".sandpen/config.toml");
         let content = match untrusted::read(&path, LARGEST) {
             Ok(content) => content,
-            Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+            Err(error) if error.kind() == ErrorKind::InvalidData => {
                 return Err(Error::usage(format!("`{}` is not a text file of at most 1 MiB", path.display())));
             }
             Err(_) => return Ok(None),
@@ -66,43 +67,60 @@ impl ProjectFile {
         let name = path.display().to_string();
         file::parse(&self.content, Language::Toml, &name, Some(self.directory.as_path()), &Origin::Config(path))
     }
+
+    /// Whether the user trusted another content at this place, and what that said.
+    pub fn trusted_before(&self, host: &Host) -> Option<Settings> {
+        let content = fs::read_to_string(pin(host, &self.directory)).ok()?;
+        ProjectFile { content, ..self.clone() }.settings().ok()
+    }
+
+    /// Lets it take effect with exactly the content that was read.
+    pub fn trust(&self, host: &Host) -> Result<()> {
+        let pin = pin(host, &self.directory);
+        let write = || -> std::io::Result<()> {
+            pin.parent().map_or(Ok(()), fs::create_dir_all)?;
+            fs::write(&pin, &self.content)
+        };
+        write().map_err(|error| {
+            Error::failed(format!("the decision cannot be recorded in `{}`", pin.display())).cause(error)
+        })
+    }
 }
 
-/// Where the trusted content of a directory's project file is kept: a copy, so that no digest is needed to compare.
+/// Takes the trust in a directory's project file back; whether there was any.
+pub fn revoke(host: &Host, directory: &HostPath) -> Result<bool> {
+    let pin = pin(host, directory);
+    match fs::remove_file(&pin) {
+        Ok(()) => Ok(true),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(false),
+        Err(error) => Err(Error::failed(format!("`{}` cannot be removed", pin.display())).cause(error)),
+    }
+}
+
+/// The directories whose project files were trusted, sorted.
+pub fn trusted(host: &Host) -> Vec<HostPath> {
+    fn look(pins: &Path, place: &Path, found: &mut Vec<HostPath>) {
+        for entry in fs::read_dir(pins).into_iter().flatten().flatten() {
+            let kind = entry.file_type();
+            if kind.as_ref().is_ok_and(fs::FileType::is_dir) {
+                look(&entry.path(), &place.join(entry.file_name()), found);
+            } else if entry.file_name() == PIN {
+                found.extend(HostPath::new(place));
+            }
+        }
+    }
+    let mut found = Vec::new();
+    look(host.state_dir().join("trust").as_path(), Path::new("/"), &mut found);
+    found.sort();
+    found
+}
+
+/// The name of a pin in the directory that stands for the project's.
+const PIN: &str = "config.toml";
+
+/// Where the trusted content of a directory's project file is kept: a copy, so that no digest is needed to compare, and so that it
+/// can be told what has changed.
 fn pin(host: &Host, directory: &HostPath) -> PathBuf {
     let below = directory.as_path().strip_prefix("/").unwrap_or(Path::new(""));
-    host.state_dir().as_path().join("trust").join(below).join("config.toml")
-}
-
-/// Pins the present content of a directory's project file. Returns the file's path.
-pub fn trust(host: &Host, directory: Option<&Path>) -> Result<PathBuf> {
-    let directory = match directory {
-        Some(directory) => host.expand(directory),
-        None => host.cwd.as_path().to_owned(),
-    };
-    let directory = directory
-        .canonicalize()
-        .map_err(|error| {
-            Error::usage(format!("`{}` is not a directory that can be entered", directory.display())).cause(error)
-        })
-        .and_then(|path| HostPath::new(path).map_err(|error| Error::usage(error.to_string())))?;
-    let file = ProjectFile::read(&directory)?.ok_or_else(|| {
-        Error::usage(format!(
-            "there is no project file `{}`",
-            directory.as_path().join(".sandpen/config.toml").display()
-        ))
-    })?;
-    // A file that does not parse cannot be what the user means to trust.
-    file.settings()?;
-    let pin = pin(host, &directory);
-    let write = || -> std::io::Result<()> {
-        if let Some(parent) = pin.parent() {
-            fs::create_dir_all(parent)?;
-        }
-        fs::write(&pin, &file.content)
-    };
-    write().map_err(|error| {
-        Error::failed(format!("the decision cannot be recorded in `{}`", pin.display())).cause(error)
-    })?;
-    Ok(file.path())
+    host.state_dir().as_path().join("trust").join(below).join(PIN)
 }

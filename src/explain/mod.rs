@@ -13,6 +13,7 @@ use std::ffi::OsString;
 
 pub use explanation::Explanation;
 pub use json::json;
+pub use page::Page;
 pub use text::text;
 pub use view::View;
 pub use why::{Answer, Question, json as answers_json};

@@ -92,11 +92,11 @@ fn refuse_wide(host: &Host, config: &Config, directory: &HostPath, what: &str) -
         return Err(Error::usage(format!("{what} is `/`: a sandbox over the whole host protects nothing"))
             .hint("change to the directory of your project"));
     }
-    if host.home.is_within(directory) && !config.allow_home {
+    if host.home.is_within(directory) && !config.allow_home.value {
         return Err(Error::usage(format!("{what} `{directory}` contains your whole home: keys, credentials and all"))
             .hint("change to the directory of your project, or pass --allow-home if you mean it"));
     }
-    if plan::contains_own_files(host, directory) && !config.allow_home {
+    if plan::contains_own_files(host, directory) && !config.allow_home.value {
         return Err(Error::usage(format!(
             "{what} `{directory}` holds sandpen's own configuration, which the guest must not change"
         ))

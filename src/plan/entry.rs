@@ -1,13 +1,13 @@
 //! The entries of a plan: mounts and variables. None can be made without a reason and an origin.
 
 use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
-use std::fmt;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use crate::config::Origin;
 use crate::config::value::Access;
 use crate::path::{GuestPath, HostPath};
+use crate::secret::Secret;
 
 /// What an entry is about: `explain` groups by it, and knows the option that decides it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,28 +139,6 @@ impl Mount {
     /// A private memory file system.
     pub fn tmpfs(target: GuestPath, mode: u32, why: Why) -> Self {
         Mount { source: Source::Tmpfs { mode }, target, access: Access::Rw, is_directory: true, relabel: false, why }
-    }
-}
-
-/// A value that must not be shown: it has no `Display`, its `Debug` is redacted, and engines never put it into argv.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(OsString);
-
-impl Secret {
-    /// Wraps a value.
-    pub fn new(value: impl Into<OsString>) -> Self {
-        Secret(value.into())
-    }
-
-    /// The value, for a child's environment or a private file.
-    pub fn reveal(&self) -> &OsStr {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(…)")
     }
 }
 

@@ -21,9 +21,10 @@ mod user;
 
 use std::ffi::OsString;
 
+pub use crate::secret::Secret;
 pub use detail::Detail;
 pub use engine::{EngineKind, EnginePlan, ImagePlan};
-pub use entry::{Mount, Secret, Source, Topic, Variable, VariableValue, Why};
+pub use entry::{Mount, Source, Topic, Variable, VariableValue, Why};
 pub use git::{Treatment, git_files};
 pub use guard::GuardPlan;
 pub use mounts::{contains_own_files, flat_name, paths_of_interest};
@@ -243,7 +244,7 @@ impl Plan {
             guard,
             prepare,
             keep: config.keep.clone(),
-            strict: config.strict,
+            strict: config.strict.value,
             warnings,
             user,
             session_dir,

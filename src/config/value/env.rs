@@ -1,7 +1,9 @@
 //! A variable for the guest as the user writes it: `NAME=VALUE`, or `NAME` to take the host's.
 
+use std::borrow::Cow;
 use std::fmt;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
 
 use super::{Mismatch, Value};
@@ -53,6 +55,24 @@ impl Value for EnvRequest {
 /// The variables of a file: `{ NAME = "value" }`. A file names values only; it never takes them from the host.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Variables(pub Vec<EnvRequest>);
+
+impl JsonSchema for Variables {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Variables".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "object",
+            "propertyNames": { "pattern": "^[!-,.-<>-~][!-<>-~]*$" },
+            "additionalProperties": { "type": ["string", "number", "boolean"] },
+        })
+    }
+}
 
 impl<'de> Deserialize<'de> for Variables {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

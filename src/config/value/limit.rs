@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use schemars::{Schema, json_schema};
 use serde::{Serialize, Serializer};
 
 use super::{Value, deserialize_as_value};
@@ -27,6 +28,10 @@ impl fmt::Display for Cpus {
 impl Value for Cpus {
     const NAME: &'static str = "a number of CPUs";
     const FORM: &'static str = "a positive number such as `2` or `0.5`";
+
+    fn schema() -> Schema {
+        json_schema!({ "type": ["number", "string"], "exclusiveMinimum": 0 })
+    }
 
     fn parse(text: &str) -> Result<Self, String> {
         let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
@@ -71,6 +76,10 @@ impl Value for Memory {
     const NAME: &'static str = "an amount of memory";
     const FORM: &'static str = "a size of at least 6m, such as `512m` or `4g`";
 
+    fn schema() -> Schema {
+        json_schema!({ "type": ["string", "integer"], "minimum": LEAST_MEMORY })
+    }
+
     fn parse(text: &str) -> Result<Self, String> {
         let digits = text.bytes().take_while(u8::is_ascii_digit).count();
         let (number, unit) = text.split_at(digits);
@@ -103,6 +112,10 @@ impl fmt::Display for Pids {
 impl Value for Pids {
     const NAME: &'static str = "a number of processes";
     const FORM: &'static str = "a whole number from 1 to 4194304";
+
+    fn schema() -> Schema {
+        json_schema!({ "type": ["integer", "string"], "minimum": 1, "maximum": 4_194_304 })
+    }
 
     fn parse(text: &str) -> Result<Self, String> {
         match text.parse() {

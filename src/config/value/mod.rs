@@ -25,6 +25,8 @@ pub use name::Name;
 pub use port::Port;
 pub use preset::{HomePath, VariableName};
 
+use schemars::{Schema, json_schema};
+
 use crate::error::Error;
 
 /// A type that is written as text in flags, variables and files.
@@ -36,6 +38,11 @@ pub trait Value: Sized {
 
     /// Parses it; the error is the reason, or empty when the form says it all.
     fn parse(text: &str) -> Result<Self, String>;
+
+    /// What an editor can check of it in a file.
+    fn schema() -> Schema {
+        json_schema!({ "type": "string" })
+    }
 
     /// The text as a message may show it.
     fn shown(text: &str) -> String {
@@ -133,13 +140,28 @@ impl<T: Value> serde::de::Visitor<'_> for Reader<T> {
     }
 }
 
-/// `serde` reads these types through [`Value::parse`], so that files and flags agree on every value.
+/// `serde` reads these types through [`Value::parse`], so that files and flags agree on every value; editors check them by
+/// [`Value::schema`].
 macro_rules! deserialize_as_value {
     ($($name:ty),+) => {$(
         impl<'de> serde::Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 let value = deserializer.deserialize_any(super::Reader(std::marker::PhantomData))?;
                 value.ok_or_else(|| serde::de::Error::custom(super::Mismatch::of::<$name>("", String::new())))
+            }
+        }
+
+        impl schemars::JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                <$name as super::Value>::schema()
             }
         }
     )+};

@@ -1,6 +1,7 @@
 //! The options that are a choice among names.
 
 use clap::ValueEnum;
+use schemars::{Schema, json_schema};
 use serde::Serialize;
 
 use super::{Value, deserialize_as_value};
@@ -15,6 +16,17 @@ macro_rules! choice {
         impl Value for $name {
             const NAME: &'static str = $what;
             const FORM: &'static str = $form;
+
+            fn schema() -> Schema {
+                let values = <$name as ValueEnum>::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+                let choices: Vec<Schema> = values
+                    .map(|value| {
+                        let about = value.get_help().map(ToString::to_string).unwrap_or_default();
+                        json_schema!({ "const": value.get_name(), "description": about })
+                    })
+                    .collect();
+                json_schema!({ "oneOf": choices })
+            }
 
             fn parse(text: &str) -> Result<Self, String> {
                 <$name as ValueEnum>::from_str(text, false).map_err(|_| {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use schemars::{JsonSchema, Schema, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::{Value, deserialize_as_value};
@@ -31,6 +32,10 @@ impl Value for Access {
     const NAME: &'static str = "a mode";
     const FORM: &'static str = "`ro` or `rw`";
 
+    fn schema() -> Schema {
+        json_schema!({ "enum": [Access::Ro.as_str(), Access::Rw.as_str()] })
+    }
+
     fn parse(text: &str) -> Result<Self, String> {
         match text {
             "ro" => Ok(Access::Ro),
@@ -43,7 +48,8 @@ impl Value for Access {
 deserialize_as_value!(Access);
 
 /// What is asked for: `to` defaults to `from`, the mode to read-only.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[schemars(inline)]
 #[serde(deny_unknown_fields, expecting = "a mount such as { from = \"…\", to = \"…\", mode = \"ro\" }")]
 pub struct MountRequest {
     /// On the host; may be relative or start with `~`.

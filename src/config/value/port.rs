@@ -1,5 +1,6 @@
 //! A published port.
 
+use schemars::{Schema, json_schema};
 use serde::Serialize;
 
 use super::{Value, deserialize_as_value};
@@ -19,6 +20,10 @@ impl std::fmt::Display for Port {
 impl Value for Port {
     const NAME: &'static str = "a port";
     const FORM: &'static str = "a number from 1 to 65535";
+
+    fn schema() -> Schema {
+        json_schema!({ "type": ["integer", "string"], "minimum": 1, "maximum": u16::MAX })
+    }
 
     fn parse(text: &str) -> Result<Self, String> {
         match text.parse() {

@@ -22,7 +22,7 @@ impl Draft<'_> {
         if signs.peek().is_none() {
             return Ok(());
         }
-        if self.config.strict {
+        if self.config.strict.value {
             return Err(Error::launch("commits would not be signed inside as they are outside")
                 .cause(obstacle)
                 .hint("sign with SSH and forward the agent (git config gpg.format ssh), or drop --strict"));

@@ -127,7 +127,10 @@ fn a_command_without_run_is_told_how_to_run_it() {
             &["--cpus", "1", "run", "ls"],
             "sandpen: error: `run` is not expected here\nhint: the command comes first: sandpen run --cpus 1 ls\n",
         ),
-        (&["trust", "a", "b"], "sandpen: error: `b` is not expected here\nhint: usage: sandpen trust [DIR]\n"),
+        (
+            &["trust", "a", "b"],
+            "sandpen: error: `b` is not expected here\nhint: usage: sandpen trust [OPTIONS] [DIR]\n",
+        ),
     ] {
         assert_eq!(world.refused(&mut world.sandpen(command)), message);
     }
@@ -141,7 +144,7 @@ fn profile_names_an_unknown_action() {
         "\
 sandpen: error: `lst` is not a command of `sandpen profile`
 hint: did you mean `list`?
-hint: there are `sandpen profile list`, `sandpen profile show`, `sandpen profile path`
+hint: there are `sandpen profile list`, `sandpen profile show`, `sandpen profile init`, `sandpen profile schema`, `sandpen profile path`
 "
     );
 }

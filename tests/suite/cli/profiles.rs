@@ -1,0 +1,221 @@
+//! `profile`: what holds and who said so, files to begin with, and what editors know of them.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::world::World;
+
+fn data(world: &World, arguments: &[&str]) -> String {
+    let ran = world.ran(&mut world.sandpen(arguments));
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{arguments:?}");
+    ran.stdout
+}
+
+/// The line of a key: `KEY = VALUE`, and who set it.
+fn shown(text: &str, key: &str) -> String {
+    let line = text.lines().find(|line| line.trim().trim_start_matches("# ").split([' ', '=']).next() == Some(key));
+    line.unwrap_or_else(|| panic!("no {key} in\n{text}")).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn every_value_is_shown_with_its_origin() {
+    let world = World::new();
+    world.config("guard = \"strict\"\nports = [3000]\nnetwork = \"on\"\n[env]\nA = \"file\"\nGH_TOKEN = \"hush\"\n");
+    world.write(".config/sandpen/profiles/mine.json", r#"{"engine": "docker", "network": "proxied"}"#);
+    let file = "config [ROOT]/home/.config/sandpen/config.toml";
+    let ran = world.ran(world.sandpen(["profile", "show"]).env_remove("LLXPRT_SANDBOX"));
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    let plain = ran.stdout;
+    for (key, line) in [
+        ("engine", "engine = \"auto\" # default".to_owned()),
+        ("image", "# image # not set".to_owned()),
+        ("guard", format!("guard = \"strict\" # {file}")),
+        ("network", format!("network = \"on\" # {file}")),
+        ("3000,", format!("3000, # {file}")),
+        ("env.A", format!("env.A = \"file\" # {file}")),
+        ("env.GH_TOKEN", format!("# env.GH_TOKEN # a secret; {file}")),
+        ("resources.pids", "resources.pids = 2048 # default".to_owned()),
+        ("mounts", "# mounts # none".to_owned()),
+    ] {
+        assert_eq!(shown(&plain, key), line);
+    }
+    assert!(!plain.contains("hush"), "{plain}");
+    world.config("guard = \"strict\"");
+    let mut command = world.sandpen(["profile", "show", "mine"]);
+    let ran = world.ran(command.env("SANDPEN_ENGINE", "podman").env("SANDBOX_ENV", "A=variable"));
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    for (key, line) in [
+        ("engine", "engine = \"podman\" # env SANDPEN_ENGINE"),
+        ("network", "network = \"proxied\" # profile mine"),
+        ("env.A", "env.A = \"variable\" # env SANDBOX_ENV"),
+    ] {
+        assert_eq!(shown(&ran.stdout, key), line);
+    }
+}
+
+#[test]
+fn what_holds_is_data_too() {
+    let world = World::new();
+    let text = data(&world, &["profile", "show", "tight", "--format", "json"]);
+    let json: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(json["schema"], 1);
+    let of = |key: &str| {
+        let values = json["values"].as_array().unwrap();
+        let value = values.iter().find(|value| value["key"] == key).unwrap_or_else(|| panic!("{key}"));
+        (value["value"].clone(), value["from"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(of("network"), ("off".into(), "profile tight".into()));
+    assert_eq!(of("resources.cpus"), (1.into(), "profile tight".into()));
+    assert_eq!(of("guard"), ("review".into(), "default".into()));
+    assert_eq!(of("image"), (Value::Null, "default".into()));
+}
+
+/// What `show` prints is a file that means the same.
+#[test]
+fn what_is_shown_can_be_kept() {
+    let world = World::new();
+    let before = data(&world, &["profile", "show", "tight"]);
+    world.write(".config/sandpen/profiles/kept.toml", &before);
+    let after = data(&world, &["profile", "show", "kept"]);
+    let values = |text: &str| -> Vec<String> {
+        text.lines().skip(1).filter_map(|line| line.split("  #").next().map(|line| line.trim().to_owned())).collect()
+    };
+    assert_eq!(values(&before), values(&after));
+}
+
+#[test]
+fn a_profile_is_made_to_be_edited_and_never_twice() {
+    let world = World::new();
+    let ran = world.ran(&mut world.sandpen(["profile", "init", "mine", "--from", "tight"]));
+    let file = "[ROOT]/home/.config/sandpen/profiles/mine.toml";
+    assert_eq!(
+        (ran.code, ran.stdout.as_str(), ran.stderr),
+        (Some(0), "", format!("sandpen: made {file}: edit it, then `sandpen run --profile mine`\n"))
+    );
+    let text = fs::read_to_string(world.home.join(".config/sandpen/profiles/mine.toml")).unwrap();
+    assert!(text.starts_with("#:schema ../schema.json\n"), "{text}");
+    assert_eq!(shown(&data(&world, &["profile", "show", "mine"]), "network"), "network = \"off\" # profile mine");
+    assert!(fs::exists(world.home.join(".config/sandpen/schema.json")).unwrap());
+    let again = world.refused(&mut world.sandpen(["profile", "init", "mine"]));
+    assert!(again.starts_with(&format!("sandpen: error: `{file}` is there already\nhint: ")), "{again}");
+    world.write(".config/sandpen/profiles/json.json", "{}");
+    for (name, message) in [
+        ("json", "there is a profile `json` already"),
+        ("../x", "`../x` cannot be a profile's name"),
+        (".x", "`.x` cannot be a profile's name"),
+        ("", "`` cannot be a profile's name"),
+    ] {
+        let stderr = world.refused(&mut world.sandpen(["profile", "init", name]));
+        assert!(stderr.contains(message), "{stderr}");
+    }
+    let stderr = world.refused(&mut world.sandpen(["profile", "init", "new", "--from", "tihgt"]));
+    assert!(stderr.contains("flag --from: there is no profile `tihgt`\nhint: did you mean `tight`?"), "{stderr}");
+}
+
+#[test]
+fn without_a_name_the_users_own_file_is_made() {
+    let world = World::new();
+    let before = data(&world, &["profile", "show"]);
+    let ran = world.ran(&mut world.sandpen(["profile", "init"]));
+    assert!(ran.code == Some(0) && ran.stderr.contains("[ROOT]/home/.config/sandpen/config.toml"), "{}", ran.stderr);
+    assert_eq!(data(&world, &["profile", "show"]), before, "a new file changes nothing");
+}
+
+fn repository(path: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// What is generated is what is committed; `UPDATE_GOLDEN=1` writes it.
+fn is_current(path: &str, text: &str) {
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::write(repository(path), text).unwrap();
+    }
+    let committed = fs::read_to_string(repository(path)).unwrap_or_default();
+    assert!(committed == text, "{path} is out of date: UPDATE_GOLDEN=1 writes it");
+}
+
+#[test]
+fn the_committed_schemas_are_current() {
+    let world = World::new();
+    is_current("docs/schema/config.schema.json", &data(&world, &["profile", "schema"]));
+    is_current("docs/schema/preset.schema.json", &data(&world, &["profile", "schema", "--preset"]));
+}
+
+#[test]
+fn the_documented_options_are_current() {
+    let world = World::new();
+    let page = fs::read_to_string(repository("docs/configuration.md")).unwrap();
+    let marks = ["<!-- options: begin, generated -->\n", "<!-- options: end -->\n"];
+    let (before, rest) = page.split_once(marks[0]).expect("a mark");
+    let (_, after) = rest.split_once(marks[1]).expect("a mark");
+    let table = data(&world, &["profile", "reference"]);
+    is_current("docs/configuration.md", &format!("{before}{}{table}{}{after}", marks[0], marks[1]));
+}
+
+struct Schema {
+    schemas: boon::Schemas,
+    index: boon::SchemaIndex,
+}
+
+impl Schema {
+    fn of(path: &str) -> Self {
+        let schema: Value = serde_json::from_str(&fs::read_to_string(repository(path)).unwrap()).unwrap();
+        let mut schemas = boon::Schemas::new();
+        let mut compiler = boon::Compiler::new();
+        compiler.add_resource("schema.json", schema).unwrap();
+        let index = compiler.compile("schema.json", &mut schemas).unwrap();
+        Schema { schemas, index }
+    }
+
+    fn allows(&self, text: &str) -> bool {
+        let value: Value = serde_json::to_value(text.parse::<toml::Table>().unwrap()).unwrap();
+        self.schemas.validate(&value, self.index).is_ok()
+    }
+}
+
+/// An editor and sandpen agree on what is right and what is wrong.
+#[test]
+fn the_schema_judges_as_sandpen_does() {
+    let world = World::new();
+    let schema = Schema::of("docs/schema/config.schema.json");
+    for (text, is_right) in [
+        ("", true),
+        ("engine = \"docker\"", true),
+        ("engine = \"dockr\"", false),
+        ("netwrok = \"off\"", false),
+        ("ports = [80, \"81\"]", true),
+        ("ports = [0]", false),
+        ("ports = 80", false),
+        ("resources = { cpus = 0.5, memory = \"4g\", pids = 10 }", true),
+        ("resources.cpus = -1", false),
+        ("resources.pids = 0", false),
+        ("resources.memroy = \"1g\"", false),
+        ("mounts = [{ from = \"/etc\", to = \"/x\", mode = \"rw\" }]", true),
+        ("mounts = [{ to = \"/x\" }]", false),
+        ("mounts = [{ from = \"/etc\", mode = \"rx\" }]", false),
+        ("env = { A = \"b\", N = 1, T = true }", true),
+        ("env = { A = [] }", false),
+        ("env = { \"A=B\" = \"c\" }", false),
+        ("strict = true", true),
+        ("strict = \"yes\"", false),
+        ("allowHosts = [\"github.com\"]", true),
+        ("\"$schema\" = \"x\"", true),
+    ] {
+        assert_eq!(schema.allows(text), is_right, "the schema: {text}");
+        world.config(text);
+        let ran = world.ran(&mut world.sandpen(["profile", "show"]));
+        assert_eq!(ran.code, Some(if is_right { 0 } else { 2 }), "sandpen: {text}: {}", ran.stderr);
+    }
+    let preset = Schema::of("docs/schema/preset.schema.json");
+    for entry in fs::read_dir(repository("src/config/presets")).unwrap().flatten() {
+        if entry.path().extension().is_some_and(|kind| kind == "toml") {
+            assert!(preset.allows(&fs::read_to_string(entry.path()).unwrap()), "{:?}", entry.path());
+        }
+    }
+    assert!(!preset.allows("nam = \"x\"") && !preset.allows("name = \"x\"\nsecret = []"));
+    for profile in fs::read_dir(repository("src/config/profiles")).unwrap().flatten() {
+        assert!(schema.allows(&fs::read_to_string(profile.path()).unwrap()), "{:?}", profile.path());
+    }
+}
