@@ -48,7 +48,10 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
                 return ExitCode::from(error.kind().exit_code());
             }
             None => {
-                let _ = manual::in_full(error, &arguments).print();
+                let _ = match manual::help_in_full(&error, &arguments) {
+                    Some(text) => Ui::default().data(&text),
+                    None => error.print(),
+                };
                 return ExitCode::SUCCESS;
             }
         },

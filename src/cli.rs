@@ -24,7 +24,7 @@ Examples:
 const MORE: &str = "\
 Examples:
   sandpen run -- git status                 the host's tools over the current directory
-  sandpen run -- claude                     an agent, with its settings and keys, and no more of yours
+  sandpen run -- claude                     an agent with its own settings and keys
   sandpen run --image debian:12 -- bash     a container
   sandpen run --network off -- make test    no network
   sandpen run --allow-host github.com -- git fetch

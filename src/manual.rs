@@ -8,15 +8,22 @@ use clap::{Command, CommandFactory};
 
 use crate::cli::Cli;
 use crate::error::{Error, Result};
+use crate::explain::View;
+use crate::host::Host;
 use crate::profiles::long_help;
 use crate::suggest::nearest;
 
-/// Help that was asked for with `--help` tells everything; what `-h` shows, fits on a screen.
-pub fn in_full(help: clap::Error, arguments: &[OsString]) -> clap::Error {
-    if help.kind() != ErrorKind::DisplayHelp || arguments.iter().all(|word| word != "--help") {
-        return help;
+/// Help that was asked for with `--help` tells everything; what `-h` shows, fits on a screen. `None` if something else was asked for.
+pub fn help_in_full(asked: &clap::Error, arguments: &[OsString]) -> Option<String> {
+    let words = arguments.iter().skip(1).take_while(|word| *word != "--help");
+    if asked.kind() != ErrorKind::DisplayHelp || words.clone().count() + 1 == arguments.len() {
+        return None;
     }
-    long_help(Cli::command()).try_get_matches_from(arguments).err().unwrap_or(help)
+    let program = long_help(Cli::command());
+    let mut command = words.fold(&program, |command, word| command.find_subcommand(word).unwrap_or(command)).clone();
+    let text = command.render_long_help();
+    let colour = Host::read().is_ok_and(|host| View::of(&host, false).colour);
+    Some(if colour { text.ansi().to_string() } else { text.to_string() })
 }
 
 /// The page of a command, or of sandpen itself.

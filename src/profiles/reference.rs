@@ -74,7 +74,7 @@ fn with_details(command: Command) -> Command {
             (false, Some(default)) => format!("Default: {}.", default.as_str().unwrap_or_default()),
             _ => values(option),
         };
-        let mut details = format!("{} {values}", meaning(option, &program));
+        let mut details = format!("{} {values}", meaning(option, &program)).trim_end().to_owned();
         if let Some(key) = option.key {
             let _ = write!(details, "\nIn files: {key}.");
         }
