@@ -18,9 +18,9 @@ def goals(results):
         found.append((figure, limit if isinstance(limit, str) else shown.format(limit), "" if measured is None else shown.format(measured), held))
 
     def against_twin(figure, table, name):
-        """The limit is one and the noise: the upper quartile of the twin's ratios."""
+        """The limit is one and the noise: how far the farther quartile of the twin's ratios is from one."""
         ratio = (table or {}).get(name, {}).get("ratio")
-        goal(figure, "the twin's upper quartile" if ratio is None else table["twin"]["quartiles"][1], ratio)
+        goal(figure, "1 + the twin's noise" if ratio is None else 1 + max(abs(1 - quartile) for quartile in table["twin"]["quartiles"]), ratio)
 
     ratio = lambda section, name: results.get(section, {}).get(name, {}).get("ratio")
     for engine in ENGINES:
