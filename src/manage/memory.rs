@@ -1,7 +1,7 @@
 //! What a sandbox's processes hold, from one look at `/proc`. Asking the engines would cost a slow call for each container.
 
 use std::cell::OnceCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -16,15 +16,15 @@ const LONGEST_ID: u64 = 128;
 pub struct Processes {
     /// Every process and its parent.
     parents: Vec<(u32, u32)>,
-    /// The command lines of those that have children, read once for all containers.
-    lines: OnceCell<Vec<(u32, Vec<u8>)>>,
+    /// The words of the command lines of those that have children, read once for all containers.
+    words: OnceCell<BTreeMap<Vec<u8>, u32>>,
 }
 
 impl Processes {
     /// Looks.
     pub fn read() -> Self {
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-        Processes { parents: entries.filter_map(|entry| parent(&entry.path())).collect(), lines: OnceCell::new() }
+        Processes { parents: entries.filter_map(|entry| parent(&entry.path())).collect(), words: OnceCell::new() }
     }
 
     /// The resident memory of a running sandbox; `None` where its processes cannot be seen, as in a virtual machine.
@@ -45,15 +45,20 @@ impl Processes {
         if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return None;
         }
-        let names_it = |line: &[u8]| line.windows(id.len()).any(|window| window == id.as_bytes());
-        let lines = self.lines.get_or_init(|| self.lines());
-        lines.iter().find(|(_, line)| names_it(line)).map(|(pid, _)| *pid)
+        self.words.get_or_init(|| self.words()).get(id.as_bytes()).copied()
     }
 
-    fn lines(&self) -> Vec<(u32, Vec<u8>)> {
-        let known = self.parents.iter().map(|(_, parent)| *parent).collect::<BTreeSet<u32>>();
-        let with_line = |pid: &u32| (*pid, fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default());
-        self.parents.iter().map(|(pid, _)| pid).filter(|pid| known.contains(pid)).map(with_line).collect()
+    /// Each with the first process that has it. A container's id is one of them, for both engines.
+    fn words(&self) -> BTreeMap<Vec<u8>, u32> {
+        let parents: BTreeSet<u32> = self.parents.iter().map(|(_, parent)| *parent).collect();
+        let mut words = BTreeMap::new();
+        for pid in self.parents.iter().map(|(pid, _)| *pid).filter(|pid| parents.contains(pid)) {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            for word in line.split(|byte| *byte == 0) {
+                words.entry(word.to_owned()).or_insert(pid);
+            }
+        }
+        words
     }
 
     fn descendants(&self, root: u32) -> Vec<u32> {
