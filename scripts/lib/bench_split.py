@@ -164,7 +164,7 @@ STEPS = (
     ("other facts", "launcher", r"^p?poll\(.*fd=[3-9]"),
     ("waiting for Git's answer", "launcher", r"^wait4\(.*= \d|wait4 resumed"),
     ("plan", "launcher", r"^rename\w*\(.*\.new-"),
-    ("session and baseline", "launcher", r"^clone3?\(.*NEWNS"),
+    ("the session's directory", "launcher", r"^clone3?\(.*NEWNS"),
     ("namespaces and mounts", "first", r"^pivot_root"),
     ("leaving the old root", "first", r"^umount2\(.*= 0|umount2 resumed"),
     ("confinement, the guest's start", "guest", r"execve(\(| resumed).*= 0$"),
