@@ -1,7 +1,9 @@
 //! Every option once: the names it is set by, the form of its values, and the value it has.
 
 use std::fmt::Display;
+use std::sync::LazyLock;
 
+use schemars::Schema;
 use serde_json::{Map, Value as Json};
 use toml::{Table, Value as Toml};
 
@@ -146,8 +148,8 @@ pub fn about(key: &str) -> String {
             None => keys.get(key)?.get("description"),
         }
     }
-    let schema = file::schema();
-    schema.as_object().and_then(|keys| find(keys, key)?.as_str()).unwrap_or_default().to_owned()
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(file::schema);
+    SCHEMA.as_object().and_then(|keys| find(keys, key)?.as_str()).unwrap_or_default().to_owned()
 }
 
 /// What a configuration says of an option.

@@ -34,8 +34,7 @@ fn meaning(option: &Opt, command: &Command) -> String {
     if let Some(key) = option.key {
         return about(key);
     }
-    let run = command.find_subcommand("run").unwrap_or(command);
-    let flag = option.flag.and_then(|flag| run.get_arguments().find(|argument| argument.get_long() == Some(flag)));
+    let flag = option.flag.and_then(|flag| command.get_arguments().find(|argument| argument.get_long() == Some(flag)));
     match (flag.and_then(Arg::get_help), option.variables) {
         (Some(help), _) => format!("{help}."),
         (None, Some(setting)) => setting.about.to_owned(),
@@ -56,31 +55,39 @@ fn values(option: &Opt) -> String {
 pub fn long_help(mut command: Command) -> Command {
     // Until then, commands have no options yet.
     command.build();
+    let known: Vec<(&str, String)> = OPTIONS.iter().filter_map(|option| details(option, &command)).collect();
     let names: Vec<String> = command.get_subcommands().map(|command| command.get_name().to_owned()).collect();
-    let command = names.into_iter().fold(command, |command, name| command.mut_subcommand(name, with_details));
-    with_details(command)
+    let command = names.into_iter().fold(command, |all, name| all.mut_subcommand(name, |one| with(one, &known)));
+    with(command, &known)
 }
 
-fn with_details(command: Command) -> Command {
-    let mut program = Cli::command();
-    program.build();
-    OPTIONS.iter().fold(command, |command, option| {
-        let named = |argument: &&Arg| option.flag.is_some() && argument.get_long() == option.flag;
-        let Some(argument) = command.get_arguments().find(named) else { return command };
-        let id = argument.get_id().clone();
-        // clap lists the values of a choice by itself.
-        let values = match (argument.get_possible_values().is_empty(), option.default()) {
-            _ if !argument.get_action().takes_values() => String::new(),
-            (false, Some(default)) => format!("Default: {}.", default.as_str().unwrap_or_default()),
-            _ => values(option),
-        };
-        let mut details = format!("{} {values}", meaning(option, &program)).trim_end().to_owned();
-        if let Some(key) = option.key {
-            let _ = write!(details, "\nIn files: {key}.");
+fn with(command: Command, known: &[(&str, String)]) -> Command {
+    known.iter().fold(command, |command, (flag, details)| {
+        let argument = command.get_arguments().find(|argument| argument.get_long() == Some(flag));
+        match argument.map(|argument| argument.get_id().clone()) {
+            Some(id) => command.mut_arg(id, |argument| argument.long_help(details.clone())),
+            None => command,
         }
-        if option.variables.is_some() {
-            let _ = write!(details, "\nVariables: {}.", variables(option, ""));
-        }
-        command.mut_arg(id, |argument| argument.long_help(details.replace('`', "")))
     })
+}
+
+/// What is known of a flag.
+fn details(option: &Opt, command: &Command) -> Option<(&'static str, String)> {
+    let flag = option.flag?;
+    let argument = command.get_arguments().find(|argument| argument.get_long() == Some(flag))?;
+    // clap lists the values of a choice by itself.
+    let values = match (argument.get_possible_values().is_empty(), option.default()) {
+        _ if !argument.get_action().takes_values() => String::new(),
+        (false, Some(default)) => format!("Default: {}.", default.as_str().unwrap_or_default()),
+        _ => values(option),
+    };
+    let mut details = format!("{} {values}", meaning(option, command)).trim_end().to_owned();
+    // Writing to a String cannot fail.
+    if let Some(key) = option.key {
+        let _ = write!(details, "\nIn files: {key}.");
+    }
+    if option.variables.is_some() {
+        let _ = write!(details, "\nVariables: {}.", variables(option, ""));
+    }
+    Some((flag, details.replace('`', "")))
 }
