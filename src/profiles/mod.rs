@@ -78,8 +78,13 @@ fn init(host: &Host, name: Option<&str>, from: Option<&str>) -> Result<std::path
         options.write(true).create(true).truncate(true).create_new(anew).open(path)?.write_all(text.as_bytes())
     };
     write(&path, true, &text).map_err(|error| match error.kind() {
-        std::io::ErrorKind::AlreadyExists => Error::usage(format!("`{}` is there already", path.display()))
-            .hint("edit it, or choose another name; nothing was changed"),
+        std::io::ErrorKind::AlreadyExists => {
+            Error::usage(format!("`{}` is there already", path.display())).hint(if name.is_some() {
+                "edit it, or choose another name; nothing was changed"
+            } else {
+                "edit it; nothing was changed"
+            })
+        }
         _ => Error::failed(format!("`{}` cannot be written", path.display())).cause(error),
     })?;
     let schema = host.config_dir().join(SCHEMA);

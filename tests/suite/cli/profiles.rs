@@ -121,6 +121,8 @@ fn without_a_name_the_users_own_file_is_made() {
     let ran = world.ran(&mut world.sandpen(["profile", "init"]));
     assert!(ran.code == Some(0) && ran.stderr.contains("[ROOT]/home/.config/sandpen/config.toml"), "{}", ran.stderr);
     assert_eq!(data(&world, &["profile", "show"]), before, "a new file changes nothing");
+    let again = world.refused(&mut world.sandpen(["profile", "init"]));
+    assert!(again.ends_with("config.toml` is there already\nhint: edit it; nothing was changed\n"), "{again}");
 }
 
 fn repository(path: &str) -> std::path::PathBuf {

@@ -6,11 +6,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use rustix::process::Signal;
-
 use super::server::ASK;
 use crate::for_every_container_engine;
-use crate::support::{IMAGE, Pen, RunToEnd, Running, binary, eventually, signal};
+use crate::support::{IMAGE, Pen, RunToEnd, Running, binary, eventually};
 
 for_every_container_engine!(
     the_proxy_is_a_container_of_its_own,
@@ -76,7 +74,8 @@ fn what_a_kill_leaves_is_pruned(pen: &Pen) {
     let mut running =
         Running::start(run(pen).args(["--allow-host", "example.org", "--", "bash", "-c", "echo $SANDBOX; sleep 300"]));
     let name = running.line();
-    signal(running.pid(), Signal::KILL);
+    // A launcher that has not quite ended has not left anything yet.
+    running.kill_alone();
     pen.host_command(installed(pen)).args(["prune"]).ran().ok();
     eventually("nothing is left in the engine", || is_gone(pen, &name));
     assert!(pen.sessions().is_empty(), "{:?}", pen.sessions());

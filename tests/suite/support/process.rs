@@ -106,6 +106,12 @@ impl Running {
         self.report()
     }
 
+    /// Kills it, and waits for this process alone: what it started may live on.
+    pub fn kill_alone(&mut self) {
+        self.child.kill().expect("killed");
+        self.child.wait().expect("wait");
+    }
+
     fn kill(&mut self) -> Ran {
         let _ = self.child.kill();
         self.report()
@@ -118,7 +124,7 @@ impl Running {
         let next = || self.lines.recv_timeout(end.saturating_duration_since(Instant::now())).ok();
         let stdout: Vec<String> = std::iter::from_fn(next).collect();
         let ended = || self.stderr.as_ref().is_none_or(JoinHandle::is_finished);
-        comes_true(Duration::from_secs(10), ended);
+        comes_true(end.saturating_duration_since(Instant::now()), ended);
         let stderr = self.stderr.take().filter(JoinHandle::is_finished).and_then(|reader| reader.join().ok());
         let (stderr, waits) = super::apart(&stderr.unwrap_or_default());
         Ran { code: status.code(), stdout: stdout.join("\n"), stderr, waits }
