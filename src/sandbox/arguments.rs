@@ -4,6 +4,21 @@ use std::ffi::{OsStr, OsString};
 
 use crate::cli::Options;
 use crate::host::Platform;
+use crate::vars::looks_secret;
+
+/// Command lines can be read by everyone: a variable that is called a secret is asked for by its name, and its value inherited.
+pub fn without_secrets(options: &Options) -> (Options, Vec<(String, String)>) {
+    let mut secrets = Vec::new();
+    let mut named = |text: &String| match text.split_once('=') {
+        Some((name, value)) if looks_secret(name) => {
+            secrets.push((name.to_owned(), value.to_owned()));
+            name.to_owned()
+        }
+        _ => text.clone(),
+    };
+    let env = options.env.iter().map(&mut named).collect();
+    (Options { env, ..options.clone() }, secrets)
+}
 
 /// The flags, each as one word, so that no value is taken for a flag.
 pub fn flags(options: &Options) -> Vec<OsString> {
@@ -104,6 +119,14 @@ mod tests {
             Some(Command::Run(run)) if run.guest == ["--odd"] => Some(run.0.options),
             _ => None,
         }
+    }
+
+    #[test]
+    fn no_secret_is_on_the_command_line() {
+        let env = ["MY_TOKEN=hush=hush", "PLAIN=seen", "OTHER_KEY"].map(str::to_owned).to_vec();
+        let (options, secrets) = without_secrets(&Options { env, ..Options::default() });
+        assert_eq!(flags(&options), ["--env=MY_TOKEN", "--env=PLAIN=seen", "--env=OTHER_KEY"]);
+        assert_eq!(secrets, [("MY_TOKEN".to_owned(), "hush=hush".to_owned())]);
     }
 
     #[test]

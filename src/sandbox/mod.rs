@@ -165,7 +165,8 @@ impl Sandbox {
         })?;
         check_version(program)?;
         let mut command = Command::new(program.as_path());
-        command.args(before).arg("run").args(arguments::flags(&self.options)).arg("--").args(&self.command);
+        let (options, secrets) = arguments::without_secrets(&self.options);
+        command.args(before).arg("run").args(arguments::flags(&options)).arg("--").args(&self.command).envs(secrets);
         command.current_dir(prepared.host.cwd.as_path());
         Ok(command)
     }
