@@ -52,7 +52,7 @@ pub const OPTIONS: &[Opt] = &[
         .flag("include-dir")
         .key("includeDirs")
         .example(r#"["../library"]"#),
-    Opt::new(EnvRequest::FORM, |config| many(&config.env, variable))
+    Opt::new(EnvRequest::FORM, |config| variables(&config.env))
         .flag("env")
         .vars(vars::ENV)
         .key("env")
@@ -235,6 +235,15 @@ fn mount(mount: &MountRequest, origin: &Origin) -> Item {
     mount.to.as_ref().map(|to| add("to", to.display().to_string()));
     add("mode", mount.mode.as_str().to_owned());
     Item::of(Toml::Table(table), origin)
+}
+
+/// Of a variable that two layers set, the higher one has come first, and counts.
+fn variables(requests: &[Sourced<EnvRequest>]) -> Present {
+    let is_first = |(at, request): &(usize, &Sourced<EnvRequest>)| {
+        !requests.iter().take(*at).any(|above| above.value.name == request.value.name)
+    };
+    let counting = requests.iter().enumerate().filter(is_first);
+    Present::Many(counting.map(|(_, request)| variable(&request.value, &request.origin)).collect())
 }
 
 /// The host's own value is a secret, and so is what is called one.

@@ -23,8 +23,7 @@ pub fn toml(config: &Config, title: &str) -> String {
             Present::One(None) => lines.push((format!("# {key}"), "not set".to_owned())),
             Present::One(Some(item)) => lines.push((assignment(key, &item), item.origin.to_string())),
             Present::Many(items) if items.iter().any(|item| item.name.is_some()) => {
-                let inner = items.iter().map(|item| (assignment(key, item), origin(item)));
-                lines.extend(shadowed(inner.collect()));
+                lines.extend(items.iter().map(|item| (assignment(key, item), origin(item))));
             }
             Present::Many(items) if items.is_empty() => lines.push((format!("# {key}"), "none".to_owned())),
             Present::Many(items) => {
@@ -44,18 +43,6 @@ pub fn toml(config: &Config, title: &str) -> String {
         let _ = writeln!(text, "{}", escape(&format!("{line}{comment}")));
     }
     text
-}
-
-/// A variable that two layers set: the higher one has come first.
-fn shadowed(lines: Vec<(String, String)>) -> Vec<(String, String)> {
-    let mut kept: Vec<(String, String)> = Vec::new();
-    for (line, origin) in lines {
-        let name = |line: &str| line.trim_start_matches("# ").split(" =").next().map(str::to_owned);
-        if !kept.iter().any(|(above, _)| name(above) == name(&line)) {
-            kept.push((line, origin));
-        }
-    }
-    kept
 }
 
 fn origin(item: &Item) -> String {

@@ -72,6 +72,22 @@ fn what_holds_is_data_too() {
     assert_eq!(of("image"), (Value::Null, "default".into()));
 }
 
+#[test]
+fn of_a_variable_that_two_layers_set_the_higher_is_shown() {
+    let world = World::new();
+    world.config("env = { A = \"file\", B = \"file\" }");
+    for format in ["text", "json"] {
+        let ran = world.ran(world.sandpen(["profile", "show", "--format", format]).env("SANDBOX_ENV", "A=variable"));
+        assert_eq!(
+            (ran.stdout.matches("env.A").count(), ran.stdout.matches("env.B").count()),
+            (1, 1),
+            "{}",
+            ran.stdout
+        );
+        assert!(ran.stdout.contains("\"variable\""), "{}", ran.stdout);
+    }
+}
+
 /// What `show` prints is a file that means the same.
 #[test]
 fn what_is_shown_can_be_kept() {
