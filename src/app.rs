@@ -49,8 +49,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             }
             None => {
                 let _ = match manual::help_in_full(&error, &arguments) {
-                    Some(text) => Ui::default().data(&text),
-                    None => error.print(),
+                    Some(text) => Ui::default().data(&text).is_ok(),
+                    None => error.print().is_ok(),
                 };
                 return ExitCode::SUCCESS;
             }
@@ -119,8 +119,7 @@ fn dispatch(cli: Cli, ui: Ui) -> Result<Outcome> {
 }
 
 fn print(ui: Ui, text: &str) -> Result<Outcome> {
-    ui.data(text).map_err(|error| Error::failed("stdout cannot be written").cause(error))?;
-    Ok(Outcome::Exited(0))
+    ui.data(text).map(|()| Outcome::Exited(0))
 }
 
 fn run(arguments: Run, ui: Ui) -> Result<Outcome> {

@@ -44,6 +44,7 @@ mod explain;
 mod facts;
 mod guard;
 mod guest;
+mod help;
 mod host;
 mod manage;
 mod manual;

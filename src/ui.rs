@@ -3,7 +3,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::escape::escape;
 
 /// How much is said.
@@ -106,11 +106,13 @@ impl Ui {
     }
 
     /// Data for stdout. A reader that went away is not an error.
-    pub fn data(self, text: &str) -> io::Result<()> {
+    pub fn data(self, text: &str) -> Result<()> {
         let mut out = io::stdout().lock();
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            other => other,
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                Err(Error::failed("stdout cannot be written").cause(error))
+            }
+            _ => Ok(()),
         }
     }
 

@@ -19,7 +19,7 @@ use words::Changes;
 /// The whole command.
 pub fn run(host: &Host, arguments: &Trust, ui: Ui) -> Result<()> {
     if arguments.list {
-        return print(ui, &list(host));
+        return ui.data(&list(host));
     }
     let directory = arguments.dir.as_deref().filter(|dir| !dir.as_os_str().is_empty());
     if arguments.revoke {
@@ -36,7 +36,7 @@ pub fn run(host: &Host, arguments: &Trust, ui: Ui) -> Result<()> {
         then: Config::load_with(host, &options, settings).ok(),
         before: file.trusted_before(host).and_then(|settings| Config::of(settings).ok()),
     };
-    print(ui, &changes.text(&file.path(), View::of(host, false)))?;
+    ui.data(&changes.text(&file.path(), View::of(host, false)))?;
     if arguments.dry_run {
         return Ok(());
     }
@@ -47,10 +47,6 @@ pub fn run(host: &Host, arguments: &Trust, ui: Ui) -> Result<()> {
     file.trust(host)?;
     ui.notice(&format!("trusted as it is now: {}", file.path().display()));
     Ok(())
-}
-
-fn print(ui: Ui, text: &str) -> Result<()> {
-    ui.data(text).map_err(|error| Error::failed("stdout cannot be written").cause(error))
 }
 
 /// Without a directory: the file that `run` would find.
