@@ -7,13 +7,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
 use signal_hook::iterator::exfiltrator::raw::WithRawSiginfo;
 use signal_hook::iterator::{Handle, SignalsInfo};
 
 use crate::path::HostPath;
 
-const FORWARDED: [i32; 6] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2];
+const FORWARDED: [i32; 7] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH];
 
 /// Signals caught before the client exists, so that none ends sandpen while there is something to clean up.
 pub struct Caught(SignalsInfo<WithRawSiginfo>);
@@ -111,8 +111,10 @@ impl Caught {
         let thread = thread::spawn(move || {
             let mut asked = false;
             for info in signals.forever() {
-                // What the terminal sends (a positive code) reaches the whole foreground group, the client included.
-                if info.si_code > 0 && !receiver.is_apart() {
+                // What the terminal sends (a positive code) reaches the whole foreground group, the client included. A new size is
+                // told again: Docker's client misses one that comes while it tells the engine the first, and a repeated size is no
+                // event for the guest.
+                if info.si_code > 0 && !receiver.is_apart() && info.si_signo != SIGWINCH {
                     continue;
                 }
                 if let Some(report) = &report {
