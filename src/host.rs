@@ -64,6 +64,8 @@ pub struct Host {
     pub home: HostPath,
     /// The real path of the current directory.
     pub cwd: HostPath,
+    /// Where sandpen's own files really are, whatever links lead there.
+    pub own_places: Vec<HostPath>,
     /// Which streams are terminals.
     pub terminal: Terminal,
     /// This program's own file, for the guest helper.
@@ -107,7 +109,7 @@ impl Host {
             .map(str::to_owned)
             .or_else(|| account.as_ref().map(|account| account.name.clone()))
             .unwrap_or_else(|| "user".to_owned());
-        Ok(Host {
+        let mut host = Host {
             platform: if cfg!(target_os = "macos") { Platform::Macos } else { Platform::Linux },
             arch: match std::env::consts::ARCH {
                 "x86_64" => "amd64",
@@ -119,11 +121,14 @@ impl Host {
             user,
             home: absolute(home)?,
             cwd: absolute(cwd)?,
+            own_places: Vec::new(),
             terminal: Terminal::read(),
             executable: std::env::current_exe().ok().and_then(|path| HostPath::new(path).ok()),
             process: ProcessStamp::current(),
             env,
-        })
+        };
+        host.own_places = [host.config_dir(), host.state_dir()].iter().map(resolved).collect();
+        Ok(host)
     }
 
     /// sandpen's directory for the user's configuration.
@@ -134,6 +139,12 @@ impl Host {
     /// sandpen's directory for what it keeps: sessions and trust decisions.
     pub fn state_dir(&self) -> HostPath {
         self.base_dir("XDG_STATE_HOME", ".local/state")
+    }
+
+    /// Whether a path holds sandpen's own configuration or state, or is part of it.
+    pub fn keeps_files_in(&self, path: &HostPath) -> bool {
+        let own = [self.config_dir(), self.state_dir()];
+        own.iter().chain(&self.own_places).any(|own| own.is_within(path) || path.is_within(own))
     }
 
     /// The directory programs on the host use for temporary files.
@@ -171,6 +182,17 @@ impl Host {
             .unwrap_or_else(|| self.home.join(fallback))
             .join("sandpen")
     }
+}
+
+/// The path with all links resolved, as far as it exists.
+pub fn resolved(path: &HostPath) -> HostPath {
+    for above in path.as_path().ancestors() {
+        let (Ok(known), Ok(below)) = (above.canonicalize(), path.as_path().strip_prefix(above)) else { continue };
+        if let Ok(known) = HostPath::new(known) {
+            return known.join(below);
+        }
+    }
+    path.clone()
 }
 
 fn absolute(path: PathBuf) -> Result<HostPath> {

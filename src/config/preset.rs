@@ -137,7 +137,7 @@ impl Preset {
         for (place, _) in &places {
             let wrong = |why: String| Error::usage(format!("{file}: key `directories`: `{place}` {why}"));
             // Wherever they are: the usual places are refused by name.
-            if [host.config_dir(), host.state_dir()].iter().any(|own| own.is_within(place) || place.is_within(own)) {
+            if host.keeps_files_in(place) {
                 return Err(wrong("holds sandpen's own files".into()));
             }
             // Below it the agent could plant a link, and choose with it what is mounted the next time.

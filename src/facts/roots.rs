@@ -8,7 +8,6 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::path::HostPath;
-use crate::plan;
 
 /// The workspace directories, as real paths.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -96,7 +95,7 @@ fn refuse_wide(host: &Host, config: &Config, directory: &HostPath, what: &str) -
         return Err(Error::usage(format!("{what} `{directory}` contains your whole home: keys, credentials and all"))
             .hint("change to the directory of your project, or pass --allow-home if you mean it"));
     }
-    if plan::contains_own_files(host, directory) && !config.allow_home.value {
+    if host.keeps_files_in(directory) && !config.allow_home.value {
         return Err(Error::usage(format!(
             "{what} `{directory}` holds sandpen's own configuration, which the guest must not change"
         ))

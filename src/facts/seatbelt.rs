@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::config::{Config, Sourced};
 use crate::error::{Error, Result};
-use crate::host::Host;
+use crate::host::{Host, resolved};
 use crate::path::HostPath;
 use crate::plan::seatbelt::BuiltIn;
 
@@ -56,32 +56,21 @@ impl SeatbeltFacts {
         };
         Ok(SeatbeltFacts {
             program: program(host),
-            home: real(&host.home),
-            temp: real(&host.temp_dir()),
-            cache: real(&cache_dir(host)),
-            config: real(&host.config_dir()),
-            state: real(&host.state_dir()),
-            sessions: real(sessions),
-            helper: host.executable.as_ref().map(real),
+            home: resolved(&host.home),
+            temp: resolved(&host.temp_dir()),
+            cache: resolved(&cache_dir(host)),
+            config: resolved(&host.config_dir()),
+            state: resolved(&host.state_dir()),
+            sessions: resolved(sessions),
+            helper: host.executable.as_ref().map(resolved),
             own,
         })
     }
 
     /// Looks for the helper again, after the program was found elsewhere.
     pub fn find_helper(&mut self, host: &Host) {
-        self.helper = host.executable.as_ref().map(real);
+        self.helper = host.executable.as_ref().map(resolved);
     }
-}
-
-/// The path with all links resolved, as far as it exists.
-fn real(path: &HostPath) -> HostPath {
-    for above in path.as_path().ancestors() {
-        let (Ok(known), Ok(below)) = (above.canonicalize(), path.as_path().strip_prefix(above)) else { continue };
-        if let Ok(known) = HostPath::new(known) {
-            return known.join(below);
-        }
-    }
-    path.clone()
 }
 
 /// The program, if it is there.
@@ -123,7 +112,7 @@ fn own_profile(host: &Host, named: &Sourced<String>, mounted: &[HostPath]) -> Re
         false => directory.join(format!("{name}.sb")),
     };
     let known = format!("expected {}, or a file of your own: a path, or a name in `{directory}`", BuiltIn::list());
-    let found = real(&path);
+    let found = resolved(&path);
     if mounted.iter().any(|root| found.is_within(root) || path.is_within(root)) {
         return Err(Error::usage(format!(
             "{origin}: `{path}` lies in a directory of the sandbox, which must not choose its own walls"

@@ -27,7 +27,7 @@ pub use engine::{EngineKind, EnginePlan, ImagePlan};
 pub use entry::{Mount, Source, Topic, Variable, VariableValue, Why};
 pub use git::{Treatment, git_files};
 pub use guard::GuardPlan;
-pub use mounts::{contains_own_files, flat_name, paths_of_interest};
+pub use mounts::{flat_name, paths_of_interest};
 pub use network::{HANDOVER, NetworkPlan, PROXY_PORT, ProxyPlan};
 pub use seatbelt::SeatbeltPlan;
 pub use session::{Prepare, SessionId};

@@ -55,7 +55,7 @@ impl Draft<'_> {
             if to.as_path().parent().is_none() || to.is_within(&self.pen()) {
                 return Err(bad(&format!("`{to}` inside belongs to the sandbox itself")));
             }
-            if mount.mode == Access::Rw && contains_own_files(self.host, &fact.real) {
+            if mount.mode == Access::Rw && self.host.keeps_files_in(&fact.real) {
                 return Err(bad(&"it holds sandpen's own configuration, which the guest must not change"));
             }
             let is_engine =
@@ -283,11 +283,6 @@ pub fn paths_of_interest(
     paths.extend(variables.filter_map(|path| HostPath::new(path).ok()));
     paths.extend(config.mounts.iter().filter_map(|mount| HostPath::new(host.expand(&mount.value.from)).ok()));
     paths
-}
-
-/// Whether a path holds sandpen's own configuration or state, or is part of it.
-pub fn contains_own_files(host: &Host, directory: &HostPath) -> bool {
-    [host.config_dir(), host.state_dir()].iter().any(|own| own.is_within(directory) || directory.is_within(own))
 }
 
 /// R3's files, at the host's home.

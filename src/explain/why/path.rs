@@ -7,7 +7,7 @@ use crate::facts::{FileFact, FileKind};
 use crate::host::Host;
 use crate::path::{GuestPath, HostPath};
 use crate::plan::seatbelt::{Base, Stance};
-use crate::plan::{EngineKind, Mount, Plan, Source, SshState, Topic, contains_own_files};
+use crate::plan::{EngineKind, Mount, Plan, Source, SshState, Topic};
 use crate::vars;
 
 /// The answer about a path.
@@ -111,7 +111,7 @@ fn offers(host: &Host, plan: &Plan, path: &HostPath, fact: Option<&FileFact>, mu
         return answer;
     };
     offer(format!("--mount {text}"), "shows it, read-only");
-    if !contains_own_files(host, &fact.real) {
+    if !host.keeps_files_in(&fact.real) {
         offer(format!("--mount {text}:rw"), "lets it be written, too");
         if fact.kind == FileKind::Directory {
             offer(format!("--include-dir {text}"), "makes it a further workspace");

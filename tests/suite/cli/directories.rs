@@ -43,6 +43,24 @@ fn the_home_under_another_name_is_refused() {
 }
 
 #[test]
+fn sandpens_own_configuration_behind_a_link_is_refused() {
+    for link in [".config", ".local", ".local/state"] {
+        let world = World::new();
+        world.config("");
+        let dotfiles = world.home.join("dotfiles");
+        let (old, new) = (world.home.join(link), dotfiles.join("kept"));
+        fs::create_dir_all(&dotfiles).unwrap();
+        fs::create_dir_all(&old).unwrap();
+        fs::rename(&old, &new).unwrap();
+        symlink(&new, &old).unwrap();
+        let stderr = world.refused(world.sandpen(["run"]).current_dir(&dotfiles));
+        assert!(stderr.contains("sandpen's own configuration"), "{link}: {stderr}");
+        let stderr = world.refused(&mut world.sandpen(["run", "--mount", "~/dotfiles:/d:rw"]));
+        assert!(stderr.contains("sandpen's own configuration"), "{link}: {stderr}");
+    }
+}
+
+#[test]
 fn sandpens_own_configuration_is_refused() {
     let world = World::new();
     world.config("");

@@ -87,6 +87,7 @@ impl World {
             user: if uid == 0 { "root".into() } else { "me".into() },
             home: path(&home),
             cwd: path(&project),
+            own_places: Vec::new(),
             terminal: Terminal::default(),
             executable: Some(path(&root.join("bin/sandpen"))),
             process: ProcessStamp::default(),
