@@ -1,6 +1,6 @@
-//! Completions for shells: generated from the command line's definition, and the ids of running sandboxes, which only `sandpen`
-//! itself knows. A few lines of each shell's own, because clap's dynamic completion is unstable and wants the program's
-//! environment read at every start.
+//! Completions for shells: generated from the command line's definition, and names that only `sandpen` itself knows: the ids of
+//! running sandboxes, and profiles. A few lines of each shell's own, because clap's dynamic completion is unstable and wants the
+//! program's environment read at every start.
 
 use clap::CommandFactory;
 use clap_complete::Shell;
@@ -9,28 +9,31 @@ use crate::cli::Cli;
 
 /// The script for a shell.
 pub fn script(shell: Shell) -> String {
-    let mut text = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "sandpen", &mut text);
-    let text = String::from_utf8_lossy(&text).into_owned();
     match shell {
-        Shell::Bash => text + BASH,
-        Shell::Zsh => ZSH_IDS.iter().fold(text, |text, (id, with_ids)| text.replace(id, with_ids)).replacen(
-            "_sandpen() {",
-            &format!("{ZSH}_sandpen() {{"),
-            1,
-        ),
-        Shell::Fish => text + FISH,
-        _ => text,
+        Shell::Bash => generate(shell, Cli::command()) + BASH,
+        Shell::Zsh => zsh(),
+        Shell::Fish => generate(shell, Cli::command()) + FISH,
+        _ => generate(shell, Cli::command()),
     }
 }
 
-/// Around the generated function: where an id is expected, ids.
+fn generate(shell: Shell, mut command: clap::Command) -> String {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut command, "sandpen", &mut text);
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+/// Around the generated function: where a name is expected, names.
 const BASH: &str = r#"
-_sandpen_with_ids() {
-    local current=${COMP_WORDS[COMP_CWORD]}
-    case ${COMP_WORDS[1]}:$COMP_CWORD in
-        exec:2 | stop:*)
-            if [[ $current != -* && ${COMP_WORDS[COMP_CWORD-1]} != --time ]]; then
+_sandpen_with_names() {
+    local current=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}
+    case $before:${COMP_WORDS[1]}:$COMP_CWORD in
+        --profile:*)
+            COMPREPLY=($(compgen -W "$(sandpen profile list 2>/dev/null)" -- "$current"))
+            return
+            ;;
+        *:exec:2 | *:stop:*)
+            if [[ $current != -* && $before != --time ]]; then
                 COMPREPLY=($(compgen -W "$(sandpen ps --quiet 2>/dev/null)" -- "$current"))
                 return
             fi
@@ -38,32 +41,45 @@ _sandpen_with_ids() {
     esac
     _sandpen "$@"
 }
-complete -F _sandpen_with_ids -o bashdefault -o default sandpen
+complete -F _sandpen_with_names -o bashdefault -o default sandpen
 "#;
+
+const FISH: &str = r#"complete -c sandpen -n "__fish_sandpen_using_subcommand exec; and test (count (commandline -opc)) -eq 2; or __fish_sandpen_using_subcommand stop" -f -a "(sandpen ps --quiet 2>/dev/null)" -d "running sandbox"
+complete -c sandpen -l profile -x -a "(sandpen profile list 2>/dev/null)"
+"#;
+
+/// What `sandpen CMD` without `run` would be called if it were an option.
+const BESIDE: &str = "--beside";
+
+/// The command of `sandpen CMD` is an argument beside the subcommands, for which zsh would take the subcommand: it completed
+/// subcommands for ever. So it is an option while the script is made, and then taken out.
+fn zsh() -> String {
+    let beside = |argument: clap::Arg| argument.long(&BESIDE[2..]).trailing_var_arg(false).last(false);
+    let text = generate(Shell::Zsh, Cli::command().mut_arg("guest", beside));
+    let mut lines: Vec<String> =
+        text.lines().filter(|line| !line.contains(BESIDE)).map(|line| format!("{line}\n")).collect();
+    for line in &mut lines {
+        for (start, asks) in ZSH_NAMES {
+            if let Some(head) = line.strip_prefix(start).and_then(|_| line.rsplit_once(":_default'")) {
+                *line = format!("{}:{asks}'{}", head.0, head.1);
+            }
+        }
+    }
+    lines.concat().replacen("_sandpen() {", &format!("{ZSH}_sandpen() {{"), 1)
+}
 
 const ZSH: &str = r#"_sandpen_ids() {
     local -a ids=(${(f)"$(sandpen ps --quiet 2>/dev/null)"})
     _describe 'running sandbox' ids
 }
 
-"#;
-
-/// What clap generates for the arguments that are ids, and what stands there instead.
-const ZSH_IDS: [(&str, &str); 2] = [
-    ("':id -- The sandbox\\: its id, or the start of it:_default'", "':id -- The sandbox:_sandpen_ids'"),
-    ("'*::ids -- Their ids:_default'", "'*::ids -- Their ids:_sandpen_ids'"),
-];
-
-const FISH: &str = r#"complete -c sandpen -n "__fish_sandpen_using_subcommand exec; or __fish_sandpen_using_subcommand stop" -f -a "(sandpen ps --quiet 2>/dev/null)" -d "running sandbox"
-"#;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn where_an_id_is_expected_zsh_asks_for_ids() {
-        let script = script(Shell::Zsh);
-        assert_eq!(script.matches(":_sandpen_ids'").count(), 2, "{script}");
-    }
+_sandpen_profiles() {
+    local -a profiles=(${(f)"$(sandpen profile list 2>/dev/null)"})
+    _describe 'profile' profiles
 }
+
+"#;
+
+/// How the lines begin that clap generates for names, and who is asked for them.
+const ZSH_NAMES: [(&str, &str); 3] =
+    [("':id --", "_sandpen_ids"), ("'*::ids --", "_sandpen_ids"), ("'--profile=", "_sandpen_profiles")];

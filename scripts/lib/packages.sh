@@ -21,6 +21,8 @@ catatonit                     catatonit
 /usr/sbin/sshd                openssh-server
 bwrap                         bubblewrap
 tmux                          tmux
+zsh                           zsh
+fish                          fish
 cc                            gcc
 /usr/include/stdlib.h         libc6-dev
 setpriv                       util-linux

@@ -4,6 +4,7 @@
 
 mod attacks;
 mod cli;
+mod completions;
 mod conformance;
 mod docs;
 mod doctor;

@@ -257,24 +257,6 @@ fn the_memory_of_a_sandbox_is_that_of_its_processes(pen: &Pen) {
     running.ran();
 }
 
-#[test]
-fn bash_completes_the_ids_of_running_sandboxes() {
-    Pen::on(Engine::NativeRoot, |pen| {
-        let running = start_named(pen, "echo ready; exec sleep 300");
-        let bin = crate::support::binary();
-        let script = format!(
-            r#"PATH={}:$PATH; eval "$(sandpen completions bash)"
-            try() {{ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _sandpen_with_ids sandpen "${{@: -1}}" "${{@: -2:1}}"; echo "${{COMPREPLY[*]}}"; }}
-            complete -p sandpen | grep -o '_sandpen[a-z_]*'
-            try sandpen exec ''; try sandpen stop rev; try sandpen stop x; try sandpen stop --al; try sandpen pru"#,
-            bin.parent().expect("a directory").display()
-        );
-        let ran = pen.host_command("bash").args(["-c", &script]).ran();
-        assert_eq!(ran.ok(), "_sandpen_with_ids\nreview-2\nreview-2\n\n--all\nprune", "{}", ran.stderr);
-        drop(running);
-    });
-}
-
 /// Docker makes directories of what it does not find: also of a lock whose launcher was killed, and whose session was removed.
 #[test]
 fn a_session_that_an_engine_made_up_is_removed() {

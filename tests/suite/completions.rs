@@ -1,0 +1,74 @@
+//! What the Tab key brings, in the shells themselves: names of the command line, ids of running sandboxes, profiles.
+
+use rustix::process::Signal;
+
+use crate::support::pty::Pty;
+use crate::support::{Engine, Pen, RunToEnd, Running, binary};
+
+/// A running sandbox with a name, and a profile of the user's.
+fn with_names(test: impl FnOnce(&Pen, &str)) {
+    Pen::on(Engine::NativeRoot, |pen| {
+        pen.write(".config/sandpen/profiles/mine.toml", "network = \"off\"\n");
+        let mut running =
+            Running::start(pen.run().args(["--name", "review-2", "--", "sh", "-c", "echo ready; exec sleep 300"]));
+        assert_eq!(running.line(), "ready");
+        test(pen, &binary().parent().expect("a directory").display().to_string());
+        running.signal(Signal::TERM);
+        running.ran();
+    });
+}
+
+#[test]
+fn bash_completes_names() {
+    with_names(|pen, bin| {
+        let script = format!(
+            r#"PATH={bin}:$PATH; eval "$(sandpen completions bash)"
+            try() {{ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _sandpen_with_names sandpen "${{@: -1}}" "${{@: -2:1}}"; echo "${{COMPREPLY[*]}}"; }}
+            complete -p sandpen | grep -o '_sandpen[a-z_]*'
+            try sandpen exec ''; try sandpen stop rev; try sandpen stop x; try sandpen stop --al; try sandpen pru
+            try sandpen run --profile mi; try sandpen run --engine nat"#
+        );
+        let ran = pen.host_command("bash").args(["-c", &script]).ran();
+        let expected = "_sandpen_with_names\nreview-2\nreview-2\n\n--all\nprune\nmine\nnative";
+        assert_eq!(ran.ok(), expected, "{}", ran.stderr);
+    });
+}
+
+#[test]
+fn fish_completes_names() {
+    with_names(|pen, bin| {
+        let tries =
+            ["exec ", "stop rev", "exec review-2 rev", "stop --al", "pru", "run --profile mi", "run --engine nat"];
+        let tries: Vec<String> = tries.iter().map(|line| format!("complete -C 'sandpen {line}'; echo .")).collect();
+        let script = format!("set PATH {bin} $PATH; sandpen completions fish | source; {}", tries.join("; "));
+        let ran = pen.host_command("fish").args(["--no-config", "--command", &script]).ran();
+        // Behind a tab stands what it is.
+        let found: Vec<&str> = ran.ok().lines().map(|line| line.split('\t').next().unwrap_or_default()).collect();
+        let expected = ["review-2", ".", "review-2", ".", ".", "--all", ".", "prune", ".", "mine", ".", "native", "."];
+        assert_eq!(found, expected, "{}", ran.stderr);
+    });
+}
+
+#[test]
+fn zsh_completes_names() {
+    with_names(|pen, bin| {
+        let mut zsh = pen.host_command("zsh");
+        zsh.args(["-f", "-i"]).env("TERM", "dumb").env("PATH", format!("{bin}:/usr/bin:/bin"));
+        let mut pty = Pty::start(&zsh);
+        let start = "autoload -U compinit; compinit -u -D; eval \"$(sandpen completions zsh)\"; PS1='[prompt] '; echo re''ady\r";
+        pty.send(start);
+        pty.expect("ready");
+        for (typed, whole) in [
+            ("stop rev", "stop review-2"),
+            ("exec rev", "exec review-2"),
+            ("pru", "prune"),
+            ("run --profile mi", "run --profile mine"),
+            ("run --engine nat", "run --engine native"),
+        ] {
+            pty.expect("[prompt] ");
+            // Tab; then the line becomes the argument of an echo.
+            pty.send(&format!("sandpen {typed}\t\u{1}echo @\u{5}@\r"));
+            pty.expect(&format!("@sandpen {whole}@"));
+        }
+    });
+}
