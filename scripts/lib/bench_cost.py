@@ -7,7 +7,7 @@ import time
 
 from bench_launch import BWRAP_SHARED
 from bench_race import Command, show
-from bench_rig import FILES
+from bench_rig import ASK_GIT, FILES
 
 
 class ssh_agent:
@@ -61,6 +61,7 @@ def git_facts(rig):
         "a Git repository": rig.run("native", cwd=repository),
         "whose configuration includes others": rig.run("native", cwd=included),
         "without the guard": rig.run("native", "--guard", "off", cwd=repository),
+        "Git asked anew": rig.run("native", cwd=repository, env=ASK_GIT),
     })
     os.remove(f"{rig.home}/.gitconfig")
     show("native: Git", table)

@@ -4,7 +4,7 @@ import os
 import subprocess
 
 from bench_race import Command, show
-from bench_rig import IMAGE
+from bench_rig import ASK_GIT, IMAGE
 
 BWRAP = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-all", "true"]
 # The same with the host's network, as sandpen's default has it.
@@ -38,6 +38,7 @@ def native(rig):
         "sandpen": rig.run("native"),
         "sandpen, the engine left to it": Command([rig.sandpen, "run", "--ssh-agent", "off", "--", "true"], shown="sandpen run -- true"),
         "sandpen, in a Git repository": rig.run("native", cwd=repository),
+        "sandpen, in a Git repository, Git asked anew": rig.run("native", cwd=repository, env=ASK_GIT),
     })
     show("without a container, the host's network, beside bubblewrap", table)
     return table

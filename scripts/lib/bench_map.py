@@ -64,7 +64,7 @@ def page(results):
         lines.append("")
     if native := split.get("native"):
         lines += ["On native, in a Git repository; the marks are strace's, scaled to an untraced launch:", "", row("step", "native"), "|---|---|"]
-        names = {"whole": "the whole launch", "off": "with a network namespace (`--network off`)", "exec": "`sandpen exec` into a running sandbox"}
+        names = {"whole": "the whole launch", "asked": "with Git asked anew", "off": "with a network namespace (`--network off`)", "exec": "`sandpen exec` into a running sandbox"}
         order = [name for name in native if name not in names] + list(names)
         lines += [row(names.get(name, name), ms(native[name])) for name in order if name in native] + [""]
     return lines

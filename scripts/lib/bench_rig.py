@@ -7,12 +7,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 from bench_race import Command, Track
 
 HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 IMAGE = os.environ.get("SANDPEN_BENCH_IMAGE", "localhost/sandpen-busybox:latest")
 FILES = 100_000
+# Settings from the environment are not remembered; there are none.
+ASK_GIT = {"GIT_CONFIG_COUNT": "0"}
 
 
 def binary():
@@ -37,7 +40,7 @@ def environment(home):
         lines = subprocess.run([f"{HERE}/scripts/engines", "env"], capture_output=True, text=True, check=True).stdout.splitlines()
         pairs = (shlex.split(line)[1].split("=", 1) for line in lines if line.startswith("export "))
         env.update({name: value for name, value in pairs if name == "CONTAINERS_CONF"})
-    return {**env, "HOME": home, "TERM": "dumb", "GIT_CONFIG_NOSYSTEM": "1"}
+    return {**env, "HOME": home, "TERM": "dumb"}
 
 
 class Rig:
@@ -137,6 +140,8 @@ class Rig:
             for other in ("included", "included-too"):
                 with open(f"{self.home}/{other}", "w") as file:
                     file.write("[alias]\n\tst = status\n[core]\n\tautocrlf = input\n")
+        # What has just changed is not remembered.
+        time.sleep(3)
         return path
 
     def machine(self):

@@ -10,7 +10,7 @@ import subprocess
 import time
 
 from bench_race import Command
-from bench_rig import IMAGE
+from bench_rig import ASK_GIT, IMAGE
 
 HARDENED = {"CapDrop": ["ALL"], "SecurityOpt": ["no-new-privileges"], "LogConfig": {"Type": "none"}}
 FLAGS = ["--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--log-driver", "none"]
@@ -156,14 +156,10 @@ def container(rig, engine):
     return table
 
 
-MARKS = "execve,clone,clone3,vfork,poll,ppoll,wait4,pivot_root,umount2,rename,renameat,renameat2,exit_group"
-# What has been done when a mark is seen: the mark's process (the launcher, Git, the sandbox's first, the guest), and its line.
+MARKS = "execve,clone,clone3,pivot_root,umount2,rename,renameat,renameat2,exit_group"
+# What has been done when a mark is seen: the mark's process (the launcher, the sandbox's first, the guest), and its line.
 STEPS = (
-    ("start and configuration", "launcher", r"^v?fork|^clone3?\(.*VFORK"),
-    ("Git's start", "launcher", r"(clone3?|fork) resumed|^v?fork.*= \d"),
-    ("other facts", "launcher", r"^p?poll\(.*fd=[3-9]"),
-    ("waiting for Git's answer", "launcher", r"^wait4\(.*= \d|wait4 resumed"),
-    ("plan", "launcher", r"^rename\w*\(.*\.new-"),
+    ("start, configuration, facts, plan", "launcher", r"^rename\w*\(.*\.new-"),
     ("the session's directory", "launcher", r"^clone3?\(.*NEWNS"),
     ("namespaces and mounts", "first", r"^pivot_root"),
     ("leaving the old root", "first", r"^umount2\(.*= 0|umount2 resumed"),
@@ -177,14 +173,15 @@ STEPS = (
 def native(rig):
     """sandpen's own steps, as strace sees a few marks of them; scaled to what an untraced launch takes."""
     command = rig.run("native", cwd=rig.repository("repository"))
-    untraced, apart, steps = [], [], []
+    untraced, apart, asked, steps = [], [], [], []
     for _ in range(rig.few(2, 5)):
         untraced.append(rig.track.time(command)[0] * 1000)
         apart.append(rig.track.time(rig.run("native", "--network", "off", cwd=command.cwd))[0] * 1000)
+        asked.append(rig.track.time(rig.run("native", cwd=command.cwd, env=ASK_GIT))[0] * 1000)
         if rig.has("strace") and (marks := traced(rig, command)):
             steps.append(marks)
     whole = statistics.median(untraced)
-    table = {"whole": whole, "off": statistics.median(apart)}
+    table = {"whole": whole, "asked": statistics.median(asked), "off": statistics.median(apart)}
     if steps:
         scale = whole / statistics.median(sum(marks.values()) for marks in steps)
         table.update({name: statistics.median(marks[name] for marks in steps) * scale for name in steps[0]})

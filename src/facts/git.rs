@@ -1,4 +1,5 @@
-//! What Git's configuration comes to for the working directory: every setting with its scope and its file, in one call of Git.
+//! What Git's configuration comes to for the working directory: every setting with its scope and its file. Read here where it is
+//! plain, and in one call of Git otherwise.
 
 #![allow(clippy::disallowed_methods, reason = "a fact that only Git knows")]
 
@@ -11,7 +12,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use serde::Serialize;
 
+use super::git_plain;
 use super::program::SearchPath;
+use super::roots::Roots;
 use crate::host::Host;
 use crate::path::HostPath;
 
@@ -103,39 +106,55 @@ impl GitFacts {
     }
 }
 
-/// A question that Git is answering while other facts are looked up.
+/// What Git is answering while other facts are looked up, unless it need not be asked.
 pub struct Asked {
     program: Option<HostPath>,
-    child: Option<Child>,
+    source: Source,
+}
+
+enum Source {
+    Nowhere,
+    Files(Vec<Setting>),
+    Git(Child),
 }
 
 impl Asked {
-    /// Asks for a directory's settings.
-    pub fn of(host: &Host, path: &SearchPath, directory: &HostPath) -> Self {
+    /// Asks for the working directory's settings.
+    pub fn of(host: &Host, path: &SearchPath, roots: &Roots) -> Self {
         let program = path.find("git");
-        let child = program.as_ref().and_then(|program| {
-            let mut command = Command::new(program.as_path());
-            command.arg("-C").arg(directory.as_path());
-            command.args(["config", "--list", "--includes", "--show-scope", "--show-origin", "-z"]);
-            command.env_clear().envs(host.env.iter().filter(|(name, _)| !STEERING.iter().any(|steer| name == steer)));
-            command.env("PATH", path.for_host()).env("HOME", host.home.as_path()).env("LC_ALL", "C");
-            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()
+        let source = program.as_ref().map(|program| match git_plain::read(host, program, roots) {
+            Some(settings) => Source::Files(settings),
+            None => start(host, path, program, &roots.workdir).map_or(Source::Nowhere, Source::Git),
         });
-        Asked { program, child }
+        Asked { program, source: source.unwrap_or(Source::Nowhere) }
     }
 
     /// The answer. A Git that fails, or hangs on a file, leaves nothing to go by.
     pub fn answer(self, host: &Host) -> GitFacts {
         let mut facts = GitFacts { program: self.program, ..GitFacts::default() };
-        let Some(mut child) = self.child else { return facts };
-        let output = child.stdout.take().and_then(|stdout| read_all(stdout, PATIENCE));
-        let _ = child.kill();
-        let _ = child.wait();
-        facts.is_silent = output.is_none();
-        facts.settings = output.map(|output| parse(&output)).unwrap_or_default();
+        match self.source {
+            Source::Nowhere => return facts,
+            Source::Files(settings) => facts.settings = settings,
+            Source::Git(mut child) => {
+                let output = child.stdout.take().and_then(|stdout| read_all(stdout, PATIENCE));
+                let _ = child.kill();
+                let _ = child.wait();
+                facts.is_silent = output.is_none();
+                facts.settings = output.map(|output| parse(&output)).unwrap_or_default();
+            }
+        }
         facts.signing_key = signing_key(host, &facts);
         facts
     }
+}
+
+fn start(host: &Host, path: &SearchPath, program: &HostPath, directory: &HostPath) -> Option<Child> {
+    let mut command = Command::new(program.as_path());
+    command.arg("-C").arg(directory.as_path());
+    command.args(["config", "--list", "--includes", "--show-scope", "--show-origin", "-z"]);
+    command.env_clear().envs(host.env.iter().filter(|(name, _)| !STEERING.iter().any(|steer| name == steer)));
+    command.env("PATH", path.for_host()).env("HOME", host.home.as_path()).env("LC_ALL", "C");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()
 }
 
 /// Only the user's own setting is followed to a file: the repository's could name any (`attacks.md` 01).

@@ -7,6 +7,8 @@ mod docker;
 mod files;
 pub mod git;
 mod git_dir;
+mod git_plain;
+mod git_syntax;
 pub mod image;
 pub mod machine;
 mod native;
@@ -152,7 +154,7 @@ impl Facts {
             false => SearchPath::divide(host.env.raw(vars::PATH), &mounted),
         };
         // Git reads its files while the rest is looked at.
-        let asked = git::Asked::of(host, &path, &roots.workdir);
+        let asked = git::Asked::of(host, &path, &roots);
         let setting = config.engine.value;
         let names_image = config.image.is_some()
             || config.build.is_some()

@@ -3,6 +3,7 @@
 mod guard;
 mod identity;
 mod places;
+mod plain;
 mod settings;
 
 use std::path::{Path, PathBuf};

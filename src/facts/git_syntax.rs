@@ -1,0 +1,194 @@
+//! The plain part of the language of Git's configuration files: what every Git reads alike, and nobody can read otherwise.
+
+/// The settings in a file's text, in their order: names as Git spells them, and values, empty for one without. `None` for anything
+/// that is not plain: it is left to Git.
+pub fn settings(text: &str) -> Option<Vec<(String, String)>> {
+    let mut found = Vec::new();
+    let mut section = None;
+    // An odd character may mean something to one Git, and nothing to another.
+    if text.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\t')) {
+        return None;
+    }
+    for line in text.split('\n') {
+        let line = line.trim_matches([' ', '\t']);
+        if line.is_empty() || line.starts_with(['#', ';']) {
+            continue;
+        }
+        if let Some(header) = line.strip_prefix('[') {
+            section = Some(prefix(header.strip_suffix(']')?)?);
+            continue;
+        }
+        let (key, rest) = line.split_at(line.find(|c: char| !is_name(c)).unwrap_or(line.len()));
+        if !key.starts_with(|c: char| c.is_ascii_alphabetic()) {
+            return None;
+        }
+        let value = match rest.trim_start_matches([' ', '\t']).strip_prefix('=') {
+            Some(value) => value_of(value)?,
+            None if rest.is_empty() => String::new(),
+            None => return None,
+        };
+        found.push((format!("{}{}", section.as_ref()?, key.to_ascii_lowercase()), value));
+    }
+    Some(found)
+}
+
+fn is_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '-'
+}
+
+/// What stands before the names of a section: `core.`, or `remote.origin.`.
+fn prefix(header: &str) -> Option<String> {
+    let (name, rest) = header.split_at(header.find(|c: char| !is_name(c)).unwrap_or(header.len()));
+    let name = name.to_ascii_lowercase();
+    match rest {
+        _ if name.is_empty() => None,
+        "" => Some(format!("{name}.")),
+        rest => {
+            let part = rest.strip_prefix([' ', '\t'])?.trim_start_matches([' ', '\t']);
+            let part = part.strip_prefix('"')?.strip_suffix('"')?;
+            (!part.contains(['"', '\\'])).then(|| format!("{name}.{part}."))
+        }
+    }
+}
+
+/// A value of one line: quotes and escapes resolved, and what follows as a comment taken off.
+fn value_of(text: &str) -> Option<String> {
+    let mut value = String::new();
+    // How much of it is not white space at its end.
+    let mut length = 0;
+    let mut in_quotes = false;
+    let mut rest = text.trim_start_matches([' ', '\t']).chars();
+    while let Some(c) = rest.next() {
+        match c {
+            '"' => {
+                in_quotes = !in_quotes;
+                length = value.len();
+                continue;
+            }
+            '\\' => value.push(match rest.next()? {
+                c @ ('"' | '\\') => c,
+                'n' => '\n',
+                't' => '\t',
+                _ => return None,
+            }),
+            '#' | ';' if !in_quotes => break,
+            // Some keep a tab within a value, some make it a space.
+            '\t' => return None,
+            ' ' if !in_quotes => {
+                // Before anything else there is nothing to keep apart, not even after empty quotes.
+                if !value.is_empty() {
+                    value.push(c);
+                }
+                continue;
+            }
+            c => value.push(c),
+        }
+        length = value.len();
+    }
+    value.truncate(length);
+    (!in_quotes).then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(text: &str) -> Option<String> {
+        let found = settings(&format!("[a]\n\tb = {text}\n"))?;
+        (found.len() == 1).then(|| found[0].1.clone())
+    }
+
+    #[test]
+    fn names_are_spelled_as_git_spells_them() {
+        let found =
+            settings("[Core]\n\tHooksPath=x\n[Remote \"My Origin\"]\nURL = y\n; no\n# no\n[a]\n b").expect("plain");
+        let keys: Vec<&str> = found.iter().map(|(key, _)| key.as_str()).collect();
+        assert_eq!(keys, ["core.hookspath", "remote.My Origin.url", "a.b"]);
+    }
+
+    #[test]
+    fn values_lose_quotes_comments_and_space_around_them() {
+        for (text, value) in [
+            ("x", "x"),
+            ("  x y  ", "x y"),
+            ("x # y", "x"),
+            ("x;y", "x"),
+            ("\"x # y \" z", "x # y  z"),
+            ("\" x \"", " x "),
+            ("a\\\"b\\\\c\\n", "a\"b\\c\n"),
+            ("", ""),
+            ("\"\"", ""),
+        ] {
+            assert_eq!(one(text).as_deref(), Some(value), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_plain_is_left_to_git() {
+        for text in [
+            "[a]\n b = c \\\n d",
+            "[a]\n b = \"c",
+            "[a]\n b = c\td",
+            "[a]\n b = \\b",
+            "[a]\r\n b = c",
+            "[a] b = c",
+            "[a.b]\n c = d",
+            "[a \"b\\\"c\"]\n d = e",
+            "[a\"b\"]\n d = e",
+            "[a",
+            "b = c",
+            "[a]\n 1b = c",
+            "[a]\n b c",
+            "[a]\n b_c = d",
+            "[]\n b = c",
+            "\u{feff}[a]\n b = c",
+            "[a]\n b = \u{85}",
+        ] {
+            assert_eq!(settings(text), None, "{text:?}");
+        }
+    }
+
+    /// Git's own reading.
+    fn asked(text: &str) -> Vec<(String, String)> {
+        use std::io::Write;
+        #[allow(clippy::disallowed_methods, reason = "the one to compare with")]
+        let mut git = std::process::Command::new("git")
+            .args(["config", "--file", "-", "--no-includes", "--list", "-z"])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .expect("git");
+        git.stdin.take().expect("a pipe").write_all(text.as_bytes()).expect("written");
+        let output = git.wait_with_output().expect("an answer");
+        assert!(output.status.success(), "Git refuses {text:?}");
+        let output = String::from_utf8(output.stdout).expect("text");
+        let entries = output.split_terminator('\0').map(|entry| entry.split_once('\n').unwrap_or((entry, "")));
+        entries.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig::with_cases(400))]
+
+        /// Texts of everything that means something in that language, most of them nearly plain.
+        #[test]
+        fn what_is_read_is_what_git_reads(
+            lines in proptest::collection::vec(
+                proptest::prop_oneof![
+                    2 => "\\[[a-cA-C-]{1,3}\\]",
+                    2 => "\\[[a-cA-C]{1,3} {0,2}\"[a-cA-C .#;é]{0,4}\"\\]",
+                    8 => "[ \t]{0,2}[a-cA-C][a-cA-C0-9-]{0,2}[ \t]{0,1}=( |a|b|c|=|é|\\[|\\]|#|;|\"\"|\" a \"|\"#;\"|\\\\\"|\\\\n|\\\\\\\\){0,8}",
+                    2 => "[ \t]{0,2}[a-cA-C0-9-]{1,3}[ \t]{0,1}=[ \t]{0,2}[a-c \t\"\\\\#;=nt\\[\\]é]{0,10}",
+                    1 => "[ \t]{0,2}[a-cA-C]{1,3}[ \t]{0,1}",
+                    1 => "[a-c \t\"\\\\#;=\\[\\]\r.]{0,8}",
+                ],
+                0..5,
+            ),
+            start in proptest::bool::weighted(0.8),
+        ) {
+            let text = format!("{}{}", if start { "[a]\n" } else { "" }, lines.join("\n"));
+            if let Some(found) = settings(&text) {
+                proptest::prop_assert_eq!(found, asked(&text), "{:?}", text);
+            }
+        }
+    }
+}
