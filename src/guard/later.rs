@@ -62,6 +62,12 @@ pub fn catch_up(sessions: &HostPath) -> Vec<Review> {
     reviews
 }
 
+/// Whether nothing waits to be made or to be read.
+#[cfg(target_os = "linux")]
+pub fn is_idle(sessions: &HostPath) -> bool {
+    files(&waiting(sessions)).next().is_none() && files(&unread(sessions)).next().is_none()
+}
+
 /// Keeps reviews until somebody can be told: who made them has no terminal.
 pub fn keep(sessions: &HostPath, reviews: &[Review]) -> io::Result<()> {
     for review in reviews.iter().filter(|review| !review.is_empty()) {

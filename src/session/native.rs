@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::time::Instant;
 
 use rustix::process::Signal;
 
@@ -9,13 +10,14 @@ use super::proxy::Filter;
 use super::proxy_process::Opened;
 use super::registry::{Housekeeper, Record};
 use super::signals::{Caught, Receiver};
-use super::{Outcome, failure};
+use super::{Outcome, failure, signals};
 use crate::engine::native::{
     Child, Command, Event, Group, Init, NativeLaunch, Terminal, enter as enter_sandbox, launch_error, spawn,
 };
 use crate::error::{Error, Result};
 use crate::guest::{Duties, Ready, Report};
 use crate::host::Host;
+use crate::memory;
 use crate::plan::Plan;
 use crate::ui::Ui;
 
@@ -46,9 +48,23 @@ impl Seat {
         let kill = move || {
             let _ = rustix::process::kill_process(pid, Signal::KILL);
         };
-        let forwarder = caught.forward_to(Receiver::Process(pid.as_raw_nonzero().get().unsigned_abs()), None, kill);
+        let receiver = Receiver::Process(pid.as_raw_nonzero().get().unsigned_abs());
+        // In this thread: starting another takes longer than many a command.
+        let mut courier = caught.courier(receiver, None, kill);
+        let mut rest = Some(Instant::now() + memory::SHORT);
         let mut report = None;
         let code = loop {
+            let mut ready = [child.poll(), courier.poll()];
+            signals::wait(&mut ready, courier.deadline().into_iter().chain(rest).min());
+            let is_event = !ready[0].revents().is_empty();
+            courier.deliver();
+            if rest.is_some_and(|rest| rest <= Instant::now()) {
+                memory::give_back();
+                rest = None;
+            }
+            if !is_event {
+                continue;
+            }
             match child.event() {
                 Ok(Event::Exited(code)) => break Ok(code),
                 Ok(Event::NotStarted(errno)) => report = Some(Report::of_exec_error(errno)),
@@ -63,7 +79,6 @@ impl Seat {
                 Err(error) => break Err(Error::launch("the sandbox cannot be waited for").cause(error)),
             }
         };
-        drop(forwarder);
         if child.ran_out_of_memory() {
             report = Some(Report::OutOfMemory);
         }
@@ -92,7 +107,7 @@ pub fn run(
     let seat = Seat::take();
     let mut sandbox = launch.sandbox.clone();
     sandbox.group = seat.group;
-    // From here until the sandbox stands there is one thread, as a fork demands.
+    // Until pid 1 is there, this process has one thread, as a fork demands.
     let making = spawn(&sandbox, |init| match command(launch) {
         Some(command) => seat.start(init, command),
         None => 126,
@@ -100,6 +115,7 @@ pub fn run(
     let making = making.map_err(|error| launch_error(&error))?;
     // While pid 1 is busy with its mounts; it goes on to the guest only when it is told to.
     note()?;
+    housekeeper.sweep_if_needed();
     let mut child = making.finish().map_err(|error| launch_error(&error))?;
     let filter = filter.map(|mut filter| {
         let pid = child.pid();
@@ -112,7 +128,6 @@ pub fn run(
     for downgrade in &child.downgrades {
         ui.warn(&format!("{}: {} ({})", downgrade.asked, downgrade.got, downgrade.reason));
     }
-    housekeeper.start();
     let (outcome, report) = seat.attend(child, caught)?;
     match report {
         Some(Report::OutOfMemory) => failure::explain_memory(plan, outcome, ui),

@@ -218,7 +218,18 @@ impl Housekeeper {
         Housekeeper { base: session.as_path().parent().and_then(|base| HostPath::new(base).ok()), swept: None }
     }
 
-    /// Begins. Only once the sandbox stands: the native engine forks a process that has one thread.
+    /// Begins only if there is something to sweep: a thread costs more than a look. For whoever gives memory back without it.
+    #[cfg(target_os = "linux")]
+    pub fn sweep_if_needed(&mut self) {
+        // The session itself is one.
+        let is_tidy =
+            |base: &HostPath| fs::read_dir(base.as_path()).map_or(0, Iterator::count) <= 1 && later::is_idle(base);
+        if !self.base.as_ref().is_some_and(is_tidy) {
+            self.start();
+        }
+    }
+
+    /// Begins. Only after the native engine's fork, which wants a process of one thread.
     pub fn start(&mut self) {
         let Some(base) = self.base.take() else { return };
         let (sender, swept) = std::sync::mpsc::channel();

@@ -1,28 +1,28 @@
 //! Passes signals that were sent to sandpen on to the engine's client.
 
-use std::fs;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::os::unix::net::UnixStream;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
+use signal_hook::iterator::Handle;
+use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::raw::WithRawSiginfo;
-use signal_hook::iterator::{Handle, SignalsInfo};
 
 use crate::path::HostPath;
 
 const FORWARDED: [i32; 7] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH];
 
 /// Signals caught before the client exists, so that none ends sandpen while there is something to clean up.
-pub struct Caught(SignalsInfo<WithRawSiginfo>);
+pub struct Caught(SignalDelivery<UnixStream, WithRawSiginfo>);
 
 /// Forwards until dropped.
 pub struct Forwarder {
     handle: Handle,
     thread: Option<JoinHandle<()>>,
-    ended: Arc<AtomicBool>,
 }
 
 /// How long a guest may take to end after it was asked to.
@@ -53,40 +53,11 @@ impl Receiver {
     }
 }
 
-/// Ends the guest for good.
-type Kill = Box<dyn FnOnce() + Send>;
-
-/// The grace period, and what comes after it; at most once.
-#[derive(Clone)]
-struct Patience {
-    ended: Arc<AtomicBool>,
-    kill: Arc<Mutex<Option<Kill>>>,
-}
-
-impl Patience {
-    fn start(&self) {
-        let patience = self.clone();
-        thread::spawn(move || {
-            let limit = Instant::now() + GRACE;
-            while Instant::now() < limit && !patience.ended.load(Ordering::Relaxed) {
-                thread::sleep(Duration::from_millis(50));
-            }
-            patience.kill_now();
-        });
-    }
-
-    fn kill_now(&self) {
-        let kill = self.kill.lock().ok().and_then(|mut kill| kill.take());
-        if let (Some(kill), false) = (kill, self.ended.load(Ordering::Relaxed)) {
-            kill();
-        }
-    }
-}
-
 impl Caught {
     /// Starts catching.
-    pub fn start() -> std::io::Result<Self> {
-        SignalsInfo::new(FORWARDED).map(Caught)
+    pub fn start() -> io::Result<Self> {
+        let (read, write) = UnixStream::pair()?;
+        SignalDelivery::with_pipe(read, write, WithRawSiginfo, FORWARDED).map(Caught)
     }
 
     /// The signal that asked for the end while there was no child yet to hear of it.
@@ -95,46 +66,93 @@ impl Caught {
         self.0.pending().map(|info| info.si_signo).find(asks)
     }
 
-    /// Forwards everything, also what already came. `report` is the file in which the guest helper says that the
-    /// command runs: an engine's client drops signals until it has taken note of that itself. `kill` ends a guest that does not
-    /// heed SIGTERM or SIGHUP within a grace period, or at once when SIGTERM comes a second time.
+    /// For a receiver, also of what already came. `report` is the file in which the guest helper says that the command runs: an
+    /// engine's client drops signals until it has taken note of that itself. `kill` ends a guest that does not heed SIGTERM or SIGHUP
+    /// within a grace period, or at once when SIGTERM comes a second time.
+    pub fn courier<K: FnOnce()>(self, receiver: Receiver, report: Option<HostPath>, kill: K) -> Courier<K> {
+        Courier { caught: self, receiver, report, kill: Some(kill), deadline: None }
+    }
+
+    /// A courier in a thread of its own, beside a process that is waited for.
     pub fn forward_to(
         self,
         receiver: Receiver,
         report: Option<HostPath>,
         kill: impl FnOnce() + Send + 'static,
     ) -> Forwarder {
-        let Caught(mut signals) = self;
-        let handle = signals.handle();
-        let ended = Arc::new(AtomicBool::new(false));
-        let patience = Patience { ended: ended.clone(), kill: Arc::new(Mutex::new(Some(Box::new(kill)))) };
+        let handle = self.0.handle();
+        let mut courier = self.courier(receiver, report, kill);
+        let ended = handle.clone();
         let thread = thread::spawn(move || {
-            let mut asked = false;
-            for info in signals.forever() {
-                // What the terminal sends (a positive code) reaches the whole foreground group, the client included. A new size is
-                // told again: Docker's client misses one that comes while it tells the engine the first, and a repeated size is no
-                // event for the guest.
-                if info.si_code > 0 && !receiver.is_apart() && info.si_signo != SIGWINCH {
-                    continue;
+            loop {
+                wait(&mut [courier.poll()], courier.deadline());
+                if ended.is_closed() {
+                    return;
                 }
-                if let Some(report) = &report {
-                    wait_until_settled(report);
-                }
-                if let Some(signal) = Signal::from_named_raw(info.si_signo) {
-                    receiver.send(signal);
-                }
-                match (info.si_signo, asked) {
-                    (SIGTERM, true) => patience.kill_now(),
-                    (SIGTERM | SIGHUP, false) => {
-                        asked = true;
-                        patience.start();
-                    }
-                    _ => {}
-                }
+                courier.deliver();
             }
         });
-        Forwarder { handle, thread: Some(thread), ended }
+        Forwarder { handle, thread: Some(thread) }
     }
+}
+
+/// Passes signals on to a receiver, and ends the guest for good when it had its time.
+pub struct Courier<K> {
+    caught: Caught,
+    receiver: Receiver,
+    report: Option<HostPath>,
+    /// At most once.
+    kill: Option<K>,
+    /// The end of the grace period, once the guest was asked to end.
+    deadline: Option<Instant>,
+}
+
+impl<K: FnOnce()> Courier<K> {
+    /// Ready when there is something to deliver.
+    pub fn poll(&self) -> PollFd<'_> {
+        PollFd::new(self.caught.0.get_read(), PollFlags::IN)
+    }
+
+    /// When to deliver at the latest.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.deadline.filter(|_| self.kill.is_some())
+    }
+
+    /// Passes on what came. Never waits, except for an engine's client to listen.
+    pub fn deliver(&mut self) {
+        let came: Vec<_> = self.caught.0.pending().collect();
+        for info in came {
+            // What the terminal sends (a positive code) reaches the whole foreground group, the client included. A new size is
+            // told again: Docker's client misses one that comes while it tells the engine the first, and a repeated size is no
+            // event for the guest.
+            if info.si_code > 0 && !self.receiver.is_apart() && info.si_signo != SIGWINCH {
+                continue;
+            }
+            if let Some(report) = &self.report {
+                wait_until_settled(report);
+            }
+            if let Some(signal) = Signal::from_named_raw(info.si_signo) {
+                self.receiver.send(signal);
+            }
+            match (info.si_signo, self.deadline) {
+                (SIGTERM, Some(_)) => self.deadline = Some(Instant::now()),
+                (SIGTERM | SIGHUP, None) => self.deadline = Some(Instant::now() + GRACE),
+                _ => {}
+            }
+        }
+        if self.deadline.is_some_and(|deadline| deadline <= Instant::now())
+            && let Some(kill) = self.kill.take()
+        {
+            kill();
+        }
+    }
+}
+
+/// Waits until one of these is ready, a signal comes, or it is that time.
+pub fn wait(ready: &mut [PollFd<'_>], until: Option<Instant>) {
+    let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+    let left = left.and_then(|left| Timespec::try_from(left).ok());
+    let _ = poll(ready, left.as_ref());
 }
 
 /// How long after the command's start a client has surely taken note of it.
@@ -156,7 +174,6 @@ fn wait_until_settled(report: &HostPath) {
 
 impl Drop for Forwarder {
     fn drop(&mut self) {
-        self.ended.store(true, Ordering::Relaxed);
         self.handle.close();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

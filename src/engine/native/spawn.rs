@@ -3,6 +3,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
 
@@ -255,6 +256,11 @@ impl Child {
     /// Pid 1 passes it on to the guest.
     pub fn signal(&self, signal: Signal) -> rustix::io::Result<()> {
         rustix::process::pidfd_send_signal(&self.pidfd, signal)
+    }
+
+    /// Ready when there is an event.
+    pub fn poll(&self) -> PollFd<'_> {
+        PollFd::new(&self.link, PollFlags::IN)
     }
 
     /// The next event. EINTR is returned, so that a caller with signal handlers sees it.
