@@ -7,14 +7,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 
 from bench_race import Command, Track
 
 HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 IMAGE = os.environ.get("SANDPEN_BENCH_IMAGE", "localhost/sandpen-busybox:latest")
 FILES = 100_000
-# Settings from the environment are not remembered; there are none.
+# Settings from the environment are Git's to read; there are none.
 ASK_GIT = {"GIT_CONFIG_COUNT": "0"}
 
 
@@ -140,8 +139,6 @@ class Rig:
             for other in ("included", "included-too"):
                 with open(f"{self.home}/{other}", "w") as file:
                     file.write("[alias]\n\tst = status\n[core]\n\tautocrlf = input\n")
-        # What has just changed is not remembered.
-        time.sleep(3)
         return path
 
     def machine(self):
