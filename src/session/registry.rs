@@ -221,9 +221,7 @@ impl Housekeeper {
     /// Begins only if there is something to sweep: a thread costs more than a look. For whoever gives memory back without it.
     #[cfg(target_os = "linux")]
     pub fn sweep_if_needed(&mut self) {
-        // The session itself is one.
-        let is_tidy =
-            |base: &HostPath| fs::read_dir(base.as_path()).map_or(0, Iterator::count) <= 1 && later::is_idle(base);
+        let is_tidy = |base: &HostPath| found(base).all(|(_, is_live)| is_live) && later::is_idle(base);
         if !self.base.as_ref().is_some_and(is_tidy) {
             self.start();
         }
