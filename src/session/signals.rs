@@ -121,6 +121,7 @@ impl<K: FnOnce()> Courier<K> {
     /// Passes on what came. Never waits, except for an engine's client to listen.
     pub fn deliver(&mut self) {
         let came: Vec<_> = self.caught.0.pending().collect();
+        let handle = self.caught.0.handle();
         for info in came {
             // What the terminal sends (a positive code) reaches the whole foreground group, the client included. A new size is
             // told again: Docker's client misses one that comes while it tells the engine the first, and a repeated size is no
@@ -129,7 +130,11 @@ impl<K: FnOnce()> Courier<K> {
                 continue;
             }
             if let Some(report) = &self.report {
-                wait_until_settled(report);
+                wait_until_settled(report, || handle.is_closed());
+            }
+            // Whoever has ended meanwhile hears no more.
+            if handle.is_closed() {
+                return;
             }
             if let Some(signal) = Signal::from_named_raw(info.si_signo) {
                 self.receiver.send(signal);
@@ -160,9 +165,9 @@ const SETTLED: Duration = Duration::from_millis(400);
 /// How long a start may take before signals go their way regardless.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-fn wait_until_settled(report: &HostPath) {
+fn wait_until_settled(report: &HostPath, is_over: impl Fn() -> bool) {
     let limit = Instant::now() + PATIENCE;
-    while Instant::now() < limit {
+    while Instant::now() < limit && !is_over() {
         let written = fs::metadata(report.as_path()).ok().filter(|meta| meta.len() > 0);
         let age = written.and_then(|meta| meta.modified().ok()).map(|at| at.elapsed().unwrap_or(SETTLED));
         if age.is_some_and(|age| age >= SETTLED) {
