@@ -1,4 +1,4 @@
-//! Passes signals that were sent to sandpen on to the engine's client.
+//! Passes signals that were sent to sandpen on to the engine's client, or to the sandbox's first process.
 
 use std::os::unix::net::UnixStream;
 use std::thread::{self, JoinHandle};
@@ -123,10 +123,11 @@ impl<K: FnOnce()> Courier<K> {
         let came: Vec<_> = self.caught.0.pending().collect();
         let handle = self.caught.0.handle();
         for info in came {
-            // What the terminal sends (a positive code) reaches the whole foreground group, the client included. A new size is
-            // told again: Docker's client misses one that comes while it tells the engine the first, and a repeated size is no
-            // event for the guest.
-            if info.si_code > 0 && !self.receiver.is_apart() && info.si_signo != SIGWINCH {
+            // What the terminal sends (a positive code) reaches the whole foreground group, the receiver included. An engine's client
+            // is told of a new size again: Docker's misses one that comes while it tells the engine the first, and a repeated size is
+            // no event for the guest.
+            let is_told_again = info.si_signo == SIGWINCH && self.report.is_some();
+            if info.si_code > 0 && !self.receiver.is_apart() && !is_told_again {
                 continue;
             }
             if let Some(report) = &self.report {
