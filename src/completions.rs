@@ -60,8 +60,10 @@ fn zsh() -> String {
         text.lines().filter(|line| !line.contains(BESIDE)).map(|line| format!("{line}\n")).collect();
     for line in &mut lines {
         for (start, asks) in ZSH_NAMES {
-            if let Some(head) = line.strip_prefix(start).and_then(|_| line.rsplit_once(":_default'")) {
-                *line = format!("{}:{asks}'{}", head.0, head.1);
+            if line.starts_with(start)
+                && let Some((head, tail)) = line.rsplit_once(":_default'")
+            {
+                *line = format!("{head}:{asks}'{tail}");
             }
         }
     }
