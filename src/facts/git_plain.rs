@@ -152,3 +152,26 @@ fn is_ordinary(setting: &Setting) -> bool {
         key => key != "core.worktree" && !key.starts_with("extensions."),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_names_hooks_or_others_decides() -> std::io::Result<()> {
+        let directory = tempfile::tempdir()?;
+        let file = directory.path().join("gitconfig");
+        assert!(!decides(&file), "no file");
+        for (text, expected) in [
+            ("[credential]\n\thelper = x\n", false),
+            ("[core]\n\tHooksPath = x\n", true),
+            ("[includeIf \"gitdir:/\"]\n\tpath = x\n", true),
+        ] {
+            std::fs::write(&file, text)?;
+            assert_eq!(decides(&file), expected, "{text}");
+        }
+        // What cannot be read might.
+        assert!(decides(directory.path()));
+        Ok(())
+    }
+}
