@@ -29,60 +29,46 @@
 //! - [`Launch`] is what one engine makes of the plan: what `explain` shows is what `run` runs.
 //! - The session is the one place that starts, waits and cleans up. It belongs to the `sandpen` program.
 
-mod app;
-mod build;
-mod cgroup_events;
 mod cli;
-mod completions;
+mod command;
 mod config;
-mod deferred;
-mod doctor;
-mod engine;
 mod error;
-mod escape;
-mod explain;
 mod facts;
 mod guard;
-mod guest;
-mod help;
+mod helper;
 mod host;
-mod manage;
-mod manual;
-mod memory;
+mod launch;
+#[cfg(target_os = "linux")]
+mod native;
 mod path;
 mod plan;
-mod prepared;
-mod probe;
-mod profiles;
+mod process;
 pub mod proxy;
+mod resolve;
 mod sandbox;
 mod secret;
-mod selftest;
 mod session;
-mod ssh;
-mod suggest;
-mod trust;
+mod session_id;
 mod ui;
-mod untrusted;
-mod usage;
 mod vars;
-mod waiting;
 
-pub use app::main;
 pub use cli::Options;
+pub use command::explain::{Explanation, json as explain_json, text as explain_text};
+pub use command::main;
 pub use config::{Config, Origin, Sourced, value};
-pub use engine::{Downgrade, Launch};
 pub use error::{Error, Kind, Result};
-pub use explain::{Explanation, View, json as explain_json, text as explain_text};
 pub use facts::{
     AgentFacts, DesktopFacts, DockerFacts, Facts, FileFact, FileKind, ImageFacts, PodmanFacts, Reach, SystemEntry,
     SystemFacts,
 };
 pub use host::{Environment, Host, Platform, ProcessStamp, Terminal};
+pub use launch::{Downgrade, Launch};
 pub use path::{GuestPath, HostPath};
 pub use plan::{
-    Detail, EngineKind, EnginePlan, ImagePlan, Limits, Mount, NetworkPlan, Plan, Secret, SessionId, Source, SshPlan,
-    SshState, Topic, Treatment, UserHow, UserPlan, Variable, VariableValue, Why,
+    Detail, EngineKind, EnginePlan, GitSettingChange, ImagePlan, Limits, Mount, NetworkPlan, Plan, Secret, Source,
+    SshPlan, SshState, Topic, UserHow, UserPlan, Variable, VariableValue, Why,
 };
+pub use process::Outcome;
 pub use sandbox::Sandbox;
-pub use session::Outcome;
+pub use session_id::SessionId;
+pub use ui::View;

@@ -11,7 +11,7 @@ use super::value::{Access, HomePath, HostRule, ImageRef, VariableName};
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::path::{GuestPath, HostPath};
-use crate::suggest::nearest;
+use crate::ui::suggest::nearest;
 
 /// The built-in ones: name, data, and the Dockerfile that `sandpen build --agent NAME` builds.
 const BUILT_IN: &[(&str, &str, &str)] = &[

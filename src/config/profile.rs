@@ -8,7 +8,7 @@ use super::settings::Settings;
 use super::sourced::Origin;
 use crate::error::{Error, Result};
 use crate::host::Host;
-use crate::suggest::nearest;
+use crate::ui::suggest::nearest;
 
 /// The built-in ones: name and TOML text.
 pub const BUILT_IN: &[(&str, &str)] = &[

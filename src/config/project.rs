@@ -11,7 +11,7 @@ use super::sourced::Origin;
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::path::HostPath;
-use crate::untrusted;
+use crate::process::untrusted;
 
 /// A project file larger than this is no configuration.
 const LARGEST: u64 = 1 << 20;

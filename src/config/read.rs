@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 
 use super::value::Mismatch;
 use crate::error::{Error, Result};
-use crate::suggest::nearest;
+use crate::ui::suggest::nearest;
 
 /// Which language a file is written in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -40,7 +40,7 @@ pub enum AgentFacts {
 }
 
 /// An agent that takes longer than this would hold up every launch. One that the system starts on demand (launchd) takes a moment.
-const PATIENCE: Duration = Duration::from_secs(2);
+const AGENT_TIMEOUT: Duration = Duration::from_secs(2);
 const REQUEST_IDENTITIES: [u8; 5] = [0, 0, 0, 1, 11];
 const IDENTITIES_ANSWER: u8 = 12;
 
@@ -59,7 +59,7 @@ impl AgentFacts {
 
 fn reason(error: &std::io::Error) -> String {
     match error.kind() {
-        ErrorKind::WouldBlock | ErrorKind::TimedOut => format!("no answer within {} s", PATIENCE.as_secs()),
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => format!("no answer within {} s", AGENT_TIMEOUT.as_secs()),
         ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => "it hangs up".to_owned(),
         _ => error.to_string(),
     }
@@ -67,8 +67,8 @@ fn reason(error: &std::io::Error) -> String {
 
 fn count_keys(socket: &HostPath) -> std::io::Result<u32> {
     let mut agent = UnixStream::connect(socket.as_path())?;
-    agent.set_read_timeout(Some(PATIENCE))?;
-    agent.set_write_timeout(Some(PATIENCE))?;
+    agent.set_read_timeout(Some(AGENT_TIMEOUT))?;
+    agent.set_write_timeout(Some(AGENT_TIMEOUT))?;
     agent.write_all(&REQUEST_IDENTITIES)?;
     // Length, type, number of keys; the keys themselves are not needed.
     let mut answer = [0; 9];

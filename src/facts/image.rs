@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::ask;
+use super::engines::ask;
 use crate::config::value::ImageRef;
-use crate::engine::Client;
+use crate::process::Client;
 
 /// An image's own configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Default)]
@@ -60,20 +60,20 @@ impl Inspection {
 }
 
 /// An engine on this machine answers at once, or is very busy.
-const PATIENCE: Duration = Duration::from_secs(60);
+const INSPECT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Asks the engine for an image.
 pub fn inspect(client: &Client, image: &ImageRef) -> Inspection {
-    let patience = client.machine.as_ref().map_or(PATIENCE, |pin| pin.patience);
-    inspect_within(client, image, patience)
+    let timeout = client.machine.as_ref().map_or(INSPECT_TIMEOUT, |pin| pin.timeout);
+    inspect_within(client, image, timeout)
 }
 
-/// The same, for somebody with less patience.
-pub fn inspect_within(client: &Client, image: &ImageRef, patience: Duration) -> Inspection {
+/// The same, for somebody with less timeout.
+pub fn inspect_within(client: &Client, image: &ImageRef, timeout: Duration) -> Inspection {
     let Some(mut command) = ask::question(client, &["image", "inspect", image.as_str()]) else {
         return Inspection::Missing;
     };
-    let Some(output) = ask::within(&mut command, patience) else { return Inspection::Silent };
+    let Some(output) = ask::within(&mut command, timeout) else { return Inspection::Silent };
     if !output.status.success() && client.machine.is_some() && mentions(&output.stderr, "connect") {
         // What Podman says when it does not get as far as the image.
         return Inspection::Silent;

@@ -1,22 +1,12 @@
 //! One sweep of the host before planning: which files exist, which engine answers, what the agent says. Plain data; decides nothing.
 
 mod agent;
-mod ask;
-pub mod checkup;
-mod docker;
+pub mod engines;
 mod files;
 pub mod git;
-mod git_dir;
-mod git_plain;
-mod git_syntax;
 pub mod image;
-pub mod machine;
-mod native;
-mod podman;
 mod program;
-pub mod repository;
 mod roots;
-mod seatbelt;
 mod system;
 mod tool;
 
@@ -26,28 +16,30 @@ use std::os::unix::fs::MetadataExt;
 use serde::Serialize;
 
 pub use agent::AgentFacts;
-pub use docker::DockerFacts;
+pub use engines::docker::DockerFacts;
+pub use engines::machine::DesktopFacts;
+pub use engines::podman::PodmanFacts;
+pub use engines::seatbelt::{OwnProfile, SeatbeltFacts};
 pub use files::{FileFact, FileKind, Files};
 pub use git::GitFacts;
-pub use git_dir::{CONFIG_FILES, GitDirs, Hooks, POINTERS};
+pub use git::directory::{CONFIG_FILES, GitDirs, Hooks, POINTERS};
 pub use image::ImageFacts;
-pub use machine::DesktopFacts;
-pub use podman::PodmanFacts;
 pub use program::SearchPath;
 pub use roots::Roots;
-pub use seatbelt::{OwnProfile, SeatbeltFacts};
 pub use system::{SystemEntry, SystemFacts};
 pub use tool::ToolFacts;
 
+use engines::{machine, native};
+
 use crate::config::Config;
 use crate::config::preset::Preset;
+use crate::config::value::EngineKind;
 use crate::config::value::{AgentMode, EngineSetting};
-use crate::engine::Client;
 use crate::error::{Error, Result};
+use crate::facts::engines::connection::Connection;
 use crate::host::{Host, Platform};
 use crate::path::HostPath;
-use crate::plan::EngineKind;
-use crate::ssh::Connection;
+use crate::process::Client;
 use crate::{plan, vars};
 
 /// Whether an engine can be asked for a sandbox.
@@ -312,10 +304,10 @@ pub fn search_path(host: &Host) -> SearchPath {
 pub fn session_base(host: &Host) -> HostPath {
     let state = host.state_dir().join("sessions");
     let existing = state.as_path().ancestors().find_map(|path| Some((path, path.metadata().ok()?)));
-    let is_ours = existing.is_some_and(|(path, meta)| {
+    let is_host_user = existing.is_some_and(|(path, meta)| {
         meta.uid() == host.uid && rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
     });
-    if is_ours { state } else { host.temp_dir().join(format!("sandpen-{}", host.uid)).join("sessions") }
+    if is_host_user { state } else { host.temp_dir().join(format!("sandpen-{}", host.uid)).join("sessions") }
 }
 
 /// The cgroup v2 controllers that systemd hands to the user; none on v1 or without a user session.

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::files::{FileKind, examine};
-use super::repository::{Repository, Search};
+use super::git::repository::{Repository, Search};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::host::Host;

@@ -4,9 +4,9 @@
 //! a later sandpen finds that its launcher was killed. Everything it reads is untrusted: links are never followed, nothing large
 //! is read, and only Git itself parses Git's files.
 
-mod aside;
+pub mod background_review;
 mod harmless;
-pub mod later;
+mod quarantine;
 mod repository;
 mod settings;
 mod state;
@@ -23,7 +23,7 @@ use crate::facts::{CONFIG_FILES, POINTERS};
 use crate::path::HostPath;
 use crate::plan::GuardPlan;
 use crate::ui::Ui;
-use aside::Shelf;
+use quarantine::Quarantine;
 use repository::Examiner;
 use state::{Moment, Period, State};
 use walk::{Budget, Found};
@@ -81,7 +81,10 @@ impl Baseline {
         Ok(Baseline {
             session: session.as_path().file_name().unwrap_or_default().to_string_lossy().into_owned(),
             // Of a file made just now, by the clock that also stamps the guest's changes.
-            period: Period { since: Moment::of_change(session.join(crate::session::OWNER).as_path())?, until: None },
+            period: Period {
+                since: Moment::of_change(session.join(crate::process::lock::OWNER).as_path())?,
+                until: None,
+            },
             files: files.map(|file| (file.clone(), State::of(&file))).collect(),
             hooks: plan.hooks.iter().map(|hooks| (hooks.clone(), State::of(hooks))).collect(),
             plan: plan.clone(),
@@ -150,8 +153,8 @@ impl Baseline {
         }
     }
 
-    fn shelf(&self) -> Shelf {
-        Shelf::new(self.plan.aside.join(&self.session))
+    fn shelf(&self) -> Quarantine {
+        Quarantine::new(self.plan.aside.join(&self.session))
     }
 }
 
@@ -185,7 +188,7 @@ impl Review {
             }
             ui.hint(&format!("it is kept as it was left: {}", finding.kept.display()));
             for command in &finding.accept {
-                ui.hint(&format!("to accept it: {}", crate::explain::shell_words(command)));
+                ui.hint(&format!("to accept it: {}", crate::ui::shell::shell_words(command)));
             }
         }
         if let Some(next) = self.set_aside.get(MOST_TOLD) {

@@ -5,8 +5,8 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::aside::{self, Shelf};
 use super::harmless::is_harmless;
+use super::quarantine::{self, Quarantine};
 use super::settings::{self, Setting};
 use super::state::{Period, State};
 use super::walk::Found;
@@ -22,14 +22,14 @@ const MOST_EXAMINED: usize = 100;
 pub struct Examiner<'a> {
     plan: &'a GuardPlan,
     period: Period,
-    shelf: Shelf,
+    shelf: Quarantine,
     examined: usize,
     review: &'a mut Review,
 }
 
 impl<'a> Examiner<'a> {
     /// For what changed in that time.
-    pub fn new(plan: &'a GuardPlan, period: Period, shelf: Shelf, review: &'a mut Review) -> Self {
+    pub fn new(plan: &'a GuardPlan, period: Period, shelf: Quarantine, review: &'a mut Review) -> Self {
         Examiner { plan, period, shelf, examined: 0, review }
     }
 
@@ -71,9 +71,9 @@ impl<'a> Examiner<'a> {
         let Some(kept) = self.keep(file, content) else { return };
         let cleaned = self.without(file, content, &old, &bad);
         let installed = match &cleaned {
-            Some(cleaned) => aside::install(file, cleaned),
+            Some(cleaned) => quarantine::install(file, cleaned),
             // Git could not take them out one by one: the file is again what it was.
-            None => fs::remove_file(file).and_then(|()| aside::put_back(file, before)),
+            None => fs::remove_file(file).and_then(|()| quarantine::put_back(file, before)),
         };
         if let Err(error) = installed {
             return self.cannot(file, &error);
@@ -173,7 +173,7 @@ impl<'a> Examiner<'a> {
         match self.shelf.take(path) {
             Err(error) => self.cannot(path, &error),
             Ok(kept) => {
-                if let Err(error) = aside::put_back(path, before) {
+                if let Err(error) = quarantine::put_back(path, before) {
                     self.cannot(path, &error);
                 }
                 let accept = vec![["mv".into(), kept.clone().into_os_string(), path.as_os_str().to_owned()].to_vec()];

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::untrusted;
+use crate::process::untrusted;
 
 /// Larger than any configuration file; what is larger is not taken for one.
 const LARGEST: u64 = 1 << 20;

@@ -1,10 +1,10 @@
 //! Networks that lead out through a proxy of their own, or through one that reads along: the host's proxy variables and certificate
 //! bundles reach the guest, adapted so that they mean the same inside.
 
-use super::engine::EngineKind;
 use super::entry::{Mount, Topic, Why};
 use super::{Draft, NetworkPlan};
 use crate::config::Origin;
+use crate::config::value::EngineKind;
 use crate::config::value::{Access, NetworkMode};
 use crate::error::{Error, Result};
 use crate::facts::FileKind;

@@ -2,9 +2,10 @@
 
 use serde::Serialize;
 
-use super::engine::{EngineKind, EnginePlan};
+use super::engine::EnginePlan;
+use crate::config::value::EngineKind;
 use crate::config::{Config, Origin, Sourced};
-use crate::guest::Duties;
+use crate::plan::HelperConfig;
 
 /// One decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -20,7 +21,13 @@ pub struct Detail {
 }
 
 /// Collects them.
-pub fn details(config: &Config, engine: &EnginePlan, duties: &Duties, terminal: bool, has_helper: bool) -> Vec<Detail> {
+pub fn details(
+    config: &Config,
+    engine: &EnginePlan,
+    helper_config: &HelperConfig,
+    terminal: bool,
+    has_helper: bool,
+) -> Vec<Detail> {
     let mut details = Vec::new();
     let mut add = |name, value: String, reason: &str, from: &Origin| {
         details.push(Detail { name, value, reason: reason.to_owned(), from: from.clone() });
@@ -70,10 +77,10 @@ pub fn details(config: &Config, engine: &EnginePlan, duties: &Duties, terminal: 
         };
         add("port", format!("{place}{}", port.value), reason, &port.origin);
     }
-    for path in &duties.append_path {
+    for path in &helper_config.append_path {
         add("PATH", path.clone(), "a part of the host's PATH that lies in the workspace, appended inside", default);
     }
-    for path in &duties.append_python_path {
+    for path in &helper_config.append_python_path {
         add(
             "PYTHONPATH",
             path.clone(),
@@ -81,7 +88,7 @@ pub fn details(config: &Config, engine: &EnginePlan, duties: &Duties, terminal: 
             default,
         );
     }
-    if let Some(file) = &duties.startup {
+    if let Some(file) = &helper_config.startup {
         add("startup", file.clone(), "read by a shell inside before the command starts", default);
     }
     if engine.kind == EngineKind::Podman && engine.abilities.needs_empty_auth {

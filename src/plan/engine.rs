@@ -1,9 +1,7 @@
 //! Which engine runs the sandbox, and why; the image with it.
 
-use serde::Serialize;
-
 use super::seatbelt;
-use crate::config::value::{EngineSetting, ImageRef, Value};
+use crate::config::value::{EngineKind, EngineSetting, ImageRef, Value};
 use crate::config::{Config, Origin, Sourced};
 use crate::error::{Error, Result};
 use crate::facts::{DockerFacts, Facts, PodmanFacts, Reach};
@@ -16,37 +14,6 @@ const DEFAULT_IMAGE: &str = "docker.io/library/buildpack-deps:bookworm-scm";
 /// What to do without any container engine.
 const INSTALL: &str =
     "install Docker or Podman: https://docs.docker.com/engine/install or https://podman.io/docs/installation";
-
-/// The engines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum EngineKind {
-    /// Docker.
-    Docker,
-    /// Podman.
-    Podman,
-    /// macOS Seatbelt.
-    SandboxExec,
-    /// Linux namespaces.
-    Native,
-}
-
-impl EngineKind {
-    /// The name in flags, files and JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            EngineKind::Docker => "docker",
-            EngineKind::Podman => "podman",
-            EngineKind::SandboxExec => "sandbox-exec",
-            EngineKind::Native => "native",
-        }
-    }
-
-    /// Whether the guest runs in an image of its own.
-    pub fn is_container(self) -> bool {
-        matches!(self, EngineKind::Docker | EngineKind::Podman)
-    }
-}
 
 /// What the engine can do here, as far as its command line depends on it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -214,14 +214,14 @@ impl VariableTable {
     }
 
     /// Adds a variable that may be shown, whoever claimed its name before. Tells who did, if the value was another.
-    pub fn insist(&mut self, name: &str, value: &str, why: Why) -> Option<Origin> {
+    pub fn force(&mut self, name: &str, value: &str, why: Why) -> Option<Origin> {
         let claimed = self.0.iter().position(|other| other.name == name).map(|index| self.0.remove(index));
         self.plain(name, value, why);
         claimed.filter(|other| other.value != VariableValue::Plain(value.to_owned())).map(|other| other.why.from)
     }
 
     /// Adds a variable that may be shown, also where sandpen itself set it before; what was asked for stays.
-    pub fn revise(&mut self, name: &str, value: impl Into<String>, why: Why) {
+    pub fn set_default(&mut self, name: &str, value: impl Into<String>, why: Why) {
         self.0.retain(|other| other.name != name || other.why.from != Origin::Default);
         self.plain(name, value, why);
     }

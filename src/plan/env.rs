@@ -2,12 +2,12 @@
 
 use super::entry::{Topic, VariableTable, Why};
 use super::latest_first;
-use super::session::SessionId;
 use super::user::UserPlan;
 use crate::config::value::VariableName;
 use crate::config::{Config, Origin};
 use crate::facts::Facts;
 use crate::host::Host;
+use crate::session_id::SessionId;
 use crate::vars;
 
 /// Collects the variables, the highest layer first.
@@ -27,7 +27,7 @@ pub fn plan(
     );
     requested(host, config, &mut table, warnings);
     preset(host, facts, &mut table);
-    if user.is_ours() {
+    if user.is_host_user() {
         let home = user.home.to_string();
         table.plain(
             vars::HOME,

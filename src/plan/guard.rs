@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::Draft;
-use super::engine::EngineKind;
 use super::entry::{Mount, Source, Topic, Why};
+use crate::config::value::EngineKind;
 use crate::config::value::{Access, Guard};
 use crate::error::{Error, Result};
 use crate::facts::Hooks;

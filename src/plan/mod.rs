@@ -10,41 +10,48 @@ mod entry;
 mod env;
 mod git;
 mod guard;
+mod helper;
 mod mounts;
 mod network;
+mod prepare;
 pub mod seatbelt;
-mod session;
 mod skeleton;
 pub mod ssh;
 mod system;
+mod tunnel;
 mod user;
 
 use std::ffi::OsString;
 
+pub use crate::config::value::EngineKind;
 pub use crate::secret::Secret;
 pub use detail::Detail;
-pub use engine::{EngineKind, EnginePlan, ImagePlan};
+pub use engine::{EnginePlan, ImagePlan};
 pub use entry::{Mount, Source, Topic, Variable, VariableValue, Why};
-pub use git::{Treatment, git_files};
+pub use git::{GitSettingChange, git_files};
 pub use guard::GuardPlan;
+pub use helper::{Forward, Handover, HelperConfig};
 pub use mounts::{flat_name, paths_of_interest};
 pub use network::{HANDOVER, NetworkPlan, PROXY_PORT, ProxyPlan};
+pub use prepare::Prepare;
 pub use seatbelt::SeatbeltPlan;
-pub use session::{Prepare, SessionId};
 pub use ssh::{SshPlan, SshState};
+pub use tunnel::TunnelPlan;
 pub use user::{UserHow, UserPlan};
 
 use crate::config::value::{Access, Cpus, Guard, Memory, Pids, Port};
 use crate::config::{Config, Sourced};
 use crate::error::{Error, Result};
 use crate::facts::{Facts, FileKind};
-use crate::guest::{Duties, Forward, STATUS};
 use crate::host::{Host, Platform};
 use crate::path::{GuestPath, HostPath};
-use crate::selftest::FINDINGS;
+use crate::process::status_file::STATUS;
+use crate::session_id::SessionId;
 
 /// The sandbox's own directory inside: the helper and its channel to the launcher.
-pub const PEN: &str = "/.sandpen";
+pub const CONTROL_DIR: &str = "/.sandpen";
+/// The self-test's findings, in the session's directory and in the control directory inside.
+pub const FINDINGS: &str = "probe";
 /// Inside the guest, ports of this range carry published ports to the guest's loopback.
 const FIRST_RELAY_PORT: u16 = 61000;
 
@@ -90,7 +97,7 @@ pub struct Plan {
     /// What a Seatbelt sandbox needs beyond that.
     pub(crate) seatbelt: Option<SeatbeltPlan>,
     /// What the first process inside does besides starting the command.
-    pub(crate) duties: Duties,
+    pub(crate) helper_config: HelperConfig,
     /// Where the guest helper is inside a container, if there is one.
     pub helper: Option<GuestPath>,
     /// The command; empty for an interactive shell.
@@ -102,7 +109,7 @@ pub struct Plan {
     /// Decisions that are neither a mount nor a variable.
     pub details: Vec<Detail>,
     /// Git settings that are not simply the same inside.
-    pub git: Vec<Treatment>,
+    pub git: Vec<GitSettingChange>,
     /// What is done about code planted in the repository's Git files.
     pub guard_mode: Guard,
     /// What is reviewed when the sandbox ends.
@@ -138,9 +145,9 @@ impl Draft<'_> {
         self.id.name()
     }
 
-    fn pen(&self) -> GuestPath {
+    fn control_dir(&self) -> GuestPath {
         // The constant is an absolute path; the fallback only exists because the type demands one.
-        GuestPath::new(PEN).unwrap_or_else(|_| self.user.home.clone())
+        GuestPath::new(CONTROL_DIR).unwrap_or_else(|_| self.user.home.clone())
     }
 }
 
@@ -184,7 +191,7 @@ impl Plan {
             draft.mounts.add(mount.clone());
             let (name, why) = (crate::vars::SSH_AUTH_SOCK, mount.why.clone().requirement("R4.3"));
             let inside = mount.target.to_string();
-            if let Some(origin) = draft.env.insist(name, &inside, why) {
+            if let Some(origin) = draft.env.force(name, &inside, why) {
                 draft.warnings.push(format!("{origin}: {name} is always {inside} inside when the agent is forwarded"));
             }
         }
@@ -210,8 +217,8 @@ impl Plan {
         let ports = ports(config);
         let handover = draft.filtered_network(&network)?;
         let names_host = draft.corporate_network(&network)?;
-        let duties = Duties { handover, ..draft.duties(&ports) };
-        let helper = if engine.kind.is_container() { draft.helper(&duties, &command)? } else { None };
+        let helper_config = HelperConfig { handover, ..draft.helper_config(&ports) };
+        let helper = if engine.kind.is_container() { draft.helper(&helper_config, &command)? } else { None };
         if facts.probe {
             draft.probe();
         }
@@ -223,7 +230,7 @@ impl Plan {
         }
         let terminal = host.terminal.stdin && host.terminal.stdout;
         Ok(Plan {
-            details: detail::details(config, &engine, &duties, terminal, helper.is_some()),
+            details: detail::details(config, &engine, &helper_config, terminal, helper.is_some()),
             engine,
             image,
             workdir: facts.roots.workdir.clone(),
@@ -234,7 +241,7 @@ impl Plan {
             network: NetworkPlan { names_host, ..network },
             ssh,
             seatbelt,
-            duties,
+            helper_config,
             helper,
             command,
             terminal,
@@ -255,14 +262,14 @@ impl Plan {
 
 impl Draft<'_> {
     /// What the first process inside does besides starting the command.
-    fn duties(&self, ports: &[Port]) -> Duties {
+    fn helper_config(&self, ports: &[Port]) -> HelperConfig {
         let below = |parts: &[HostPath]| -> Vec<String> {
             let inside = parts.iter().filter(|part| self.facts.roots.all().any(|root| part.is_within(root)));
             inside.filter_map(|part| part.to_str().map(str::to_owned)).collect()
         };
         let mut startup = mounts::STARTUP_FILES.iter().map(|file| self.host.cwd.join(file));
         let startup = startup.find(|file| self.facts.files.get(file).is_some_and(|fact| fact.kind == FileKind::File));
-        Duties {
+        HelperConfig {
             append_path: below(&self.facts.path.inside),
             append_python_path: below(&self.facts.python_path.inside),
             forward: ports
@@ -274,18 +281,18 @@ impl Draft<'_> {
             further: false,
             handover: None,
             owner: self.host.platform == Platform::Linux,
-            pen: None,
+            control_dir: None,
             launcher: None,
         }
     }
 
     /// The guest helper: this same program, mounted read-only, as the first process inside a container.
-    fn helper(&mut self, duties: &Duties, command: &[OsString]) -> Result<Option<GuestPath>> {
+    fn helper(&mut self, helper_config: &HelperConfig, command: &[OsString]) -> Result<Option<GuestPath>> {
         let Some(program) = &self.facts.helper else {
-            if !duties.forward.is_empty() {
+            if !helper_config.forward.is_empty() {
                 return Err(helper_missing(self.host, "published ports"));
             }
-            if !duties.append_path.is_empty() || duties.startup.is_some() {
+            if !helper_config.append_path.is_empty() || helper_config.startup.is_some() {
                 self.warnings
                     .push("without the guest helper, PATH additions and sandbox.bashrc have no effect inside".into());
             }
@@ -294,19 +301,19 @@ impl Draft<'_> {
             }
             return Ok(None);
         };
-        let pen = self.pen();
+        let control_dir = self.control_dir();
         // A file, not a directory: the guest can write a word into it, and leave nothing else behind.
         let status = self.session_dir.join(STATUS);
         self.prepare.push(Prepare::Shared { path: status.clone() });
         let channel = Why::default("the helper reports how far the command got");
-        self.mounts.add(Mount::file(status, pen.join(STATUS), Access::Rw, channel));
+        self.mounts.add(Mount::file(status, control_dir.join(STATUS), Access::Rw, channel));
         let helper = Why::default("init, PATH additions, ports: this program, read-only");
-        self.mounts.add(Mount::file(program.clone(), pen.join("sandpen"), Access::Ro, helper));
-        if duties.owner {
+        self.mounts.add(Mount::file(program.clone(), control_dir.join("sandpen"), Access::Ro, helper));
+        if helper_config.owner {
             let owner = Why::default("the guest ends when sandpen does, even when killed");
-            self.mounts.add(Mount::file(self.session_dir.join("owner"), pen.join("owner"), Access::Ro, owner));
+            self.mounts.add(Mount::file(self.session_dir.join("owner"), control_dir.join("owner"), Access::Ro, owner));
         }
-        Ok(Some(pen.join("sandpen")))
+        Ok(Some(control_dir.join("sandpen")))
     }
 }
 
@@ -322,7 +329,7 @@ impl Draft<'_> {
                 .join(self.session_dir.as_path().file_name().unwrap_or_default())
                 .join(FINDINGS)
                 .to_guest(),
-            None => self.pen().join(FINDINGS),
+            None => self.control_dir().join(FINDINGS),
         };
         let source = match self.engine {
             EngineKind::SandboxExec => HostPath::new(inside.as_path()).unwrap_or(found),
@@ -331,7 +338,7 @@ impl Draft<'_> {
         self.mounts.add(Mount::file(source, inside, Access::Rw, why));
         if let (EngineKind::Native, Some(program)) = (self.engine, &self.facts.helper) {
             let why = Why::default("the self-test's probe: this program, read-only");
-            self.mounts.add(Mount::file(program.clone(), self.pen().join("sandpen"), Access::Ro, why));
+            self.mounts.add(Mount::file(program.clone(), self.control_dir().join("sandpen"), Access::Ro, why));
         }
     }
 }

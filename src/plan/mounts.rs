@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use super::engine::EngineKind;
 use super::entry::{Mount, Topic, Why};
-use super::session::Prepare;
+use super::prepare::Prepare;
 use super::{Draft, latest_first};
+use crate::config::value::EngineKind;
 use crate::config::value::{Access, TmpMode, VariableName};
 use crate::config::{Config, Origin};
 use crate::error::{Error, Result};
@@ -52,7 +52,7 @@ impl Draft<'_> {
                 None if self.engine == EngineKind::SandboxExec => fact.real.to_guest(),
                 None => from.to_guest(),
             };
-            if to.as_path().parent().is_none() || to.is_within(&self.pen()) {
+            if to.as_path().parent().is_none() || to.is_within(&self.control_dir()) {
                 return Err(bad(&format!("`{to}` inside belongs to the sandbox itself")));
             }
             if mount.mode == Access::Rw && self.host.keeps_files_in(&fact.real) {
@@ -176,7 +176,7 @@ impl Draft<'_> {
 
     /// HOME and its user's entries, for a guest that is the host's user.
     pub fn home(&mut self) {
-        if !self.user.is_ours() {
+        if !self.user.is_host_user() {
             return;
         }
         let why =
@@ -186,7 +186,7 @@ impl Draft<'_> {
 
     /// passwd and group, without which ssh stops with "No user exists for uid".
     pub fn accounts(&mut self) {
-        let (Some(uid), Some(gid), true) = (self.user.uid, self.user.gid, self.user.is_ours()) else { return };
+        let (Some(uid), Some(gid), true) = (self.user.uid, self.user.gid, self.user.is_host_user()) else { return };
         let (name, home) = (&self.user.name, &self.user.home);
         let root_home = if uid == 0 { home.to_string() } else { "/root".into() };
         let mut passwd = format!("root:x:0:0:root:{root_home}:/bin/sh\n");
@@ -223,7 +223,7 @@ impl Draft<'_> {
     /// A private, empty, writable directory. In the session's directory for containers, in memory where nothing needs to be on
     /// the host, and where files of another uid could not be removed from it afterwards.
     pub fn scratch(&mut self, name: &str, target: GuestPath, mode: u32, why: Why) {
-        if self.engine == EngineKind::Native || !self.user.is_ours() {
+        if self.engine == EngineKind::Native || !self.user.is_host_user() {
             self.mounts.add(Mount::tmpfs(target, mode, why));
             return;
         }

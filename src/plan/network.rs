@@ -5,22 +5,23 @@
 
 use std::path::{Path, PathBuf};
 
-use super::engine::{EngineKind, EnginePlan};
+use super::engine::EnginePlan;
 use super::entry::{Mount, Topic, Why};
-use super::session::Prepare;
+use super::helper::Handover;
+use super::prepare::Prepare;
 use super::{Draft, helper_missing, seatbelt};
+use crate::config::value::EngineKind;
 use crate::config::value::{Access, HostRule, NetworkMode};
 use crate::config::{Config, Origin, Sourced};
 use crate::error::{Error, Result};
 use crate::facts::Facts;
-use crate::guest::Handover;
 use crate::host::{Host, Platform};
 use crate::path::GuestPath;
 use crate::vars;
 
 /// Where programs find the proxy inside, whoever it is.
 pub const PROXY_PORT: u16 = 8877;
-/// The directory with the socket over which the listener is handed out, on the host and in the pen.
+/// The directory with the socket over which the listener is handed out, on the host and in the control_dir.
 pub const HANDOVER: &str = "proxy";
 
 /// The guest's own names, which it reaches without a proxy.
@@ -150,16 +151,16 @@ impl Draft<'_> {
             return Ok(None);
         }
         self.ssh_through_proxy(&own);
-        let pen = self.pen();
+        let control_dir = self.control_dir();
         if !self.engine.is_container() {
             // The engine itself hands the listener out; ssh still needs the helper inside.
             let why =
                 Why::default("ssh reaches allowed hosts through it: this program, read-only").about(Topic::Network);
-            self.mounts.add(Mount::file(program, pen.join("sandpen"), Access::Ro, why));
+            self.mounts.add(Mount::file(program, control_dir.join("sandpen"), Access::Ro, why));
             return Ok(None);
         }
         let why = Why::default("the guest's only way out: the proxy's port is handed over here").about(Topic::Network);
-        let target = pen.join(HANDOVER);
+        let target = control_dir.join(HANDOVER);
         let place = self.session_dir.join(HANDOVER);
         match (self.host.platform, proxy) {
             // Two containers of one machine meet in a volume of that machine.
@@ -183,7 +184,7 @@ impl Draft<'_> {
         {
             let why =
                 Why::new("programs find the proxy by it", self.config.network.origin.clone()).about(Topic::Network);
-            if let Some(origin) = self.env.insist(name, value, why) {
+            if let Some(origin) = self.env.force(name, value, why) {
                 self.warnings.push(format!("{origin}: {name} is always {value} inside when the network is filtered"));
             }
         }
@@ -192,11 +193,11 @@ impl Draft<'_> {
     /// ssh knows no proxy variables; it is told to go through the helper. A system-wide snippet is read by every user of an image,
     /// the user's own file where there is none.
     fn ssh_through_proxy(&mut self, own: &[&str]) {
-        let helper = self.pen().join("sandpen");
+        let helper = self.control_dir().join("sandpen");
         let except: String = own.iter().map(|name| format!(" !{name}")).collect();
         let text = format!("Host *{except}\n    ProxyCommand {helper} connect %h %p\n");
         let reason = "ssh goes through the proxy, too: allow HOST:22";
-        if self.user.is_ours() {
+        if self.user.is_host_user() {
             let target = self.user.home.join(".ssh/config");
             self.own_file("ssh_config", text.clone(), target, reason);
         }

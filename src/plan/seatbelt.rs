@@ -4,15 +4,15 @@
 use std::path::PathBuf;
 
 use super::entry::{Mount, Source, Topic, Why};
-use super::session::Prepare;
+use super::prepare::Prepare;
 use super::ssh::{SshPlan, SshState};
 use super::{Draft, EngineKind};
 use crate::config::value::{Access, NetworkMode, TmpMode};
 use crate::config::{Config, Sourced};
 use crate::error::{Error, Result};
 use crate::facts::{Facts, OwnProfile, SeatbeltFacts};
-use crate::guest::STATUS;
 use crate::path::HostPath;
+use crate::process::status_file::STATUS;
 use crate::vars;
 
 /// How much is open that nobody named.
@@ -196,19 +196,19 @@ impl Draft<'_> {
         };
         let why = Why::new(reason, origin).about(Topic::Temp);
         self.mounts.add(Mount::directory(place.clone(), place.to_guest(), Access::Rw, why.clone()));
-        self.env.revise(vars::TMPDIR, place.to_string(), why);
+        self.env.set_default(vars::TMPDIR, place.to_string(), why);
         place
     }
 
     fn seatbelt_environment(&mut self, plan: &SeatbeltPlan) {
         let home = self.user.home.to_string();
-        self.env.revise(
+        self.env.set_default(
             vars::HOME,
             home,
             Why::default("your own home: most of it can be read, nothing of it written").about(Topic::Home),
         );
         let name = EngineKind::SandboxExec.name();
-        self.env.revise(
+        self.env.set_default(
             vars::SANDBOX,
             name,
             Why::default("tells programs that they are in a sandbox, and in which kind"),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 
 use super::entry::{Mount, Source};
-use super::session::Prepare;
+use super::prepare::Prepare;
 use crate::path::HostPath;
 
 /// The mount points to make: for every mount, where its target falls into the directory mounted closest above it.

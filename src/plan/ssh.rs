@@ -5,18 +5,19 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::Draft;
-use super::engine::EngineKind;
+use super::TunnelPlan;
 use super::entry::{Mount, Source, Topic, Why};
-use super::session::SessionId;
 use super::user::{UserHow, UserPlan};
 use crate::config::Config;
 use crate::config::value::Access;
+use crate::config::value::EngineKind;
 use crate::error::{Error, Result};
-use crate::facts::machine::HOST_SERVICE;
+use crate::facts::engines::connection::Connection;
+use crate::facts::engines::machine::HOST_SERVICE;
 use crate::facts::{AgentFacts, DesktopFacts, DockerFacts, Facts};
 use crate::host::{Host, Platform};
 use crate::path::{GuestPath, HostPath};
-use crate::ssh::{Connection, TunnelPlan};
+use crate::session_id::SessionId;
 use crate::vars;
 
 /// How long the tunnel may take to be ready (R7.4).

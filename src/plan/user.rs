@@ -2,8 +2,9 @@
 
 use serde::Serialize;
 
-use super::engine::{EngineKind, EnginePlan};
+use super::engine::EnginePlan;
 use crate::config::Config;
+use crate::config::value::EngineKind;
 use crate::config::value::UserMode;
 use crate::facts::{Facts, ImageFacts};
 use crate::host::{Host, Platform};
@@ -40,7 +41,7 @@ pub struct UserPlan {
 
 impl UserPlan {
     /// Whether sandpen brings passwd, group and a home directory, rather than the image.
-    pub fn is_ours(&self) -> bool {
+    pub fn is_host_user(&self) -> bool {
         self.how != UserHow::Image
     }
 }

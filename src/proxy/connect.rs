@@ -33,7 +33,7 @@ fn tunnel(host: &str, port: &str) -> io::Result<()> {
     let mut words = line.splitn(3, ' ').skip(1);
     if words.next() != Some("200") {
         let reason = words.next().unwrap_or("the proxy gave no answer");
-        return Err(io::Error::other(crate::escape::escape(reason).into_owned()));
+        return Err(io::Error::other(crate::ui::escape::escape(reason).into_owned()));
     }
     let mut upstream = proxy.try_clone()?;
     thread::spawn(move || {

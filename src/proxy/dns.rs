@@ -10,11 +10,11 @@ use simple_dns::rdata::{A, AAAA, CNAME, RData};
 use simple_dns::{CLASS, Name, Packet, PacketFlag, QTYPE, Question, RCODE, TYPE};
 
 /// How long one server may take to answer, how often all are asked, and how long it all may take.
-const PATIENCE: Duration = Duration::from_millis(2500);
+const QUERY_TIMEOUT: Duration = Duration::from_millis(2500);
 const ROUNDS: usize = 2;
 const LIMIT: Duration = Duration::from_secs(10);
 /// How long the second kind of address is waited for once the first is known.
-const SHORT: Duration = Duration::from_millis(250);
+const MIN_GUEST_TIME: Duration = Duration::from_millis(250);
 /// The longest chain of aliases.
 const MOST_ALIASES: usize = 16;
 
@@ -47,7 +47,7 @@ fn ask(server: SocketAddr, name: &str) -> io::Result<Vec<IpAddr>> {
         socket.send(&query(id, name, kind)?)?;
     }
     let mut answers: [Option<Vec<IpAddr>>; 2] = [None, None];
-    let mut limit = Instant::now() + PATIENCE;
+    let mut limit = Instant::now() + QUERY_TIMEOUT;
     let mut buffer = [0; 4096];
     while answers.iter().any(Option::is_none) {
         let left = limit.saturating_duration_since(Instant::now());
@@ -68,7 +68,7 @@ fn ask(server: SocketAddr, name: &str) -> io::Result<Vec<IpAddr>> {
                 None => continue,
             };
             answers[index] = Some(answer.addresses()?);
-            limit = limit.min(Instant::now() + SHORT.max(limit.saturating_duration_since(Instant::now()) / 8));
+            limit = limit.min(Instant::now() + MIN_GUEST_TIME.max(limit.saturating_duration_since(Instant::now()) / 8));
         }
     }
     if answers.iter().all(Option::is_none) {
@@ -112,11 +112,11 @@ impl Answer {
 fn read(bytes: &[u8], id: u16, name: &str, kind: TYPE) -> Option<Answer> {
     let packet = Packet::parse(bytes).ok()?;
     let [question] = packet.questions.as_slice() else { return None };
-    let is_ours = packet.id() == id
+    let is_host_user = packet.id() == id
         && packet.has_flags(PacketFlag::RESPONSE)
         && question.qtype == QTYPE::TYPE(kind)
         && text(&question.qname) == name;
-    if !is_ours {
+    if !is_host_user {
         return None;
     }
     if packet.has_flags(PacketFlag::TRUNCATION) {
@@ -157,9 +157,9 @@ fn text(name: &Name<'_>) -> String {
 }
 
 fn read_over_tcp(server: SocketAddr, id: u16, name: &str, kind: TYPE) -> io::Result<Answer> {
-    let mut stream = TcpStream::connect_timeout(&server, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut stream = TcpStream::connect_timeout(&server, QUERY_TIMEOUT)?;
+    stream.set_read_timeout(Some(QUERY_TIMEOUT))?;
+    stream.set_write_timeout(Some(QUERY_TIMEOUT))?;
     let query = query(id, name, kind)?;
     let length = u16::try_from(query.len()).map_err(io::Error::other)?;
     stream.write_all(&[&length.to_be_bytes(), query.as_slice()].concat())?;

@@ -23,7 +23,7 @@ const SOCKET: &str = "socket";
 /// How many of the guest's connections may wait to be accepted.
 const BACKLOG: i32 = 4096;
 /// How long either side may take over its few bytes.
-const PATIENCE: Duration = Duration::from_secs(10);
+const HANDOVER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Binds the proxy's port on this network's loopback.
 pub fn bind(port: u16) -> io::Result<TcpListener> {
@@ -37,7 +37,7 @@ pub fn bind(port: u16) -> io::Result<TcpListener> {
 pub fn offer(directory: &Path, port: u16) -> io::Result<UnixStream> {
     let listener = bind(port)?;
     let mut stream = UnixStream::connect(directory.join(SOCKET))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(HANDOVER_TIMEOUT))?;
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     let descriptors = [listener.as_fd()];
@@ -50,12 +50,12 @@ pub fn offer(directory: &Path, port: u16) -> io::Result<UnixStream> {
 
 /// Where a listener is expected. Dropping it closes the way: the guest that starts afterwards finds nobody there.
 #[derive(Debug)]
-pub struct Counter {
+pub struct ListenerInbox {
     listener: UnixListener,
     directory: OwnedFd,
 }
 
-impl Counter {
+impl ListenerInbox {
     /// Makes the socket in a directory.
     pub fn open(directory: &Path) -> io::Result<Self> {
         let directory: OwnedFd = fs::File::open(directory)?.into();
@@ -64,7 +64,7 @@ impl Counter {
         let listener = UnixListener::bind(&place)?;
         // The guest may be another user; nobody else gets to the directory.
         fs::set_permissions(&place, fs::Permissions::from_mode(0o666))?;
-        Ok(Counter { listener, directory })
+        Ok(ListenerInbox { listener, directory })
     }
 
     fn place(directory: &OwnedFd) -> String {
@@ -76,7 +76,7 @@ impl Counter {
     pub fn take(self) -> io::Result<(TcpListener, UnixStream)> {
         loop {
             let (mut stream, _) = self.listener.accept()?;
-            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_read_timeout(Some(HANDOVER_TIMEOUT))?;
             if let Some(listener) = receive(&stream) {
                 stream.write_all(b"!")?;
                 return Ok((listener, stream));
@@ -85,7 +85,7 @@ impl Counter {
     }
 }
 
-impl Drop for Counter {
+impl Drop for ListenerInbox {
     fn drop(&mut self) {
         let _ = fs::remove_file(Self::place(&self.directory));
     }
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn a_listener_changes_hands() -> io::Result<()> {
         let directory = tempfile::tempdir()?;
-        let counter = Counter::open(directory.path())?;
+        let counter = ListenerInbox::open(directory.path())?;
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let path = directory.path().to_owned();
         let guest = thread::spawn(move || offer(&path, port));
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn only_a_listener_is_taken() -> io::Result<()> {
         let directory = tempfile::tempdir()?;
-        let counter = Counter::open(directory.path())?;
+        let counter = ListenerInbox::open(directory.path())?;
         let path = directory.path().join(SOCKET);
         let file = fs::File::open("/dev/null")?;
         let connected = UnixStream::pair()?.0;

@@ -10,10 +10,8 @@
 //! Whatever is not understood is refused; nothing is resolved or connected to before its name is allowed.
 
 mod address;
-mod attend;
 mod body;
 mod connect;
-mod crew;
 #[cfg(target_os = "linux")]
 mod dns;
 #[cfg(target_os = "linux")]
@@ -27,11 +25,12 @@ mod resolve;
 mod server;
 #[cfg(target_os = "linux")]
 mod sidecar;
+mod supervise;
+mod thread_pool;
 
-pub use attend::{Attendance, attend, listens};
 pub use connect::connect;
 #[cfg(target_os = "linux")]
-pub use handover::{Counter, bind, offer};
+pub use handover::{ListenerInbox, bind, offer};
 pub use journal::Journal;
 pub use policy::Policy;
 pub use refusal::Refusal;
@@ -39,3 +38,4 @@ pub use relay::Traffic;
 pub use request::{Action, Body, Request, parse};
 pub use resolve::Resolver;
 pub use server::{Proxy, pass_on};
+pub use supervise::{ProxyJob, listens, supervise};

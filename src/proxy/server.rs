@@ -1,4 +1,4 @@
-//! Serves the guest's connections: a thread each, so many at most, none without an end to its patience.
+//! Serves the guest's connections: a thread each, so many at most, none without an end to its timeout.
 
 use std::io::{self, BufReader, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -7,13 +7,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::body;
-use super::crew::Crew;
 use super::journal::Journal;
 use super::policy::Policy;
 use super::refusal::Refusal;
 use super::relay::{self, Traffic};
 use super::request::{self, Action, Body, LONGEST_HEAD, Request};
 use super::resolve::Resolver;
+use super::thread_pool::ThreadPool;
 
 /// Connections at a time; further ones wait to be accepted.
 pub const MOST: usize = 1500;
@@ -99,11 +99,11 @@ pub fn pass_on(listener: &TcpListener, to: SocketAddr) {
 /// A thread for every connection, so many at a time.
 fn each(listener: &TcpListener, serve: impl Fn(&TcpStream) + Send + Sync + 'static) {
     raise_descriptor_limit();
-    let crew = Arc::new(Crew::new(serve));
+    let thread_pool = Arc::new(ThreadPool::new(serve));
     loop {
-        crew.wait_for_room();
+        thread_pool.wait_for_room();
         match listener.accept() {
-            Ok((client, _)) => crew.give(client),
+            Ok((client, _)) => thread_pool.give(client),
             Err(error) if is_passing(&error) => thread::sleep(Duration::from_millis(20)),
             Err(_) => return,
         }

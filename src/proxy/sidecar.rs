@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::attend::{Attendance, code, listens, start};
-use super::{Counter, Journal, Policy, Proxy, Resolver, pass_on};
+use super::supervise::{ProxyJob, code, listens, start};
+use super::{Journal, ListenerInbox, Policy, Proxy, Resolver, pass_on};
 use crate::plan::PROXY_PORT;
 use crate::ui::{Ui, Verbosity};
 
@@ -20,17 +20,17 @@ use crate::ui::{Ui, Verbosity};
 const STEP: Duration = Duration::from_millis(50);
 
 /// Starts the proxy, gets the guest's port, and stays until either ends.
-pub fn run(attendance: Attendance, words: &[OsString]) -> io::Result<u8> {
+pub fn run(attendance: ProxyJob, words: &[OsString]) -> io::Result<u8> {
     let child = match words {
         [] => None,
         words => {
             let mut child = start(words)?;
-            wait_until_it_listens(&mut child, Duration::from_secs(attendance.patience))?;
+            wait_until_it_listens(&mut child, Duration::from_secs(attendance.timeout))?;
             Some(child)
         }
     };
-    let counter = Counter::open(Path::new(&attendance.directory))?;
-    writeln!(io::stdout(), "{}", crate::engine::READY)?;
+    let counter = ListenerInbox::open(Path::new(&attendance.directory))?;
+    writeln!(io::stdout(), "{}", crate::launch::READY)?;
     io::stdout().flush()?;
     thread::spawn(move || {
         let Ok((listener, mut guest)) = counter.take() else { std::process::exit(1) };
@@ -46,7 +46,7 @@ pub fn run(attendance: Attendance, words: &[OsString]) -> io::Result<u8> {
         // The guest holds its end for as long as it lives.
         let _ = guest.set_read_timeout(None);
         let _ = guest.read(&mut [0]);
-        let _ = writeln!(io::stdout(), "{}", crate::engine::OVER);
+        let _ = writeln!(io::stdout(), "{}", crate::launch::OVER);
         std::process::exit(0);
     });
     match child {
@@ -58,8 +58,8 @@ pub fn run(attendance: Attendance, words: &[OsString]) -> io::Result<u8> {
 }
 
 /// Waits for the port, and not longer than the command lives.
-fn wait_until_it_listens(child: &mut Child, patience: Duration) -> io::Result<()> {
-    let limit = Instant::now() + patience;
+fn wait_until_it_listens(child: &mut Child, timeout: Duration) -> io::Result<()> {
+    let limit = Instant::now() + timeout;
     loop {
         if listens(PROXY_PORT) {
             return Ok(());
@@ -70,7 +70,7 @@ fn wait_until_it_listens(child: &mut Child, patience: Duration) -> io::Result<()
             )));
         }
         if Instant::now() > limit {
-            let words = format!("the proxy command did not listen on {PROXY_PORT} within {} s", patience.as_secs());
+            let words = format!("the proxy command did not listen on {PROXY_PORT} within {} s", timeout.as_secs());
             return Err(io::Error::new(io::ErrorKind::TimedOut, words));
         }
         thread::sleep(STEP);

@@ -3,28 +3,26 @@
 #![allow(clippy::disallowed_methods, reason = "the library starts the program, which is the launcher")]
 
 mod arguments;
-mod witness;
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::process::Command;
 
-pub(crate) use witness::Witness;
-
 use crate::cli::Options;
+use crate::command::explain::Explanation;
 use crate::error::{Error, Result};
-use crate::explain::Explanation;
 use crate::host::Host;
 use crate::path::HostPath;
 use crate::plan::Plan;
-use crate::prepared::Prepared;
-use crate::session::Outcome;
+use crate::process::Outcome;
+use crate::resolve::Resolved;
+use crate::session::outcome_file::{ARGUMENT, OutcomeFileReader};
 use crate::ui::{Ui, Verbosity};
 
 /// The program that launches, and is the first process inside a container.
 const PROGRAM: &str = "sandpen";
 
-/// A sandbox that someone wants: options, a command, a directory. Making one does nothing yet.
+/// A sandbox that someone wants: options, a command, a directory. PendingSandbox one does nothing yet.
 ///
 /// Planning and explaining happen in this process, print nothing and start nothing. Running is left to a process of its own, the
 /// `sandpen` program of the same version: a sandbox belongs to one process, which ends with it, forwards signals to it and has no
@@ -97,7 +95,8 @@ impl Sandbox {
     /// # }
     /// ```
     pub fn explain(&self) -> Result<Explanation> {
-        self.prepare()?.explain(Ui::new(Verbosity::Quiet))
+        let (host, plan, launch) = self.prepare()?.for_explain(Ui::new(Verbosity::Quiet))?;
+        Ok(Explanation { host, plan, launch })
     }
 
     /// Runs the command to its end, with this process's streams.
@@ -115,12 +114,12 @@ impl Sandbox {
     /// }
     /// ```
     pub fn run(&self) -> Result<Outcome> {
-        let prepared = self.prepare()?;
-        let ear = witness::Ear::open(&prepared.host)
+        let resolved = self.prepare()?;
+        let outcome_file = OutcomeFileReader::create(&resolved.host)
             .map_err(|error| Error::launch("sandpen's own directory cannot be written").cause(error))?;
-        let mut command = self.launcher(&prepared, &[witness::WORD.as_ref(), ear.path().as_os_str()])?;
+        let mut command = self.launcher(&resolved, &[ARGUMENT.as_ref(), outcome_file.path().as_os_str()])?;
         let status = command.status().map_err(|error| Error::launch("sandpen cannot be started").cause(error))?;
-        ear.hear().unwrap_or_else(|| Err(Error::launch(format!("sandpen ended without a word: {status}"))))
+        outcome_file.read().unwrap_or_else(|| Err(Error::launch(format!("sandpen ended without a word: {status}"))))
     }
 
     /// `sandpen run` with these options as a process, for whoever wants its streams, or starts it in a way of their own. Its exit
@@ -139,7 +138,7 @@ impl Sandbox {
         self.launcher(&self.prepare()?, &[])
     }
 
-    fn prepare(&self) -> Result<Prepared> {
+    fn prepare(&self) -> Result<Resolved> {
         let mut host = Host::read()?;
         let real = |path: &PathBuf| {
             let real = path.canonicalize().map_err(|error| error.to_string());
@@ -151,15 +150,15 @@ impl Sandbox {
         }
         // Not the program that embeds this library: inside a container it would not know what to do.
         host.executable = self.program.as_ref().map(real).transpose()?;
-        let mut prepared = Prepared::on(host, &self.options, self.command.clone())?;
+        let mut resolved = Resolved::on(host, &self.options, self.command.clone())?;
         if self.program.is_none() {
-            prepared.facts.find_program(&mut prepared.host, PROGRAM);
+            resolved.facts.find_program(&mut resolved.host, PROGRAM);
         }
-        Ok(prepared)
+        Ok(resolved)
     }
 
-    fn launcher(&self, prepared: &Prepared, before: &[&OsStr]) -> Result<Command> {
-        let program = prepared.host.executable.as_ref().ok_or_else(|| {
+    fn launcher(&self, resolved: &Resolved, before: &[&OsStr]) -> Result<Command> {
+        let program = resolved.host.executable.as_ref().ok_or_else(|| {
             Error::launch(format!("there is no program `{PROGRAM}` on PATH, mounted directories apart"))
                 .hint("install it, or name its file with `Sandbox::program`")
         })?;
@@ -167,7 +166,7 @@ impl Sandbox {
         let mut command = Command::new(program.as_path());
         let (options, secrets) = arguments::without_secrets(&self.options);
         command.args(before).arg("run").args(arguments::flags(&options)).arg("--").args(&self.command).envs(secrets);
-        command.current_dir(prepared.host.cwd.as_path());
+        command.current_dir(resolved.host.cwd.as_path());
         Ok(command)
     }
 }

@@ -9,23 +9,24 @@ use std::process::{Command, Stdio};
 use super::directory::SessionDirectory;
 use super::proxy::Filter;
 use super::proxy_process::Opened as Filtering;
-use super::registry::Housekeeper;
-use super::signals::{Caught, Receiver};
-use super::{Outcome, failure, registry, terminal};
-use crate::engine::{Client, ContainerLaunch};
+use super::registry::BackgroundSweep;
+use super::tunnel::{Opened, Tunnel};
+use super::{failure, registry};
 use crate::error::{Error, Result};
-use crate::facts::checkup::PATIENCE;
+use crate::facts::engines::checkup::CHECKUP_TIMEOUT;
+use crate::facts::engines::machine::HOST_SERVICE;
 use crate::facts::image::{self, Inspection};
-use crate::facts::machine::HOST_SERVICE;
-use crate::guest::{LONGEST_REPORT, Report, STATUS};
 use crate::host::Host;
+use crate::launch::ContainerLaunch;
 use crate::path::HostPath;
 use crate::plan::Plan;
-use crate::ssh::{Opened, Tunnel};
+use crate::process::signals::{Receiver, SignalQueue};
+use crate::process::status_file::{LONGEST_REPORT, Report, STATUS};
+use crate::process::untrusted;
+use crate::process::{Client, Outcome, terminal};
 use crate::ui::Ui;
-use crate::untrusted;
+use crate::ui::progress::Progress;
 use crate::vars;
-use crate::waiting::Waiting;
 
 /// Runs it to its end.
 pub fn run(
@@ -33,8 +34,8 @@ pub fn run(
     plan: &Plan,
     launch: &ContainerLaunch,
     directory: &SessionDirectory,
-    housekeeper: &mut Housekeeper,
-    mut caught: Caught,
+    sweep: &mut BackgroundSweep,
+    mut caught: SignalQueue,
     ui: Ui,
 ) -> Result<Outcome> {
     for (path, content) in &launch.files {
@@ -59,15 +60,15 @@ pub fn run(
     for (name, value) in &launch.inherited {
         command.env(name, value.reveal());
     }
-    ui.verbose(&format!("starting: {}", crate::explain::shell_words(&launch.argv)));
+    ui.verbose(&format!("starting: {}", crate::ui::shell::shell_words(&launch.argv)));
     let mut child = command.spawn().map_err(|error| failure::client_missing(plan, &error))?;
-    housekeeper.start();
+    sweep.start();
     let report = plan.helper.as_ref().map(|_| plan.session_dir.join(STATUS));
     let waiting = report.clone().map(|report| until_started(plan, launch, report, ui));
     let (engine, end) = (launch.client.clone(), launch.end.clone());
     let filter = filter.map(|mut filter| {
         let (engine, end) = (engine.clone(), end.clone());
-        filter.attend(None, Box::new(move || end_container(&engine, &end)));
+        filter.supervise(None, Box::new(move || end_container(&engine, &end)));
         filter
     });
     let forwarder = caught.forward_to(Receiver::Process(child.id()), report, move || end_container(&engine, &end));
@@ -97,11 +98,11 @@ pub fn run(
 }
 
 /// Says that the engine is waited for, unless the command runs, or the engine itself shows how it pulls the image.
-fn until_started(plan: &Plan, launch: &ContainerLaunch, report: HostPath, ui: Ui) -> Waiting {
+fn until_started(plan: &Plan, launch: &ContainerLaunch, report: HostPath, ui: Ui) -> Progress {
     let (client, image) = (launch.client.clone(), plan.image.as_ref().map(|image| image.reference.clone()));
-    Waiting::beside(ui, format!("{} to start the sandbox", plan.engine.kind.name()), move || {
+    Progress::beside(ui, format!("{} to start the sandbox", plan.engine.kind.name()), move || {
         let starts = || std::fs::metadata(report.as_path()).is_ok_and(|meta| meta.len() == 0);
-        let pulls = |image| matches!(image::inspect_within(&client, image, PATIENCE), Inspection::Missing);
+        let pulls = |image| matches!(image::inspect_within(&client, image, CHECKUP_TIMEOUT), Inspection::Missing);
         starts() && !image.as_ref().is_some_and(pulls) && starts()
     })
 }
@@ -132,7 +133,7 @@ pub fn host_service_is_there(launch: &ContainerLaunch, plan: &Plan) -> bool {
     // A bind of a missing source is an error, where --volume would make a directory in the machine.
     argv.extend(["--mount".into(), format!("type=bind,source={HOST_SERVICE},target=/probe").into()]);
     argv.extend(["--env".into(), format!("{}=1", vars::GIT_DISCOVERY).into()]);
-    if let (Some(uid), Some(gid), true) = (plan.user.uid, plan.user.gid, plan.user.is_ours()) {
+    if let (Some(uid), Some(gid), true) = (plan.user.uid, plan.user.gid, plan.user.is_host_user()) {
         argv.extend(["--user".into(), format!("{uid}:{gid}").into()]);
     }
     argv.extend(

@@ -6,13 +6,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-use super::lock;
 use crate::error::{Error, Result};
 use crate::path::HostPath;
-use crate::plan::{Plan, Prepare, Secret, SessionId};
-
-/// The file whose lock the launcher holds.
-pub const OWNER: &str = "owner";
+use crate::plan::{Plan, Prepare, Secret};
+use crate::process::lock::{self, OWNER};
+use crate::session_id::SessionId;
 
 /// What is being made, and not locked yet.
 pub const NEW: &str = ".new-";

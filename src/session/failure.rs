@@ -1,12 +1,12 @@
 //! Looks closer when a launch failed, and says what was wrong: the image, its architecture, the command, or the engine itself.
 
-use super::Outcome;
-use crate::engine::ContainerLaunch;
 use crate::error::{Error, Result};
 use crate::facts::image::{self, Inspection};
-use crate::guest::Report;
 use crate::host::Host;
+use crate::launch::ContainerLaunch;
 use crate::plan::{ImagePlan, Plan};
+use crate::process::Outcome;
+use crate::process::status_file::Report;
 use crate::ui::Ui;
 
 /// R1.1: where users get help with images.
@@ -128,7 +128,7 @@ pub fn explain_command(plan: &Plan, report: Report, ui: Ui) {
     match crate::config::preset::Preset::dockerfile(&command) {
         Some(_) => ui.notice(&format!(
             "build an image that has it: `sandpen build --agent {command}`, then run with `--image {}`",
-            crate::build::agent_image(&command)
+            crate::resolve::build::agent_image(&command)
         )),
         None => ui.notice("name an image that has it with `--image`, or check the spelling"),
     }

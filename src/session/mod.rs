@@ -1,52 +1,49 @@
 //! The one place with effects at run time: it makes the session's files, starts the sandbox, waits, forwards signals, and cleans
 //! up through guards, exactly once, on this thread.
 
+pub(crate) mod cleanup;
 mod container;
 mod directory;
 mod failure;
-pub(crate) mod files;
-pub(crate) mod foreground;
-pub(crate) mod lock;
 #[cfg(target_os = "linux")]
 mod native;
-mod outcome;
+pub(crate) mod outcome_file;
 mod proxy;
 mod proxy_process;
 pub(crate) mod registry;
 mod seatbelt;
-mod signals;
-mod terminal;
+mod tunnel;
 
 pub use container::{attach, host_service_is_there, run_engine};
-pub(crate) use directory::OWNER;
 pub use directory::name_taken;
 #[cfg(target_os = "linux")]
 pub use native::enter as enter_native;
-pub use outcome::Outcome;
 pub use seatbelt::enter as enter_seatbelt;
 
-use crate::engine::Launch;
 use crate::error::{Error, Result};
-use crate::guard::{Baseline, later};
+use crate::guard::{Baseline, background_review};
 use crate::host::Host;
+use crate::launch::Launch;
 use crate::plan::Plan;
+use crate::process::Outcome;
+use crate::process::signals::SignalQueue;
 use crate::ui::Ui;
 
 /// Runs the sandbox to its end.
 pub fn run(host: &Host, plan: &Plan, launch: &Launch, ui: Ui) -> Result<Outcome> {
-    run_and_look(host, plan, launch, ui, || ()).map(|(outcome, ())| outcome)
+    run_with_inspection(host, plan, launch, ui, || ()).map(|(outcome, ())| outcome)
 }
 
 /// The same, with a look at the session's directory before it goes.
-pub fn run_and_look<T>(
+pub fn run_with_inspection<T>(
     host: &Host,
     plan: &Plan,
     launch: &Launch,
     ui: Ui,
     look: impl FnOnce() -> T,
 ) -> Result<(Outcome, T)> {
-    // Caught first: from here on no signal skips the guards below.
-    let caught = signals::Caught::start().map_err(|error| Error::launch("signals cannot be caught").cause(error))?;
+    // SignalQueue first: from here on no signal skips the guards below.
+    let caught = SignalQueue::start().map_err(|error| Error::launch("signals cannot be caught").cause(error))?;
     let directory = directory::SessionDirectory::create(plan)?;
     let mut record = registry::Record::of(host, plan, launch);
     let mut guard = None;
@@ -61,27 +58,27 @@ pub fn run_and_look<T>(
         }
         Ok(())
     };
-    let mut housekeeper = registry::Housekeeper::of(&plan.session_dir);
+    let mut sweep = registry::BackgroundSweep::of(&plan.session_dir);
     let outcome = match launch {
         Launch::Container(launch) => {
             note()?;
-            container::run(host, plan, launch, &directory, &mut housekeeper, caught, ui)
+            container::run(host, plan, launch, &directory, &mut sweep, caught, ui)
         }
         Launch::Seatbelt(launch) => {
             note()?;
-            seatbelt::run(host, plan, launch, &directory, &mut housekeeper, caught, ui)
+            seatbelt::run(host, plan, launch, &directory, &mut sweep, caught, ui)
         }
         #[cfg(target_os = "linux")]
-        Launch::Native(launch) => native::run(host, plan, launch, &mut housekeeper, caught, note, ui),
+        Launch::Native(launch) => native::run(host, plan, launch, &mut sweep, caught, note, ui),
     };
     // Nothing runs inside any more.
     let seen = look();
     let own = guard.as_mut().map(|baseline| baseline.conclude(&plan.session_dir));
-    for review in housekeeper.finish().reviews.iter().chain(&own) {
+    for review in sweep.finish().reviews.iter().chain(&own) {
         review.tell(ui);
     }
     if let (Some(false), Some(baseline)) = (own.map(|review| review.is_complete), &guard)
-        && let Err(error) = later::leave(baseline, &plan.session_dir, host.executable.as_ref())
+        && let Err(error) = background_review::leave(baseline, &plan.session_dir, host.executable.as_ref())
     {
         ui.warn(&format!("this workspace was not searched for new repositories: {error}"));
     }

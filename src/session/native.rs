@@ -6,34 +6,37 @@ use std::time::Instant;
 
 use rustix::process::Signal;
 
+use super::failure;
 use super::proxy::Filter;
 use super::proxy_process::Opened;
-use super::registry::{Housekeeper, Record};
-use super::signals::{Caught, Receiver};
-use super::{Outcome, failure, signals};
-use crate::engine::native::{
-    Child, Command, Event, Group, Init, NativeLaunch, Terminal, enter as enter_sandbox, launch_error, spawn,
-};
+use super::registry::{BackgroundSweep, Record};
 use crate::error::{Error, Result};
-use crate::guest::{Duties, Ready, Report};
+use crate::helper::Ready;
 use crate::host::Host;
-use crate::memory;
+use crate::launch::native::NativeLaunch;
+use crate::launch::native::step::Group;
+use crate::native::{Child, Command, Event, Init, Terminal, enter as enter_sandbox, launch_error, spawn};
+use crate::plan::HelperConfig;
 use crate::plan::Plan;
+use crate::process::Outcome;
+use crate::process::release_pages;
+use crate::process::signals::{self, Receiver, SignalQueue};
+use crate::process::status_file::Report;
 use crate::ui::Ui;
 
 /// How the guest stands to the caller's terminal.
-struct Seat {
+struct TerminalControl {
     terminal: Option<Terminal>,
     group: Group,
     had_foreground: bool,
 }
 
-impl Seat {
+impl TerminalControl {
     fn take() -> Self {
         let terminal = Terminal::of_caller();
         let group = Terminal::group(terminal.as_ref());
         let had_foreground = terminal.as_ref().is_some_and(Terminal::in_foreground) && group == Group::Own;
-        Seat { terminal, group, had_foreground }
+        TerminalControl { terminal, group, had_foreground }
     }
 
     fn start(&self, init: &Init, mut command: Command) -> i32 {
@@ -43,7 +46,7 @@ impl Seat {
     }
 
     /// Stays with the sandbox until its end: its code, and what there is to report beyond it.
-    fn attend(&self, mut child: Child, caught: Caught) -> Result<(Outcome, Option<Report>)> {
+    fn supervise(&self, mut child: Child, caught: SignalQueue) -> Result<(Outcome, Option<Report>)> {
         let pid = child.pid();
         let kill = move || {
             let _ = rustix::process::kill_process(pid, Signal::KILL);
@@ -51,7 +54,7 @@ impl Seat {
         let receiver = Receiver::Process(pid.as_raw_nonzero().get().unsigned_abs());
         // In this thread: starting another takes longer than many a command.
         let mut courier = caught.courier(receiver, None, kill);
-        let mut rest = Some(Instant::now() + memory::SHORT);
+        let mut rest = Some(Instant::now() + release_pages::MIN_GUEST_TIME);
         let mut report = None;
         let code = loop {
             let mut ready = [child.poll(), courier.poll()];
@@ -59,7 +62,7 @@ impl Seat {
             let is_event = !ready[0].revents().is_empty();
             courier.deliver();
             if rest.is_some_and(|rest| rest <= Instant::now()) {
-                memory::give_back();
+                release_pages::release_code_pages();
                 rest = None;
             }
             if !is_event {
@@ -95,8 +98,8 @@ pub fn run(
     host: &Host,
     plan: &Plan,
     launch: &NativeLaunch,
-    housekeeper: &mut Housekeeper,
-    mut caught: Caught,
+    sweep: &mut BackgroundSweep,
+    mut caught: SignalQueue,
     note: impl FnOnce() -> Result<()>,
     ui: Ui,
 ) -> Result<Outcome> {
@@ -104,7 +107,7 @@ pub fn run(
         Opened::Ready(filter) => filter,
         Opened::Interrupted(signal) => return Ok(Outcome::Signaled(signal)),
     };
-    let seat = Seat::take();
+    let seat = TerminalControl::take();
     let mut sandbox = launch.sandbox.clone();
     sandbox.group = seat.group;
     // Until pid 1 is there, this process has one thread, as a fork demands.
@@ -115,20 +118,20 @@ pub fn run(
     let making = making.map_err(|error| launch_error(&error))?;
     // While pid 1 is busy with its mounts; it goes on to the guest only when it is told to.
     note()?;
-    housekeeper.sweep_if_needed();
+    sweep.sweep_if_needed();
     let mut child = making.finish().map_err(|error| launch_error(&error))?;
     let filter = filter.map(|mut filter| {
         let pid = child.pid();
         let kill = move || {
             let _ = rustix::process::kill_process(pid, Signal::KILL);
         };
-        filter.attend(child.listener.take(), Box::new(kill));
+        filter.supervise(child.listener.take(), Box::new(kill));
         filter
     });
     for downgrade in &child.downgrades {
         ui.warn(&format!("{}: {} ({})", downgrade.asked, downgrade.got, downgrade.reason));
     }
-    let (outcome, report) = seat.attend(child, caught)?;
+    let (outcome, report) = seat.supervise(child, caught)?;
     match report {
         Some(Report::OutOfMemory) => failure::explain_memory(plan, outcome, ui),
         Some(report) => failure::explain_command(plan, report, ui),
@@ -140,22 +143,22 @@ pub fn run(
 
 /// Runs a further command in a running sandbox, with the environment of its first one.
 pub fn enter(record: &Record, argv: Vec<OsString>, ui: Ui) -> Result<Outcome> {
-    let caught = Caught::start().map_err(|error| Error::launch("signals cannot be caught").cause(error))?;
-    let seat = Seat::take();
+    let caught = SignalQueue::start().map_err(|error| Error::launch("signals cannot be caught").cause(error))?;
+    let seat = TerminalControl::take();
     let environment = first_environment(record.owner.pid).ok_or_else(|| {
         Error::launch(format!("the sandbox `{}` has just ended, or its environment cannot be read", record.id))
     })?;
     let sandbox = NativeLaunch::entering(record, seat.group);
     let entered = enter_sandbox(record.owner.pid, &sandbox, |init| {
         let path = environment.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
-        let ready = Ready::new(&Duties::default(), argv.clone(), path, None);
+        let ready = Ready::new(&HelperConfig::default(), argv.clone(), path, None);
         match Command::new(&ready.command, environment.iter().map(|(name, value)| (name, value)), &ready.path) {
             Some(command) => seat.start(init, command),
             None => 126,
         }
     });
     let child = entered.map_err(|error| launch_error(&error))?;
-    let (outcome, not_started) = seat.attend(child, caught)?;
+    let (outcome, not_started) = seat.supervise(child, caught)?;
     if not_started.is_some() {
         let name = argv.first().map_or("sh".into(), |name| name.display().to_string());
         ui.notice(&format!("`{name}` was not found in the sandbox, or cannot be executed there"));
@@ -181,7 +184,7 @@ fn first_environment(launcher: u32) -> Option<Vec<(OsString, OsString)>> {
 fn command(launch: &NativeLaunch) -> Option<Command> {
     let variable =
         |name: &str| launch.env.iter().find(|(known, _)| known == name).map(|(_, value)| value.reveal().to_owned());
-    let ready = Ready::new(&launch.duties, launch.argv.clone(), variable("PATH"), variable("PYTHONPATH"));
+    let ready = Ready::new(&launch.helper_config, launch.argv.clone(), variable("PATH"), variable("PYTHONPATH"));
     let replaced = [("PATH", Some(&ready.path)), ("PYTHONPATH", ready.python_path.as_ref())];
     let kept =
         launch.env.iter().filter(|(name, _)| !replaced.iter().any(|(other, value)| name == other && value.is_some()));

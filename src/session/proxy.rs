@@ -14,7 +14,7 @@ use crate::host::Host;
 use crate::plan::HANDOVER;
 use crate::plan::{PROXY_PORT, Plan, ProxyPlan};
 #[cfg(target_os = "linux")]
-use crate::proxy::Counter;
+use crate::proxy::ListenerInbox;
 use crate::proxy::{Journal, Policy, Proxy, Resolver, pass_on};
 use crate::ui::Ui;
 
@@ -85,7 +85,7 @@ impl Filter {
     /// Starts what a container needs, and waits at the counter for its port. `run` makes a command of the engine's client.
     pub fn for_container(
         plan: &Plan,
-        sidecar: Option<&crate::engine::Sidecar>,
+        sidecar: Option<&crate::launch::Sidecar>,
         run: impl Fn(&[OsString]) -> Result<std::process::Command> + Clone + 'static,
         ui: Ui,
         interrupted: impl FnMut() -> Option<i32>,
@@ -98,7 +98,7 @@ impl Filter {
             filter.wait_at_counter(plan)?;
             return Ok(Opened::Ready(Some(filter)));
         };
-        ui.verbose(&format!("starting the proxy: {}", crate::explain::shell_words(&sidecar.argv)));
+        ui.verbose(&format!("starting the proxy: {}", crate::ui::shell::shell_words(&sidecar.argv)));
         let command = run(&sidecar.argv)?;
         let remove = sidecar.remove.clone();
         let remove = Box::new(move || {
@@ -119,7 +119,7 @@ impl Filter {
     #[cfg(target_os = "linux")]
     fn wait_at_counter(&self, plan: &Plan) -> Result<()> {
         let place = plan.session_dir.join(HANDOVER);
-        let counter = Counter::open(place.as_path())
+        let counter = ListenerInbox::open(place.as_path())
             .map_err(|error| Error::launch("the proxy's socket cannot be made").cause(error))?;
         let (policy, journal) = (self.policy.clone(), self.journal.clone());
         thread::spawn(move || {
@@ -137,7 +137,7 @@ impl Filter {
     }
 
     /// The guest stands: serves its port, if it came this way, and ends the guest when the proxy ends.
-    pub fn attend(&mut self, listener: Option<TcpListener>, end: End) {
+    pub fn supervise(&mut self, listener: Option<TcpListener>, end: End) {
         if let Some(process) = &mut self.process {
             let journal = self.journal.clone();
             process.watch(move |line| journal.repeat(line), end);

@@ -9,14 +9,17 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use super::directory::{NEW, OLD, OWNER};
-use super::{directory, lock};
-use crate::engine::{Client, Launch};
-use crate::guard::{Baseline, Review, later};
+use super::directory;
+use super::directory::{NEW, OLD};
+use crate::guard::{Baseline, Review, background_review};
 use crate::host::{Host, ProcessStamp};
-use crate::memory;
+use crate::launch::Launch;
 use crate::path::HostPath;
-use crate::plan::{Plan, SessionId};
+use crate::plan::Plan;
+use crate::process::Client;
+use crate::process::lock::{self, OWNER};
+use crate::process::release_pages;
+use crate::session_id::SessionId;
 
 /// The file in the session's directory.
 const RECORD: &str = "session.json";
@@ -73,7 +76,7 @@ impl Record {
             image: plan.image.as_ref().map(|image| image.reference.to_string()),
             command: plan.command.iter().map(text).collect(),
             directory: plan.workdir.to_string(),
-            user: plan.user.uid.zip(plan.user.gid).filter(|_| plan.user.is_ours()),
+            user: plan.user.uid.zip(plan.user.gid).filter(|_| plan.user.is_host_user()),
             has_helper: plan.helper.is_some(),
             started: now(),
             owner: host.process,
@@ -207,21 +210,21 @@ fn look(entry: &fs::DirEntry) -> Option<(HostPath, bool)> {
 
 /// What can be done beside a running sandbox, so that no launch waits for it: sweeping, and giving memory back.
 #[derive(Debug)]
-pub struct Housekeeper {
+pub struct BackgroundSweep {
     base: Option<HostPath>,
     swept: Option<Receiver<Swept>>,
 }
 
-impl Housekeeper {
+impl BackgroundSweep {
     /// For a session.
     pub fn of(session: &HostPath) -> Self {
-        Housekeeper { base: session.as_path().parent().and_then(|base| HostPath::new(base).ok()), swept: None }
+        BackgroundSweep { base: session.as_path().parent().and_then(|base| HostPath::new(base).ok()), swept: None }
     }
 
     /// Begins only if there is something to sweep: a thread costs more than a look. For whoever gives memory back without it.
     #[cfg(target_os = "linux")]
     pub fn sweep_if_needed(&mut self) {
-        let is_tidy = |base: &HostPath| found(base).all(|(_, is_live)| is_live) && later::is_idle(base);
+        let is_tidy = |base: &HostPath| found(base).all(|(_, is_live)| is_live) && background_review::is_idle(base);
         if !self.base.as_ref().is_some_and(is_tidy) {
             self.start();
         }
@@ -234,8 +237,8 @@ impl Housekeeper {
         self.swept = Some(swept);
         std::thread::spawn(move || {
             let _ = sender.send(sweep(&base));
-            std::thread::sleep(memory::SHORT);
-            memory::give_back();
+            std::thread::sleep(release_pages::MIN_GUEST_TIME);
+            release_pages::release_code_pages();
         });
     }
 
@@ -264,7 +267,7 @@ pub fn sweep(base: &HostPath) -> Swept {
     for entry in ended.collect::<Vec<_>>().iter().filter(is_over) {
         swept.removed += usize::from(remove(entry, &mut swept.reviews));
     }
-    swept.reviews.extend(later::catch_up(base));
+    swept.reviews.extend(background_review::catch_up(base));
     swept
 }
 

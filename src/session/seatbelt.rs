@@ -12,20 +12,22 @@ use std::process::Command;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use super::directory::SessionDirectory;
-use super::foreground::Foreground;
+use super::failure;
 use super::proxy::Filter;
 use super::proxy_process::Opened;
-use super::registry::Housekeeper;
-use super::signals::{Caught, Receiver};
-use super::{Outcome, failure, terminal};
-use crate::engine::{SeatbeltEntry, SeatbeltLaunch};
+use super::registry::BackgroundSweep;
 use crate::error::{Error, Result};
-use crate::guest::{Duties, LONGEST_REPORT, Report, STATUS};
 use crate::host::Host;
+use crate::launch::{SeatbeltEntry, SeatbeltLaunch};
 use crate::path::HostPath;
+use crate::plan::HelperConfig;
 use crate::plan::{Plan, Secret};
+use crate::process::foreground::Foreground;
+use crate::process::signals::{Receiver, SignalQueue};
+use crate::process::status_file::{LONGEST_REPORT, Report, STATUS};
+use crate::process::untrusted;
+use crate::process::{Outcome, terminal};
 use crate::ui::Ui;
-use crate::untrusted;
 
 /// How a further command gets in, in the session's directory.
 const ENTRY: &str = "entry.json";
@@ -36,8 +38,8 @@ pub fn run(
     plan: &Plan,
     launch: &SeatbeltLaunch,
     directory: &SessionDirectory,
-    housekeeper: &mut Housekeeper,
-    mut caught: Caught,
+    sweep: &mut BackgroundSweep,
+    mut caught: SignalQueue,
     ui: Ui,
 ) -> Result<Outcome> {
     let mut filter = match Filter::for_shared_network(host, plan, ui, || caught.ending())? {
@@ -52,9 +54,9 @@ pub fn run(
     let env = launch.env.iter().map(|(name, value)| (name.into(), value.reveal().to_owned()));
     let program = launch.program.as_ref().map(HostPath::as_path);
     let command = command(program, &launch.argv, plan.workdir.as_path(), env)?;
-    ui.verbose(&format!("starting: {}", crate::explain::shell_words(&launch.argv)));
-    housekeeper.start();
-    let outcome = attend(command, caught, filter.as_mut())?;
+    ui.verbose(&format!("starting: {}", crate::ui::shell::shell_words(&launch.argv)));
+    sweep.start();
+    let outcome = supervise(command, caught, filter.as_mut())?;
     filter.map_or(Ok(()), |filter| filter.close(ui))?;
     let report = untrusted::read(plan.session_dir.join(STATUS).as_path(), LONGEST_REPORT).ok();
     judge(plan, outcome, report.as_deref().and_then(Report::parse), ui)
@@ -63,19 +65,19 @@ pub fn run(
 /// Runs a further command behind the same walls: the same profile with the same parameters, and the same environment. Secrets are
 /// taken from the caller's, if they are there.
 pub fn enter(host: &Host, session: &HostPath, argv: Vec<OsString>, ui: Ui) -> Result<Outcome> {
-    let caught = Caught::start().map_err(|error| Error::launch("signals cannot be caught").cause(error))?;
+    let caught = SignalQueue::start().map_err(|error| Error::launch("signals cannot be caught").cause(error))?;
     let entry: SeatbeltEntry = fs::read(session.join(ENTRY).as_path())
         .map_err(|error| error.to_string())
         .and_then(|json| serde_json::from_slice(&json).map_err(|error| error.to_string()))
         .map_err(|error| Error::launch("the sandbox has just ended, or cannot be entered").cause(error))?;
-    let duties = Duties { further: true, launcher: Some(host.process.pid), ..Duties::default() };
-    let duties = serde_json::to_string(&duties).unwrap_or_default();
-    let words: Vec<OsString> = entry.argv.iter().cloned().chain([duties.into()]).chain(argv).collect();
+    let helper_config = HelperConfig { further: true, launcher: Some(host.process.pid), ..HelperConfig::default() };
+    let helper_config = serde_json::to_string(&helper_config).unwrap_or_default();
+    let words: Vec<OsString> = entry.argv.iter().cloned().chain([helper_config.into()]).chain(argv).collect();
     let kept = entry.env.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
     let secrets = entry.secrets.iter().filter_map(|name| Some((name.into(), host.env.raw(name)?.to_owned())));
     let command = command(entry.program.as_deref(), &words, &entry.directory, kept.chain(secrets))?;
-    ui.verbose(&format!("starting: {}", crate::explain::shell_words(&words)));
-    attend(command, caught, None)
+    ui.verbose(&format!("starting: {}", crate::ui::shell::shell_words(&words)));
+    supervise(command, caught, None)
 }
 
 fn command(
@@ -91,7 +93,7 @@ fn command(
 }
 
 /// Stays with the group until its first process ends, and ends the rest.
-fn attend(mut command: Command, caught: Caught, filter: Option<&mut Filter>) -> Result<Outcome> {
+fn supervise(mut command: Command, caught: SignalQueue, filter: Option<&mut Filter>) -> Result<Outcome> {
     // Dropped in reverse order: first the terminal comes back, then its settings.
     let _terminal = terminal::TerminalGuard::remember();
     let mut foreground = Foreground::remember();
@@ -103,7 +105,7 @@ fn attend(mut command: Command, caught: Caught, filter: Option<&mut Filter>) -> 
         let _ = kill_process_group(group, Signal::KILL);
     };
     if let Some(filter) = filter {
-        filter.attend(None, Box::new(end));
+        filter.supervise(None, Box::new(end));
     }
     let forwarder = caught.forward_to(Receiver::Group(group), None, end);
     // Not reaped yet, so that the number of the group cannot be another's when it is killed.

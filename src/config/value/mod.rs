@@ -1,5 +1,6 @@
 //! The values options take, each parsed once into a type that cannot hold anything wrong.
 
+mod engine;
 mod env;
 mod host_name;
 mod host_rule;
@@ -14,6 +15,7 @@ mod preset;
 use std::fmt;
 use std::marker::PhantomData;
 
+pub use engine::EngineKind;
 pub use env::{EnvRequest, Variables};
 pub use host_name::HostName;
 pub use host_rule::HostRule;

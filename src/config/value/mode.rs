@@ -37,7 +37,7 @@ macro_rules! choice {
                     let near = match (begun.next(), begun.next()) {
                         (Some(name), None) => Some(name.as_str()),
                         (Some(_), Some(_)) => None,
-                        (None, _) => crate::suggest::nearest(text, names.iter().map(String::as_str)),
+                        (None, _) => crate::ui::suggest::nearest(text, names.iter().map(String::as_str)),
                     };
                     near.map_or(String::new(), |near| format!("did you mean `{near}`?"))
                 })

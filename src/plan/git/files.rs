@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use super::host_only::LFS_PROCESS;
 use crate::config::value::Access;
+use crate::config::value::EngineKind;
 use crate::facts::FileKind;
 use crate::facts::git::{GitFacts, Scope, Setting};
 use crate::host::Host;
 use crate::path::{GuestPath, HostPath};
 use crate::plan::Draft;
-use crate::plan::engine::EngineKind;
 use crate::plan::entry::{Topic, Why};
 use crate::plan::mounts::{existing, git_configuration_files};
 

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::Told;
+use super::GitOverrides;
+use crate::config::value::EngineKind;
 use crate::facts::git::{Scope, Setting};
 use crate::plan::Draft;
-use crate::plan::engine::EngineKind;
 use crate::plan::entry::{Mount, Source};
 
 /// The filter that git-lfs installs.
@@ -31,7 +31,7 @@ const BUILT_IN: &[&str] = &["store", "cache"];
 
 impl Draft<'_> {
     /// Replaces what cannot work.
-    pub(super) fn host_only(&self, told: &mut Told) {
+    pub(super) fn host_only(&self, told: &mut GitOverrides) {
         for setting in in_effect(&self.facts.git.settings) {
             let (section, name) = (setting.key.split('.').next(), setting.key.rsplit('.').next());
             match (section, name, setting.key.as_str()) {
@@ -77,7 +77,7 @@ impl Draft<'_> {
     }
 
     /// What a helper of the host's unlocks stays outside; an empty value ends the list of helpers.
-    fn credential_helper(&self, key: &str, setting: &Setting, told: &mut Told) {
+    fn credential_helper(&self, key: &str, setting: &Setting, told: &mut GitOverrides) {
         let name = setting.value.split(' ').next().unwrap_or_default();
         let program = format!("git-credential-{name}");
         let is_command = name.starts_with('!') || name.starts_with('/');
@@ -89,7 +89,7 @@ impl Draft<'_> {
         told.note(setting, "off");
     }
 
-    fn replace(&self, key: &str, setting: &Setting, value: &str, reason: &str, told: &mut Told) {
+    fn replace(&self, key: &str, setting: &Setting, value: &str, reason: &str, told: &mut GitOverrides) {
         if self.is_inside(&setting.value) {
             return;
         }

@@ -9,9 +9,9 @@ use serde::Serialize;
 pub use files::git_files;
 
 use super::Draft;
-use super::engine::EngineKind;
 use super::entry::{Topic, Why};
 use crate::config::Origin;
+use crate::config::value::EngineKind;
 use crate::error::Result;
 use crate::facts::git::Setting;
 
@@ -19,7 +19,7 @@ const COUNT: &str = "GIT_CONFIG_COUNT";
 
 /// A setting of the host's that is not simply the same inside, and what was done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Treatment {
+pub struct GitSettingChange {
     /// Its name.
     pub key: String,
     /// Its value on the host.
@@ -32,12 +32,12 @@ pub struct Treatment {
 
 /// What Git is told inside, beyond its files.
 #[derive(Debug, Default)]
-struct Told {
+struct GitOverrides {
     overrides: Vec<(String, String, String)>,
-    treatments: Vec<Treatment>,
+    treatments: Vec<GitSettingChange>,
 }
 
-impl Told {
+impl GitOverrides {
     /// Git is told another value, whatever its files say.
     fn set(&mut self, key: &str, value: impl Into<String>, reason: &str) {
         self.overrides.push((key.to_owned(), value.into(), reason.to_owned()));
@@ -45,7 +45,7 @@ impl Told {
 
     /// The user is told about a setting.
     fn note(&mut self, setting: &Setting, done: impl Into<String>) {
-        self.treatments.push(Treatment {
+        self.treatments.push(GitSettingChange {
             key: setting.key.clone(),
             value: setting.value.clone(),
             file: setting.file.as_ref().map(|file| file.display().to_string()),
@@ -56,8 +56,8 @@ impl Told {
 
 impl Draft<'_> {
     /// Everything about Git's settings. After the mounts it depends on: what is visible inside.
-    pub fn git_settings(&mut self, agent_is_there: bool) -> Result<Vec<Treatment>> {
-        let mut told = Told::default();
+    pub fn git_settings(&mut self, agent_is_there: bool) -> Result<Vec<GitSettingChange>> {
+        let mut told = GitOverrides::default();
         if self.facts.git.is_silent {
             self.warnings.push(
                 "Git did not read its configuration for this directory in time, so your settings may differ inside: try `git config --list` here".into(),
@@ -80,7 +80,7 @@ impl Draft<'_> {
     }
 
     /// Settings travel as variables: these win over every file, need none of their own, and are no shell words.
-    fn tell_git(&mut self, told: &Told) {
+    fn tell_git(&mut self, told: &GitOverrides) {
         // The user may have asked for settings of this kind; theirs come first, and ours are added.
         let asked = self.env.text(COUNT).and_then(|count| count.parse::<usize>().ok()).unwrap_or(0);
         for (index, (key, value, reason)) in told.overrides.iter().enumerate() {
@@ -91,7 +91,7 @@ impl Draft<'_> {
         let count = asked + told.overrides.len();
         if count > asked {
             let why = Why::new("how many settings Git is told this way", Origin::Default).about(Topic::Git);
-            self.env.insist(COUNT, &count.to_string(), why);
+            self.env.force(COUNT, &count.to_string(), why);
         }
     }
 }
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_treatment_names_the_setting_and_where_it_stands() {
-        let mut told = Told::default();
+        let mut told = GitOverrides::default();
         let setting = Setting {
             scope: crate::facts::git::Scope::Global,
             file: Some("/h/.gitconfig".into()),

@@ -1,6 +1,6 @@
 //! Signed commits: through the forwarded agent where SSH signs; turned off, aloud, where the key can only stay on the host.
 
-use super::Told;
+use super::GitOverrides;
 use crate::error::{Error, Result};
 use crate::facts::git::is_public_key;
 use crate::plan::Draft;
@@ -10,7 +10,7 @@ const SIGNS: &[&str] = &["commit.gpgsign", "tag.gpgsign", "tag.forcesignannotate
 
 impl Draft<'_> {
     /// Arranges for signing, or turns it off.
-    pub(super) fn signing(&mut self, agent_is_there: bool, told: &mut Told) -> Result<()> {
+    pub(super) fn signing(&mut self, agent_is_there: bool, told: &mut GitOverrides) -> Result<()> {
         let git = &self.facts.git;
         let is_ssh = git.get("gpg.format").is_some_and(|format| format.value == "ssh");
         let obstacle = match is_ssh {
@@ -38,7 +38,7 @@ impl Draft<'_> {
     }
 
     /// Makes SSH signing work, or tells why it cannot.
-    fn ssh_signing(&self, agent_is_there: bool, told: &mut Told) -> Option<&'static str> {
+    fn ssh_signing(&self, agent_is_there: bool, told: &mut GitOverrides) -> Option<&'static str> {
         let git = &self.facts.git;
         // A program of the host's (1Password's, say) is not inside, and not needed: the agent has the key.
         if let Some(program) = git.get("gpg.ssh.program").filter(|program| program.value != "ssh-keygen") {

@@ -1,0 +1,116 @@
+//! A plan and its launch as JSON, for programs. Keys are stable and never absent.
+
+use std::ffi::OsString;
+
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
+
+use crate::error::{Error, Result};
+use crate::host::Host;
+use crate::launch::Launch;
+use crate::plan::{Mount, Plan, ProxyPlan, Source, SshState, Variable, VariableValue};
+use crate::ui::escape::escape_json;
+
+/// The JSON of the interface. Unknown values are `null`; keys are never absent.
+pub fn json(host: &Host, plan: &Plan, launch: &Launch) -> Result<String> {
+    let report = json!({
+        "schema": 1,
+        "engine": {
+            "name": plan.engine.kind.name(),
+            "program": plan.engine.program,
+            "reason": plan.engine.reason,
+            "from": plan.engine.from,
+        },
+        "image": plan.image.as_ref().map(|image| json!({
+            "reference": image.reference, "reason": image.reason, "from": image.from,
+        })),
+        "host": {"platform": host.platform, "home": host.home, "uid": host.uid, "gid": host.gid},
+        "workdir": {"host": plan.workdir, "guest": plan.workdir},
+        "user": {
+            "uid": plan.user.uid, "gid": plan.user.gid, "home": plan.user.home, "how": plan.user.how, "reason": plan.user.reason,
+        },
+        "mounts": plan.mounts,
+        "env": plan.env,
+        "ports": plan.ports,
+        "limits": {
+            "cpus": plan.limits.cpus.as_ref().map(|cpus| cpus.value),
+            "memory": plan.limits.memory.as_ref().map(|memory| memory.value),
+            "pids": plan.limits.pids.value,
+        },
+        "network": {
+            "mode": plan.network.mode,
+            "allow_hosts": plan.network.allow_hosts.iter().map(|rule| &rule.value).collect::<Vec<_>>(),
+            "proxy": plan.network.proxy.as_ref().map(ProxyPlan::name),
+            "proxy_argv": launch.proxy_argv().map(texts),
+            "reason": plan.network.reason,
+        },
+        "ssh": {
+            "state": plan.ssh.state,
+            "strategy": plan.ssh.strategy,
+            "socket": plan.ssh.mount.as_ref().filter(|_| plan.ssh.state == SshState::Forwarded).map(|mount| &mount.target),
+            "keys": plan.ssh.keys,
+            "pending": plan.ssh.pending,
+            "reason": plan.ssh.reason,
+        },
+        "git": {"settings": plan.git, "guard": plan.guard_mode},
+        "command": texts(&plan.command),
+        "argv": texts(launch.argv()),
+        "steps": launch.steps(),
+        "details": plan.details,
+        "warnings": super::warnings(plan),
+        "downgrades": launch.downgrades(),
+    });
+    let text = serde_json::to_string_pretty(&report)
+        .map_err(|error| Error::failed("the plan cannot be written as JSON").cause(error))?;
+    Ok(format!("{}\n", escape_json(&text)))
+}
+
+fn texts(words: &[OsString]) -> Vec<String> {
+    words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
+impl Serialize for Mount {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        mount_json(self).serialize(serializer)
+    }
+}
+
+/// Without its value, if that is a secret.
+impl Serialize for Variable {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        variable_json(self).serialize(serializer)
+    }
+}
+
+fn mount_json(mount: &Mount) -> Value {
+    let source = match &mount.source {
+        Source::Host(path) => path.to_string(),
+        Source::Tmpfs { .. } => "tmpfs".into(),
+        Source::Volume(name) => format!("volume {name}"),
+        Source::Text(_) => "generated".into(),
+        Source::Link(to) => format!("link to {}", to.display()),
+    };
+    json!({
+        "source": source,
+        "target": mount.target,
+        "mode": mount.access,
+        "options": if mount.relabel { vec!["z"] } else { vec![] },
+        "reason": mount.why.reason,
+        "from": mount.why.from,
+        "requirement": mount.why.requirement,
+    })
+}
+
+fn variable_json(variable: &Variable) -> Value {
+    let (value, secret) = match &variable.value {
+        VariableValue::Plain(value) => (Some(value), false),
+        VariableValue::Secret(_) => (None, true),
+    };
+    json!({
+        "name": variable.name,
+        "value": value,
+        "secret": secret,
+        "reason": variable.why.reason,
+        "from": variable.why.from,
+    })
+}

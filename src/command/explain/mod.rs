@@ -1,0 +1,51 @@
+//! Shows a plan and its launch: as text for people, as JSON for programs, and for one thing at a time. Decides nothing and starts
+//! nothing.
+
+mod explanation;
+mod files;
+mod json;
+mod text;
+mod why;
+
+pub use explanation::Explanation;
+pub use json::json;
+pub use text::text;
+pub use why::{Answer, Question, json as answers_json};
+
+use crate::cli::{Explain, Format};
+use crate::error::Result;
+use crate::plan::Plan;
+use crate::process::Outcome;
+use crate::resolve::Resolved;
+use crate::ui::{Ui, View};
+
+/// The plan's warnings, and why the engine cannot run now.
+pub fn warnings(plan: &Plan) -> Vec<String> {
+    let problems = [&plan.engine.problem, &plan.ssh.problem].into_iter().flatten().map(|problem| {
+        // Causes stand side by side here: "no engine answers: this one …; that one …".
+        let causes = problem.causes().join("; ");
+        if causes.is_empty() { problem.message().to_owned() } else { format!("{}: {causes}", problem.message()) }
+    });
+    problems.chain(plan.warnings.iter().cloned()).collect()
+}
+
+pub fn run(arguments: Explain, ui: Ui) -> Result<Outcome> {
+    let (host, plan, launch) = Resolved::read(&arguments.options, arguments.guest)?.for_explain(ui)?;
+    let explained = Explanation { host, plan, launch };
+    if arguments.format == Format::Text {
+        for warning in explained.warnings() {
+            ui.warn(&warning);
+        }
+    }
+    let (host, view) = (explained.host(), View::of(explained.host(), ui.is_verbose()));
+    let questions: Vec<Question> =
+        arguments.why.iter().map(|text| Question::read(host, text)).collect::<Result<_>>()?;
+    let answers: Vec<Answer> = questions.iter().map(|question| question.answer(host, &explained.plan)).collect();
+    let text = match (arguments.format, answers.as_slice()) {
+        (Format::Json, []) => explained.json()?,
+        (Format::Text, []) => explained.text(view),
+        (Format::Json, answers) => answers_json(answers)?,
+        (Format::Text, answers) => answers.iter().map(|answer| answer.text(view)).collect::<Vec<_>>().join("\n"),
+    };
+    super::print(ui, &text)
+}

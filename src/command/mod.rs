@@ -1,0 +1,117 @@
+//! Parses the command line, runs one subcommand and turns its result into an exit code.
+//!
+//! Every subcommand has a file or folder here. `run`, `explain`, `doctor` and `selftest` share one
+//! path: `resolve` makes the plan, `launch` compiles it, `session` runs it.
+
+pub mod build;
+pub mod doctor;
+pub mod exec;
+pub mod explain;
+pub mod profile;
+pub mod prune;
+pub mod ps;
+pub mod run;
+pub mod selftest;
+pub mod stop;
+pub mod trust;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+
+use crate::cli::{Cli, Command, Run, completions, errors, man};
+use crate::error::Result;
+use crate::host::Host;
+use crate::process::{Outcome, descriptors};
+use crate::session::outcome_file::OutcomeFileWriter;
+use crate::ui::Ui;
+use crate::{guard, helper, proxy, session};
+
+/// Runs the `sandpen` program with these arguments, the program's own name first.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    if let Some(internal) = internal_command(&arguments) {
+        return internal(arguments.into_iter().skip(2).collect());
+    }
+    let (outcome_file, arguments) = OutcomeFileWriter::from_arguments(arguments);
+    let cli = match Cli::try_parse_from(&arguments) {
+        Ok(cli) => cli,
+        Err(error) => return explain_parse_failure(&error, &arguments),
+    };
+    let ui = Ui::new(cli.options().verbosity());
+    let ended = dispatch(cli, ui);
+    // The embedding library reports the error itself; printing it here would show it twice.
+    let is_reported = outcome_file.is_some_and(|file| file.write(&ended));
+    match ended {
+        Ok(outcome) => ExitCode::from(outcome.exit_code()),
+        Err(error) => {
+            if !is_reported {
+                ui.error(&error);
+            }
+            ExitCode::from(error.kind().exit_code())
+        }
+    }
+}
+
+/// A subcommand that sandpen starts itself and that is in no help text.
+type InternalCommand = fn(Vec<OsString>) -> ExitCode;
+
+/// Finds the internal subcommand that the first argument names.
+fn internal_command(arguments: &[OsString]) -> Option<InternalCommand> {
+    Some(match arguments.get(1)?.to_str()? {
+        "guest" => |rest| helper::main(rest.into_iter()),
+        "probe" => |rest| selftest::probe::main(rest.into_iter()),
+        "connect" => |rest| proxy::connect(rest.into_iter()),
+        "proxy" => |rest| proxy::supervise(rest.into_iter()),
+        guard::background_review::SUBCOMMAND => |_| session::cleanup::review_in_background(),
+        _ => return None,
+    })
+}
+
+/// Prints the help that was asked for, or what is wrong with the arguments.
+fn explain_parse_failure(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
+    if let Some(error) = errors::explain(error, arguments) {
+        Ui::default().error(&error);
+        return ExitCode::from(error.kind().exit_code());
+    }
+    let _ = match man::help_in_full(error, arguments) {
+        Some(text) => Ui::default().data(&text).is_ok(),
+        None => error.print().is_ok(),
+    };
+    ExitCode::SUCCESS
+}
+
+fn dispatch(cli: Cli, ui: Ui) -> Result<Outcome> {
+    match cli.command {
+        None => run::run(Run { options: cli.options, guest: cli.guest }, ui),
+        Some(Command::Run(arguments)) => run::run(arguments.0, ui),
+        Some(Command::Explain(arguments)) => explain::run(arguments.0, ui),
+        Some(Command::Build(arguments)) => build::run(arguments.0, ui),
+        Some(Command::Profile { action }) => print(ui, &profile::run(&Host::read()?, action, ui)?),
+        Some(Command::Trust(arguments)) => trust::run(&Host::read()?, &arguments, ui).map(|()| Outcome::Exited(0)),
+        Some(Command::Completions { shell }) => print(ui, &completions::script(shell)),
+        Some(Command::Man { command, dir: None }) => print(ui, &man::page(&command)?),
+        Some(Command::Man { dir: Some(dir), .. }) => {
+            let count = man::write(&dir)?;
+            ui.notice(&format!("wrote {count} manual pages to {}", dir.display()));
+            Ok(Outcome::Exited(0))
+        }
+        Some(Command::Doctor(arguments)) => doctor::run(arguments.0, ui),
+        Some(Command::Selftest(arguments)) => selftest::run(arguments.0, ui),
+        Some(Command::Ps { format, quiet }) => ps::run(format, quiet, ui),
+        Some(Command::Exec { id, guest }) => exec::run(&id, guest, ui),
+        Some(Command::Stop { ids, all, time }) => stop::run(&ids, all, Duration::from_secs(time), ui),
+        Some(Command::Prune) => prune::run(ui),
+    }
+}
+
+fn print(ui: Ui, text: &str) -> Result<Outcome> {
+    ui.data(text).map(|()| Outcome::Exited(0))
+}
+
+/// Keeps files that the caller of sandpen left open out of every program that sandpen starts (attack 14).
+fn close_inherited_files() {
+    descriptors::close_on_exec_beyond_stdio();
+}

@@ -1,0 +1,25 @@
+//! `sandpen prune`: removes what killed launchers left behind, and what `run --keep` kept.
+
+use crate::error::Result;
+use crate::facts;
+use crate::host::Host;
+use crate::process::Outcome;
+use crate::session::cleanup;
+use crate::session::registry::{self, Entry};
+use crate::ui::Ui;
+
+pub fn run(ui: Ui) -> Result<Outcome> {
+    let host = Host::read()?;
+    let base = facts::session_base(&host);
+    let ended: Vec<Entry> = registry::all(&base).into_iter().filter(|entry| !entry.is_live).collect();
+    let (kept, stale): (Vec<Entry>, Vec<Entry>) = ended.into_iter().partition(Entry::is_kept);
+    let removed = |entries: &[Entry]| entries.iter().filter(|entry| cleanup::remove(&host, entry, ui)).count();
+    let (kept, stale) = (removed(&kept), removed(&stale));
+    #[cfg(target_os = "linux")]
+    let stale = stale + crate::native::remove_stale();
+    ui.notice(&format!("{stale} leftover{} removed", if stale == 1 { "" } else { "s" }));
+    if kept > 0 {
+        ui.notice(&format!("{kept} kept sandbox{} removed", if kept == 1 { "" } else { "es" }));
+    }
+    Ok(Outcome::Exited(0))
+}

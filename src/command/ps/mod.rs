@@ -1,0 +1,103 @@
+//! `sandpen ps`: lists the sandboxes that run or are kept as a table, as JSON, or as bare ids for shells.
+
+mod memory;
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use memory::Processes;
+
+use crate::cli::Format;
+use crate::config::value::{Name, Value as _};
+use crate::error::Result;
+use crate::facts;
+use crate::host::Host;
+use crate::process::Outcome;
+use crate::session::cleanup::{self, listed, running};
+use crate::session::registry::Entry;
+use crate::ui::Ui;
+use crate::ui::escape::{escape, escape_json};
+
+pub fn run(format: Format, only_ids: bool, ui: Ui) -> Result<Outcome> {
+    let host = Host::read()?;
+    if only_ids {
+        return super::print(ui, &ids(&host));
+    }
+    cleanup::settle(&host, ui);
+    super::print(ui, &if format == Format::Json { json(&host) } else { table(&host) })
+}
+
+fn table(host: &Host) -> String {
+    let mut rows = vec![["ID", "ENGINE", "STATE", "AGE", "MEMORY", "DIRECTORY", "COMMAND"].map(str::to_owned)];
+    let processes = Processes::read();
+    for (entry, record) in listed(host) {
+        let state = match record.ended.filter(|_| !entry.is_live) {
+            Some(code) => format!("exited ({code})"),
+            None => state(&entry).to_owned(),
+        };
+        let memory = match entry.is_live {
+            true => processes.memory(&entry, &record).map_or("?".into(), size),
+            false => "-".into(),
+        };
+        let command = if record.command.is_empty() { "(shell)".into() } else { record.command.join(" ") };
+        let command: String = command.chars().take(60).collect();
+        let age = age(record.age());
+        rows.push([record.id, record.engine, state, age, memory, record.directory, command]);
+    }
+    let width = |column: usize| rows.iter().map(|row| escape(&row[column]).chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..6).map(width).collect();
+    let mut text = String::new();
+    for row in &rows {
+        for (cell, width) in row.iter().zip(&widths) {
+            text.push_str(&format!("{:width$}  ", escape(cell)));
+        }
+        text.push_str(&escape(&row[6]));
+        text.push('\n');
+    }
+    text
+}
+
+fn json(host: &Host) -> String {
+    let processes = Processes::read();
+    let object = |entry: &Entry| -> Option<Value> {
+        let record = entry.record.as_ref()?;
+        Some(json!({
+            "id": record.id, "name": record.name, "engine": record.engine, "image": record.image, "command": record.command,
+            "directory": record.directory, "age": record.age().as_secs(), "state": state(entry), "exit_code": record.ended,
+            "memory": entry.is_live.then(|| processes.memory(entry, record)).flatten(),
+            "pid": entry.is_live.then_some(record.owner.pid),
+        }))
+    };
+    let records: Vec<Value> = listed(host).iter().filter_map(|(entry, _)| object(entry)).collect();
+    let text = serde_json::to_string_pretty(&records).unwrap_or_else(|_| "[]".into());
+    format!("{}\n", escape_json(&text))
+}
+
+/// Returns the ids of the running sandboxes, one per line.
+fn ids(host: &Host) -> String {
+    let ids = running(&facts::session_base(host)).into_iter().map(|record| record.id);
+    // Shells split and expand these words; what no sandbox can be called is none of them.
+    ids.filter(|id| Name::parse(id).is_ok()).map(|id| id + "\n").collect()
+}
+
+fn state(entry: &Entry) -> &'static str {
+    if entry.is_live { "running" } else { "exited" }
+}
+
+fn age(age: Duration) -> String {
+    match age.as_secs() {
+        seconds @ 0..60 => format!("{seconds}s"),
+        seconds @ 60..3600 => format!("{}m", seconds / 60),
+        seconds @ 3600..86400 => format!("{}h", seconds / 3600),
+        seconds => format!("{}d", seconds / 86400),
+    }
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_048_576 => format!("{}k", bytes >> 10),
+        1_048_576..1_073_741_824 => format!("{}m", bytes >> 20),
+        _ => format!("{:.1}g", bytes as f64 / 1_073_741_824.0),
+    }
+}

@@ -1,0 +1,34 @@
+//! The engines that can run a sandbox.
+
+use serde::Serialize;
+
+/// The engines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EngineKind {
+    /// Docker.
+    Docker,
+    /// Podman.
+    Podman,
+    /// macOS Seatbelt.
+    SandboxExec,
+    /// Linux namespaces.
+    Native,
+}
+
+impl EngineKind {
+    /// The name in flags, files and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            EngineKind::Docker => "docker",
+            EngineKind::Podman => "podman",
+            EngineKind::SandboxExec => "sandbox-exec",
+            EngineKind::Native => "native",
+        }
+    }
+
+    /// Whether the guest runs in an image of its own.
+    pub fn is_container(self) -> bool {
+        matches!(self, EngineKind::Docker | EngineKind::Podman)
+    }
+}

@@ -1,0 +1,172 @@
+//! Whether Docker answers: a connect on its socket, no process.
+
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::facts::Reach;
+use crate::host::Host;
+use crate::path::HostPath;
+
+/// What is known of Docker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DockerFacts {
+    /// The client.
+    pub program: Option<HostPath>,
+    /// The address the client will talk to.
+    pub endpoint: String,
+    /// Who says so.
+    pub chosen_by: String,
+    /// Whether it answers.
+    pub reach: Reach,
+    /// Whether the daemon runs as this ordinary user, so that container root is the host's user.
+    pub rootless: bool,
+    /// Whether the daemon is on another machine, where host paths mean nothing.
+    pub remote: bool,
+    /// Which limits a rootless daemon can enforce; it ignores the others without a word.
+    pub controllers: Vec<String>,
+}
+
+const SYSTEM_SOCKET: &str = "/var/run/docker.sock";
+
+impl DockerFacts {
+    /// Looks for the client and asks its endpoint.
+    pub fn look(host: &Host, program: Option<HostPath>) -> Self {
+        let (endpoint, chosen_by) = endpoint(host);
+        let mut facts = DockerFacts {
+            program,
+            endpoint,
+            chosen_by,
+            reach: Reach::Answers,
+            rootless: false,
+            remote: false,
+            controllers: Vec::new(),
+        };
+        if facts.program.is_none() {
+            facts.reach = Reach::NoProgram;
+            return facts;
+        }
+        let unix = facts.endpoint.strip_prefix("unix://").map(PathBuf::from);
+        let tcp = facts.endpoint.strip_prefix("tcp://").or_else(|| facts.endpoint.strip_prefix("http://"));
+        if let Some(socket) = unix {
+            match UnixStream::connect(&socket) {
+                Ok(stream) => {
+                    facts.rootless = host.uid != 0 && peer(&stream) == Some(host.uid);
+                    facts.controllers = crate::facts::delegated_controllers(host.uid);
+                }
+                Err(error) => facts.reach = Reach::from(error),
+            }
+        } else if let Some(address) = tcp {
+            facts.remote = true;
+            if let Err(error) = connect(address) {
+                facts.reach = Reach::from(error);
+            }
+        } else {
+            // ssh:// and the like can only be asked by the client itself; the launch will tell.
+            facts.remote = true;
+        }
+        facts
+    }
+}
+
+impl DockerFacts {
+    /// Docker Desktop for Linux keeps its containers in a virtual machine, too.
+    pub fn is_desktop(&self) -> bool {
+        self.endpoint.contains("/.docker/desktop/") || self.chosen_by == "docker context desktop-linux"
+    }
+
+    /// What kind of machine the endpoint betrays, for messages.
+    pub fn nickname(&self) -> Option<&'static str> {
+        [
+            ("colima", "Colima"),
+            ("lima", "Lima"),
+            (".rd/", "Rancher Desktop"),
+            ("rancher", "Rancher Desktop"),
+            ("podman", "Podman"),
+        ]
+        .into_iter()
+        .find(|(part, _)| self.endpoint.contains(part) || self.chosen_by.contains(part))
+        .map(|(_, name)| name)
+    }
+}
+
+/// The user whose process listens on the other end.
+#[cfg(target_os = "linux")]
+fn peer(stream: &UnixStream) -> Option<u32> {
+    rustix::net::sockopt::socket_peercred(stream).ok().map(|peer| peer.uid.as_raw())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn peer(_: &UnixStream) -> Option<u32> {
+    // A rootless daemon is a matter of Linux hosts; elsewhere the daemon is in a virtual machine.
+    None
+}
+
+fn connect(address: &str) -> io::Result<()> {
+    let address = address.trim_end_matches('/');
+    let resolved = address.to_socket_addrs()?.next().ok_or(io::ErrorKind::AddrNotAvailable)?;
+    TcpStream::connect_timeout(&resolved, Duration::from_secs(2)).map(drop)
+}
+
+/// The client's own order: DOCKER_HOST, DOCKER_CONTEXT, the configured context, the system's socket, the rootless one.
+fn endpoint(host: &Host) -> (String, String) {
+    if let Some(address) = host.env.text("DOCKER_HOST") {
+        return (address.to_owned(), "env DOCKER_HOST".into());
+    }
+    let directory =
+        host.env.path("DOCKER_CONFIG").map_or_else(|| host.home.join(".docker").as_path().to_owned(), Path::to_owned);
+    let named = host.env.text("DOCKER_CONTEXT").map(str::to_owned).or_else(|| current_context(&directory));
+    if let Some(name) = named.filter(|name| name != "default") {
+        let chosen_by = format!("docker context {name}");
+        return match context_endpoint(&directory, &name) {
+            Some(address) => (address, chosen_by),
+            None => ("unknown".into(), chosen_by),
+        };
+    }
+    if !Path::new(SYSTEM_SOCKET).exists() {
+        // The installer of rootless Docker asks users to set DOCKER_HOST; those who forgot mean this socket.
+        let runtime = host.env.path("XDG_RUNTIME_DIR").map(|directory| directory.join("docker.sock"));
+        if let Some(socket) = runtime.filter(|socket| socket.exists()) {
+            return (format!("unix://{}", socket.display()), "rootless socket".into());
+        }
+    }
+    (format!("unix://{SYSTEM_SOCKET}"), "default".into())
+}
+
+fn current_context(directory: &Path) -> Option<String> {
+    #[derive(Deserialize)]
+    struct ClientConfig {
+        #[serde(rename = "currentContext")]
+        current_context: Option<String>,
+    }
+    let text = std::fs::read_to_string(directory.join("config.json")).ok()?;
+    serde_json::from_str::<ClientConfig>(&text).ok()?.current_context.filter(|name| !name.is_empty())
+}
+
+/// Contexts lie in directories named by a digest; there are few, so each is asked for its name instead.
+fn context_endpoint(directory: &Path, name: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "PascalCase")]
+    struct Context {
+        name: String,
+        endpoints: Endpoints,
+    }
+    #[derive(Deserialize)]
+    struct Endpoints {
+        docker: Endpoint,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "PascalCase")]
+    struct Endpoint {
+        host: String,
+    }
+    std::fs::read_dir(directory.join("contexts/meta")).ok()?.flatten().find_map(|entry| {
+        let text = std::fs::read_to_string(entry.path().join("meta.json")).ok()?;
+        let context: Context = serde_json::from_str(&text).ok()?;
+        (context.name == name).then_some(context.endpoints.docker.host)
+    })
+}

@@ -1,0 +1,180 @@
+//! The Git repository around a directory: its working tree, its own Git directory, and the one its worktrees share.
+//!
+//! A `.git` *file* names another place, and whoever can write the working tree can write that file. It is followed only where
+//! that other place names the working tree in return, which only its owner can have arranged (`attacks.md` 06).
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::path::HostPath;
+use crate::process::untrusted;
+
+/// A `.git` file, a back-link and a `commondir` are one line each.
+const LONGEST_LINK: u64 = 8 << 10;
+/// A submodule's configuration is a few lines.
+const LARGEST_CONFIG: u64 = 1 << 20;
+
+/// A repository, as real paths.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Repository {
+    /// The root of its working tree; for a submodule, that of the outermost superproject; for a bare one, the repository itself.
+    pub root: HostPath,
+    /// The Git directory of this working tree.
+    pub git_dir: HostPath,
+    /// The Git directory that all worktrees share: configuration, hooks, objects, branches.
+    pub common_dir: HostPath,
+}
+
+/// What the search upwards from a directory ended with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub enum Search {
+    /// No repository.
+    Nothing,
+    /// A repository.
+    Found(Repository),
+    /// A `.git` that leads elsewhere, and nothing there confirms it.
+    Unconfirmed {
+        /// The directory with that `.git`.
+        at: HostPath,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+impl Search {
+    /// Looks for the nearest repository at or above a directory.
+    pub fn around(directory: &HostPath) -> Self {
+        for above in directory.as_path().ancestors() {
+            let Ok(above) = HostPath::new(above) else { return Search::Nothing };
+            match Self::at(&above) {
+                Search::Nothing => {}
+                found => return found,
+            }
+        }
+        Search::Nothing
+    }
+
+    /// The repository whose working tree begins exactly here.
+    pub fn at(directory: &HostPath) -> Self {
+        let dot_git = directory.join(".git");
+        match dot_git.as_path().symlink_metadata() {
+            Ok(meta) if meta.is_dir() => {
+                let git_dir = dot_git;
+                Search::Found(Repository { root: directory.clone(), common_dir: git_dir.clone(), git_dir })
+            }
+            Ok(meta) if meta.is_file() => match linked(directory) {
+                Ok(repository) => Search::Found(repository),
+                Err(reason) => Search::Unconfirmed { at: directory.clone(), reason },
+            },
+            Ok(_) => Search::Unconfirmed { at: directory.clone(), reason: "`.git` is a symbolic link".into() },
+            Err(_) if is_git_dir(directory.as_path()) => {
+                let root = directory.clone();
+                Search::Found(Repository { git_dir: root.clone(), common_dir: root.clone(), root })
+            }
+            Err(_) => Search::Nothing,
+        }
+    }
+}
+
+/// What Git itself takes for a Git directory.
+pub fn is_git_dir(directory: &Path) -> bool {
+    directory.join("HEAD").symlink_metadata().is_ok()
+        && directory.join("objects").is_dir()
+        && directory.join("refs").is_dir()
+}
+
+/// Follows a `.git` file to a linked worktree's or a submodule's Git directory, if that names this directory in return.
+fn linked(directory: &HostPath) -> Result<Repository, String> {
+    let text = read(&directory.join(".git"), LONGEST_LINK)?;
+    let named = text.strip_prefix("gitdir: ").ok_or("its `.git` file cannot be read")?.trim_end_matches(['\n', '\r']);
+    let git_dir = real(directory, named).ok_or_else(|| format!("`{named}` does not exist"))?;
+    if git_dir.join("commondir").as_path().symlink_metadata().is_ok() {
+        return worktree(directory, git_dir);
+    }
+    submodule(directory, git_dir)
+}
+
+fn worktree(directory: &HostPath, git_dir: HostPath) -> Result<Repository, String> {
+    let back = read(&git_dir.join("gitdir"), LONGEST_LINK)?;
+    let back = resolve(&git_dir, back.trim_end_matches(['\n', '\r']));
+    if back != directory.join(".git").as_path() {
+        return Err(format!("`{git_dir}` belongs to another worktree, `{}`", back.display()));
+    }
+    let shared = read(&git_dir.join("commondir"), LONGEST_LINK)?;
+    let common_dir = real(&git_dir, shared.trim_end_matches(['\n', '\r'])).ok_or("its shared directory is missing")?;
+    // Where Git keeps worktrees: nothing in `commondir` may name another repository.
+    let home = git_dir.as_path().parent();
+    if home != Some(common_dir.join("worktrees").as_path()) || !is_git_dir(common_dir.as_path()) {
+        return Err(format!("`{git_dir}` does not lie in the repository it names, `{common_dir}`"));
+    }
+    Ok(Repository { root: directory.clone(), git_dir, common_dir })
+}
+
+/// The superproject around a submodule, if its Git directory lies in the superproject's and names this directory.
+fn submodule(directory: &HostPath, git_dir: HostPath) -> Result<Repository, String> {
+    let config = read(&git_dir.join("config"), LARGEST_CONFIG)?;
+    let named = work_tree(&config).ok_or_else(|| format!("`{git_dir}` names no working tree in return"))?;
+    if real(&git_dir, named).as_ref() != Some(directory) {
+        return Err(format!("`{git_dir}` belongs to another working tree, `{named}`"));
+    }
+    let above = directory.as_path().parent().and_then(|above| HostPath::new(above).ok());
+    match above.map(|above| Search::around(&above)) {
+        Some(Search::Found(outer)) if holds(&outer, &git_dir) => Ok(outer),
+        _ => Err(format!("`{git_dir}` is not part of a repository around it")),
+    }
+}
+
+/// Whether a Git directory is one of a repository's submodules, at any depth.
+fn holds(outer: &Repository, git_dir: &HostPath) -> bool {
+    [&outer.git_dir, &outer.common_dir].iter().any(|dir| git_dir.is_within(&dir.join("modules")))
+}
+
+/// `core.worktree` as Git writes it into a submodule's configuration. Anything cleverer is not believed.
+fn work_tree(config: &str) -> Option<&str> {
+    let mut in_core = false;
+    let mut found = None;
+    for line in config.lines().map(str::trim) {
+        if line.starts_with('[') {
+            in_core = line.eq_ignore_ascii_case("[core]");
+        } else if let Some((key, value)) = line.split_once('=').filter(|_| in_core)
+            && key.trim().eq_ignore_ascii_case("worktree")
+        {
+            found = Some(value.trim());
+        }
+    }
+    found.filter(|value| !value.contains(['"', '\\', '#', ';']))
+}
+
+fn read(file: &HostPath, largest: u64) -> Result<String, String> {
+    untrusted::read(file.as_path(), largest).map_err(|error| format!("`{file}` cannot be read: {error}"))
+}
+
+/// The real path of what a link in `base` names.
+fn real(base: &HostPath, named: &str) -> Option<HostPath> {
+    fs::canonicalize(base.as_path().join(named)).ok().and_then(|path| HostPath::new(path).ok())
+}
+
+/// The same for a path whose last part must not be followed.
+fn resolve(base: &HostPath, named: &str) -> PathBuf {
+    let path = base.as_path().join(named);
+    let parent = path.parent().and_then(|parent| fs::canonicalize(parent).ok());
+    match (parent, path.components().next_back()) {
+        (Some(parent), Some(Component::Normal(name))) => parent.join(name),
+        _ => path,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_work_tree_is_read_as_git_writes_it_and_not_otherwise() {
+        assert_eq!(work_tree("[core]\n\tbare = false\n\tworktree = ../../../sub\n"), Some("../../../sub"));
+        assert_eq!(work_tree("[remote \"core\"]\n\tworktree = x\n"), None);
+        assert_eq!(work_tree("[core]\n\tworktree = \"x\"\n"), None);
+        assert_eq!(work_tree("[core]\nworktree = a\n[core]\nworktree = b\n"), Some("b"));
+    }
+}

@@ -1,0 +1,162 @@
+//! Engines: each makes a [`Launch`] of a plan. Pure: what `explain` shows is what `run` runs.
+
+mod docker;
+#[cfg(target_os = "linux")]
+pub mod native;
+mod oci;
+mod podman;
+mod seatbelt;
+mod sidecar;
+mod volume;
+
+pub use oci::CONTAINER_ID;
+pub use sidecar::{OVER, PROXY_READY_SECONDS, READY, Sidecar};
+
+use std::ffi::OsString;
+
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+use crate::facts::Facts;
+use crate::host::{Host, ProcessStamp};
+use crate::path::HostPath;
+use crate::plan::TunnelPlan;
+use crate::plan::{EngineKind, Plan, Secret};
+use crate::process::{Client, Pin};
+pub use seatbelt::{Entry as SeatbeltEntry, SeatbeltLaunch};
+
+/// Something that was asked for and cannot be enforced here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Downgrade {
+    /// What was asked for.
+    pub asked: String,
+    /// What there is instead.
+    pub got: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// What one engine makes of a plan.
+#[allow(clippy::large_enum_variant, reason = "there is one in a process")]
+#[derive(Debug, Clone, PartialEq)]
+pub enum Launch {
+    /// An engine's client with its command line.
+    Container(ContainerLaunch),
+    /// macOS's `sandbox-exec` with its command line and its profile.
+    Seatbelt(SeatbeltLaunch),
+    /// Set-up operations for the kernel.
+    #[cfg(target_os = "linux")]
+    Native(native::NativeLaunch),
+}
+
+/// The command line of an engine's client, its environment, the files it reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContainerLaunch {
+    /// The engine's client.
+    pub client: Client,
+    /// The command line; the first word is the engine's name.
+    pub argv: Vec<OsString>,
+    /// Variables whose values the client inherits, because they must not be in argv.
+    pub inherited: Vec<(String, Secret)>,
+    /// Private files the client reads: path and content.
+    pub files: Vec<(HostPath, Secret)>,
+    /// The tunnel that must stand before the container starts.
+    pub tunnel: Option<TunnelPlan>,
+    /// The proxy's container, when the network is filtered by one.
+    pub sidecar: Option<Sidecar>,
+    /// The command that ends the container if the client could not; it removes it too, unless it is kept.
+    pub end: Vec<OsString>,
+    /// The command that removes the container, in whatever state.
+    pub remove: Vec<OsString>,
+    /// What cannot be enforced.
+    pub downgrades: Vec<Downgrade>,
+}
+
+impl Launch {
+    /// Translates a plan for its engine.
+    pub fn compile(plan: &Plan, host: &Host, facts: &Facts) -> Result<Self> {
+        let client = Client {
+            program: plan.engine.program.clone(),
+            path: facts.path.for_host(),
+            machine: plan
+                .ssh
+                .tunnel
+                .as_ref()
+                .map(|tunnel| Pin { connection: tunnel.connection.name.clone(), timeout: tunnel.timeout }),
+        };
+        let launch = match plan.engine.kind {
+            EngineKind::Docker => Launch::Container(docker::compile(plan, host.process, client)?),
+            EngineKind::Podman => Launch::Container(podman::compile(plan, host.process, client)?),
+            EngineKind::SandboxExec => Launch::Seatbelt(seatbelt::compile(plan, host.process)?),
+            #[cfg(target_os = "linux")]
+            EngineKind::Native => Launch::Native(native::compile(plan)?),
+            #[cfg(not(target_os = "linux"))]
+            kind @ EngineKind::Native => {
+                return Err(Error::usage(format!("the engine `{}` cannot run on this platform", kind.name())));
+            }
+        };
+        match launch.downgrades().first() {
+            Some(downgrade) if plan.strict => {
+                Err(Error::launch(format!("{} cannot be enforced here", downgrade.asked))
+                    .cause(&downgrade.reason)
+                    .hint(format!("without --strict it would run with: {}", downgrade.got)))
+            }
+            _ => Ok(launch),
+        }
+    }
+
+    /// The command line of an engine's client, if that is what it is.
+    pub fn container(&self) -> Option<&ContainerLaunch> {
+        match self {
+            Launch::Container(launch) => Some(launch),
+            Launch::Seatbelt(_) => None,
+            #[cfg(target_os = "linux")]
+            Launch::Native(_) => None,
+        }
+    }
+
+    /// What was asked for and cannot be enforced.
+    pub fn downgrades(&self) -> &[Downgrade] {
+        match self {
+            Launch::Container(launch) => &launch.downgrades,
+            Launch::Seatbelt(launch) => &launch.downgrades,
+            #[cfg(target_os = "linux")]
+            Launch::Native(launch) => &launch.downgrades,
+        }
+    }
+
+    /// The command line that is executed: the engine's, or the guest's own.
+    pub fn argv(&self) -> &[OsString] {
+        match self {
+            Launch::Container(launch) => &launch.argv,
+            Launch::Seatbelt(launch) => &launch.argv,
+            #[cfg(target_os = "linux")]
+            Launch::Native(launch) => &launch.argv,
+        }
+    }
+
+    /// The command line that starts the proxy's container.
+    pub fn proxy_argv(&self) -> Option<&[OsString]> {
+        self.container().and_then(|launch| launch.sidecar.as_ref()).map(|sidecar| sidecar.argv.as_slice())
+    }
+
+    /// The set-up operations of an engine whose command line does not tell: native's steps, the rules of a Seatbelt profile.
+    pub fn steps(&self) -> Option<Vec<String>> {
+        match self {
+            Launch::Container(_) => None,
+            Launch::Seatbelt(launch) => Some(launch.steps()),
+            #[cfg(target_os = "linux")]
+            Launch::Native(launch) => Some(launch.steps()),
+        }
+    }
+}
+
+/// Labels by which a container is found again, safe against reused process ids.
+fn labels(plan: &Plan, owner: ProcessStamp) -> [(&'static str, String); 4] {
+    [
+        ("dev.sandpen.session", plan.id.to_string()),
+        ("dev.sandpen.owner-pid", owner.pid.to_string()),
+        ("dev.sandpen.owner-start", owner.start.to_string()),
+        ("dev.sandpen.workdir", plan.workdir.to_string()),
+    ]
+}

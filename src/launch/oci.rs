@@ -1,0 +1,249 @@
+//! The command line that Docker and Podman share: `run`, its flags in a fixed order, the image, the command.
+
+use std::ffi::{OsStr, OsString};
+
+use crate::config::value::NetworkMode;
+use crate::error::{Error, Result};
+use crate::host::ProcessStamp;
+use crate::launch::{ContainerLaunch, Downgrade, labels, sidecar, volume};
+use crate::plan::ssh::Strategy;
+use crate::plan::{EngineKind, Plan, Secret, UserHow, VariableValue};
+use crate::process::Client;
+use crate::vars;
+
+/// The file in the session's directory into which the client writes the container's id.
+pub const CONTAINER_ID: &str = "container";
+
+/// What the dialects add: flags of their own, placed before the ones that describe the guest.
+pub struct Dialect {
+    /// Words between the program and `run`.
+    pub global: Vec<OsString>,
+    /// Flags of `run`.
+    pub flags: Vec<OsString>,
+}
+
+/// Builds the launch. The order is: base, identity, hardening, limits, network, user, mounts, environment, the user's own
+/// flags, image, command.
+pub fn compile(plan: &Plan, owner: ProcessStamp, client: Client, dialect: Dialect) -> Result<ContainerLaunch> {
+    let kind = plan.engine.kind;
+    let image = plan.image.as_ref().ok_or_else(|| Error::launch("a container needs an image"))?;
+    let mut builder = Builder { argv: vec![kind.name().into()], ..Builder::default() };
+    builder.argv.extend(dialect.global.iter().cloned());
+    builder.flag("run");
+    base(plan, &mut builder);
+    for (name, value) in labels(plan, owner) {
+        builder.pair("--label", format!("{name}={value}"));
+    }
+    builder.argv.extend(dialect.flags.iter().cloned());
+    hardening(plan, &mut builder);
+    limits(plan, &mut builder);
+    network(plan, &mut builder);
+    user(plan, &mut builder);
+    agent_group(plan, &mut builder);
+    for mount in &plan.mounts {
+        builder.argv.extend(volume::arguments(mount, kind)?);
+    }
+    environment(plan, &mut builder)?;
+    builder.argv.extend(plan.engine_flags.iter().map(OsString::from));
+    if image.reference.is_local() {
+        builder.pair("--pull", "never");
+    }
+    entry(plan, &mut builder)?;
+    let about_it = |words: &[&str]| -> Vec<OsString> {
+        let client = std::iter::once(kind.name().into()).chain(dialect.global.iter().cloned());
+        client.chain(words.iter().map(OsString::from)).chain([plan.id.name().into()]).collect()
+    };
+    let remove = match kind {
+        // It would wait ten seconds for a guest that ignores SIGTERM.
+        EngineKind::Podman => about_it(&["rm", "--force", "--time", "0"]),
+        _ => about_it(&["rm", "--force"]),
+    };
+    Ok(ContainerLaunch {
+        client,
+        argv: builder.argv,
+        inherited: builder.inherited,
+        files: builder.files,
+        tunnel: plan.ssh.tunnel.clone(),
+        sidecar: sidecar::compile(plan, owner, &dialect)?,
+        end: if plan.keep.is_some() { about_it(&["kill"]) } else { remove.clone() },
+        remove,
+        downgrades: builder.downgrades,
+    })
+}
+
+/// A command line in the making.
+#[derive(Default)]
+pub struct Builder {
+    /// The words so far.
+    pub argv: Vec<OsString>,
+    inherited: Vec<(String, Secret)>,
+    files: Vec<(crate::path::HostPath, Secret)>,
+    downgrades: Vec<Downgrade>,
+}
+
+impl Builder {
+    /// One word.
+    pub fn flag(&mut self, flag: impl Into<OsString>) {
+        self.argv.push(flag.into());
+    }
+
+    /// A flag and its value.
+    pub fn pair(&mut self, flag: &str, value: impl Into<OsString>) {
+        self.argv.push(flag.into());
+        self.argv.push(value.into());
+    }
+}
+
+fn base(plan: &Plan, builder: &mut Builder) {
+    if plan.keep.is_none() {
+        builder.flag("--rm");
+    }
+    builder.flag("--interactive");
+    if plan.terminal {
+        builder.flag("--tty");
+    }
+    if plan.helper.is_none() {
+        builder.flag("--init");
+    }
+    builder.pair("--name", plan.id.name());
+    builder.pair("--hostname", plan.id.name());
+    // By the container's id its processes are found, for `ps`.
+    builder.pair("--cidfile", plan.session_dir.join(CONTAINER_ID).as_os_str());
+    builder.pair("--workdir", plan.workdir.as_os_str());
+}
+
+/// What every container of sandpen's is denied.
+pub fn hardening(plan: &Plan, builder: &mut Builder) {
+    builder.pair("--cap-drop", "ALL");
+    builder.pair("--security-opt", "no-new-privileges");
+    if plan.engine.abilities.selinux || plan.ssh.strategy == Strategy::Tunnel {
+        // Podman's machines enforce SELinux, whatever the host does. Relabelling the user's own files is out of the question, and labels would keep the guest from them.
+        builder.pair("--security-opt", "label=disable");
+    }
+    // A talkative guest would fill the disk with a log nobody reads.
+    builder.pair("--log-driver", "none");
+}
+
+fn limits(plan: &Plan, builder: &mut Builder) {
+    let cannot = |controller: &str| plan.engine.abilities.cannot_limit.contains(&controller);
+    let reason =
+        "a rootless engine needs this cgroup controller delegated to the user (cgroup v2 with systemd), and it is not";
+    let mut limit = |flag: &'static str, controller: &str, value: String, asked: Option<String>| {
+        if !cannot(controller) {
+            builder.pair(flag, value);
+        } else if let Some(asked) = asked {
+            builder.downgrades.push(Downgrade { asked, got: "no limit".into(), reason: reason.into() });
+        }
+    };
+    if let Some(cpus) = &plan.limits.cpus {
+        limit("--cpus", "cpu", cpus.value.to_string(), Some(format!("cpus {} ({})", cpus.value, cpus.origin)));
+    }
+    if let Some(memory) = &plan.limits.memory {
+        limit(
+            "--memory",
+            "memory",
+            memory.value.to_string(),
+            Some(format!("memory {} ({})", memory.value, memory.origin)),
+        );
+    }
+    // The default is best effort; what was asked for is a promise.
+    let pids = &plan.limits.pids;
+    let asked = pids.is_asked_for().then(|| format!("pids {} ({})", pids.value, pids.origin));
+    limit("--pids-limit", "pids", pids.value.to_string(), asked);
+}
+
+fn network(plan: &Plan, builder: &mut Builder) {
+    // A filtered guest has no network either: the proxy's port is handed out of it.
+    if plan.network.mode != NetworkMode::On {
+        builder.pair("--network", "none");
+    }
+    if plan.network.names_host {
+        builder.pair("--add-host", "host.docker.internal:host-gateway");
+    }
+    for forward in &plan.helper_config.forward {
+        builder.pair("--publish", format!("127.0.0.1:{}:{}", forward.port, forward.listen));
+    }
+}
+
+/// Who its processes are.
+pub fn user(plan: &Plan, builder: &mut Builder) {
+    let (Some(uid), Some(gid)) = (plan.user.uid, plan.user.gid) else { return };
+    match plan.user.how {
+        UserHow::Image => return,
+        UserHow::KeepId => builder.pair("--userns", format!("keep-id:uid={uid},gid={gid}")),
+        UserHow::Host => {}
+    }
+    builder.pair("--user", format!("{uid}:{gid}"));
+}
+
+/// Docker Desktop's socket belongs to root's group (`root:root 0660`).
+fn agent_group(plan: &Plan, builder: &mut Builder) {
+    if plan.ssh.strategy == Strategy::HostService && plan.user.uid != Some(0) {
+        builder.pair("--group-add", "0");
+    }
+}
+
+/// Secrets go by name, and the client inherits their values. A variable that would steer the client itself must not change
+/// there: it goes as `NAME=value`, or through a private file if it is a secret.
+fn environment(plan: &Plan, builder: &mut Builder) -> Result<()> {
+    let mut private = OsString::new();
+    for variable in &plan.env {
+        let name = &variable.name;
+        match &variable.value {
+            VariableValue::Plain(value) => builder.pair("--env", format!("{name}={value}")),
+            VariableValue::Secret(secret) if vars::steers_engine(name) => {
+                let value = secret.reveal();
+                if value.as_encoded_bytes().contains(&b'\n') {
+                    return Err(Error::usage(format!(
+                        "{}: the value of {name} spans lines, and can only be passed in a file of lines",
+                        variable.why.from
+                    )));
+                }
+                private.push(name);
+                private.push("=");
+                private.push(value);
+                private.push("\n");
+            }
+            VariableValue::Secret(secret) => {
+                builder.pair("--env", name);
+                builder.inherited.push((name.clone(), secret.clone()));
+            }
+        }
+    }
+    if !private.is_empty() {
+        let file = plan.session_dir.join("env");
+        builder.pair("--env-file", file.as_os_str());
+        builder.files.push((file, Secret::new(private)));
+    }
+    Ok(())
+}
+
+/// The image's ENTRYPOINT never gets the command: the helper takes its place, or the command itself.
+fn entry(plan: &Plan, builder: &mut Builder) -> Result<()> {
+    let image = plan.image.as_ref().map_or("", |image| image.reference.as_str());
+    for (index, argument) in plan.command.iter().enumerate() {
+        if argument.to_str().is_none() {
+            let which = if index == 0 { "the command".to_owned() } else { format!("argument {index} of the command") };
+            return Err(Error::usage(format!("{which}, `{}`, is not UTF-8", argument.display()))
+                .cause(format!("{} passes arguments as JSON and would change it", plan.engine.kind.name())));
+        }
+    }
+    match &plan.helper {
+        Some(helper) => {
+            builder.pair("--entrypoint", helper.as_os_str());
+            builder.flag(image);
+            builder.flag("guest");
+            let helper_config = serde_json::to_string(&plan.helper_config)
+                .map_err(|error| Error::launch("the helper's helper_config cannot be written").cause(error))?;
+            builder.flag(helper_config);
+            builder.argv.extend(plan.command.iter().cloned());
+        }
+        None => {
+            let mut words = plan.command.iter().map(OsString::as_os_str);
+            builder.pair("--entrypoint", words.next().unwrap_or(OsStr::new("sh")));
+            builder.flag(image);
+            builder.argv.extend(words.map(OsStr::to_owned));
+        }
+    }
+    Ok(())
+}

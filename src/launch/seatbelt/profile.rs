@@ -1,0 +1,207 @@
+//! The profile's text and its parameters. Rules are put from the general to the particular, because the last one that matches
+//! wins: base, network, workspace, protections, what was named itself, the sandbox's own.
+
+use std::fmt::Write;
+
+use crate::config::value::{Access, NetworkMode};
+use crate::path::HostPath;
+use crate::plan::seatbelt::{Base, SeatbeltPlan, Stance};
+use crate::plan::{Plan, Source};
+
+const PERMISSIVE: &str = include_str!("profiles/permissive.sb");
+const RESTRICTIVE: &str = include_str!("profiles/restrictive.sb");
+const OPEN: &str = include_str!("profiles/open.sb");
+const CLOSED: &str = include_str!("profiles/closed.sb");
+const PROXIED: &str = include_str!("profiles/proxied.sb");
+const PROTECTED: &str = include_str!("profiles/protected.sb");
+const LAST: &str = include_str!("profiles/last.sb");
+
+/// The seeds' profiles name five include directories; those that are not there are this.
+const NO_DIRECTORY: &str = "/dev/null";
+const SEEDS_INCLUDES: usize = 5;
+
+/// A profile with what it needs to be read.
+pub struct Profile {
+    /// The rules.
+    pub text: String,
+    /// The parameters, by name.
+    pub parameters: Vec<(String, HostPath)>,
+}
+
+/// A place that is opened.
+struct Grant {
+    parameter: String,
+    writable: bool,
+}
+
+/// Makes the profile of a plan.
+pub fn of(plan: &Plan, seatbelt: &SeatbeltPlan, helper: &HostPath) -> Profile {
+    let mut profile = Profile { text: String::new(), parameters: Vec::new() };
+    let facts = &seatbelt.facts;
+    profile.parameter("TARGET_DIR", &seatbelt.target);
+    profile.parameter("TMP_DIR", &seatbelt.temp);
+    profile.parameter("HOME_DIR", &facts.home);
+    profile.parameter("CACHE_DIR", &facts.cache);
+    for (number, directory) in seatbelt.includes.iter().enumerate() {
+        profile.parameter(&format!("INCLUDE_DIR_{number}"), directory);
+    }
+    profile.parameter("CONFIG_DIR", &facts.config);
+    profile.parameter("STATE_DIR", &facts.state);
+    profile.parameter("SESSIONS_DIR", &facts.sessions);
+    profile.parameter("STATUS_FILE", &seatbelt.session.join(crate::process::status_file::STATUS));
+    profile.parameter("HELPER", helper);
+
+    profile.base(seatbelt, plan.network.mode);
+    let (early, late) = profile.grants(plan, seatbelt);
+    profile.open("The workspace, and what else was asked for.", &early);
+    profile.part(PROTECTED);
+    profile.agent(seatbelt);
+    profile.open("What was named itself, and lies where everything else stays shut.", &late);
+    profile.part(LAST);
+    profile.keep_in_place(seatbelt.includes.len());
+    profile.guard(plan);
+    profile
+}
+
+impl Profile {
+    fn parameter(&mut self, name: &str, path: &HostPath) {
+        self.parameters.push((name.to_owned(), path.clone()));
+    }
+
+    fn part(&mut self, text: &str) {
+        if !self.text.is_empty() {
+            self.text.push('\n');
+        }
+        self.text.push_str(text.trim_end());
+        self.text.push('\n');
+    }
+
+    fn base(&mut self, seatbelt: &SeatbeltPlan, network: NetworkMode) {
+        match &seatbelt.base {
+            Base::BuiltIn(built_in) => {
+                self.part(match built_in.stance {
+                    Stance::Permissive => PERMISSIVE,
+                    Stance::Restrictive => RESTRICTIVE,
+                });
+                if network == NetworkMode::On {
+                    self.part(OPEN);
+                }
+            }
+            Base::Own(own) => {
+                for number in seatbelt.includes.len()..SEEDS_INCLUDES {
+                    if let Ok(nothing) = HostPath::new(NO_DIRECTORY) {
+                        self.parameter(&format!("INCLUDE_DIR_{number}"), &nothing);
+                    }
+                }
+                self.part(&own.text);
+            }
+        }
+        match network {
+            NetworkMode::On => {}
+            NetworkMode::Off => self.part(CLOSED),
+            NetworkMode::Proxied => self.part(PROXIED),
+        }
+    }
+
+    /// The plan's grants: those that hold protected places, and those that lie in one, which are meant.
+    fn grants(&mut self, plan: &Plan, seatbelt: &SeatbeltPlan) -> (Vec<Grant>, Vec<Grant>) {
+        let writable = |parameter: String| Grant { parameter, writable: true };
+        let includes = (0..seatbelt.includes.len()).map(|number| writable(format!("INCLUDE_DIR_{number}")));
+        let mut early: Vec<Grant> = [writable("TARGET_DIR".into())].into();
+        early.extend(includes);
+        let mut late = Vec::new();
+        let known = |path: &HostPath| {
+            [&seatbelt.target, &seatbelt.temp].contains(&path)
+                || seatbelt.includes.contains(path)
+                || seatbelt.agent.as_ref() == Some(path)
+        };
+        let places = plan.mounts.iter().filter_map(|mount| match &mount.source {
+            Source::Host(source) if !known(source) => Some((mount, source)),
+            _ => None,
+        });
+        for (number, (mount, source)) in places.enumerate() {
+            let parameter = format!("MOUNT_{number}");
+            self.parameter(&parameter, source);
+            let grant = Grant { parameter, writable: mount.access == Access::Rw };
+            if is_protected(seatbelt, source) { &mut late } else { &mut early }.push(grant);
+        }
+        (early, late)
+    }
+
+    fn open(&mut self, title: &str, grants: &[Grant]) {
+        if grants.is_empty() {
+            return;
+        }
+        let filters = |writable: bool, wrap: fn(&str) -> String| -> Vec<String> {
+            let chosen = grants.iter().filter(|grant| grant.writable == writable);
+            chosen.map(|grant| wrap(&grant.parameter)).collect()
+        };
+        let place = |name: &str| format!("(subpath (param \"{name}\"))");
+        self.part(&format!(";; {title}"));
+        self.rule("allow file-read* file-write*", &filters(true, place));
+        self.rule(
+            "allow network-bind",
+            &filters(true, |name| format!("(local unix-socket (subpath (param \"{name}\")))")),
+        );
+        self.rule(
+            "allow network-outbound",
+            &filters(true, |name| format!("(remote unix-socket (subpath (param \"{name}\")))")),
+        );
+        self.rule("allow file-read*", &filters(false, place));
+    }
+
+    fn rule(&mut self, head: &str, filters: &[String]) {
+        if !filters.is_empty() {
+            let _ = writeln!(self.text, "({head}\n  {})", filters.join("\n  "));
+        }
+    }
+
+    fn agent(&mut self, seatbelt: &SeatbeltPlan) {
+        let (action, title, socket) = match (&seatbelt.agent, &seatbelt.hidden_agent) {
+            (Some(socket), _) => ("allow", "The SSH agent is forwarded: its socket, under its own name.", socket),
+            (None, Some(socket)) => ("deny", "The SSH agent is not forwarded: its socket is out of reach.", socket),
+            (None, None) => return,
+        };
+        self.parameter("SSH_AGENT", socket);
+        self.part(&format!(";; {title}"));
+        self.rule(&format!("{action} file-read* file-write*"), &["(literal (param \"SSH_AGENT\"))".into()]);
+        self.rule(
+            &format!("{action} network-outbound"),
+            &["(remote unix-socket (literal (param \"SSH_AGENT\")))".into()],
+        );
+    }
+
+    /// What the guard fixes is not written, and the Git directories around it are not moved away.
+    fn guard(&mut self, plan: &Plan) {
+        let Some(guard) = &plan.guard else { return };
+        for (name, rule, places) in
+            [("FIXED", "deny file-write*", &guard.fixed), ("GIT_DIR", "deny file-write-unlink", &guard.git_dirs)]
+        {
+            let mut filters = Vec::new();
+            for path in places.iter().filter_map(|path| HostPath::new(path).ok()) {
+                let parameter = format!("{name}_{}", filters.len());
+                let filter = if name == "FIXED" { "subpath" } else { "literal" };
+                filters.push(format!("({filter} (param \"{parameter}\"))"));
+                self.parameter(&parameter, &path);
+            }
+            self.rule(rule, &filters);
+        }
+    }
+
+    /// The further workspaces and their repositories are not moved away, like the first one's.
+    fn keep_in_place(&mut self, includes: usize) {
+        let filters = (0..includes).flat_map(|number| {
+            let place = format!("(param \"INCLUDE_DIR_{number}\")");
+            [format!("(literal {place})"), format!("(literal (string-append {place} \"/.git\"))")]
+        });
+        self.rule("deny file-write-unlink", &filters.collect::<Vec<_>>());
+    }
+}
+
+/// Whether a place was named that lies in one which otherwise stays shut: a key of `~/.ssh`, an engine's socket.
+fn is_protected(seatbelt: &SeatbeltPlan, source: &HostPath) -> bool {
+    // The file is the list: what it appends to the home.
+    let names = PROTECTED.split("(param \"HOME_DIR\") \"/").skip(1).filter_map(|rest| rest.split('"').next());
+    let mut protected = names.map(|name| seatbelt.facts.home.join(name));
+    protected.any(|place| source.is_within(&place)) || source.as_path().extension().is_some_and(|end| end == "sock")
+}

@@ -1,0 +1,235 @@
+//! Checks a sandbox's steps and turns them, on paper, into what the child executes: C strings and
+//! paths relative to the new root, made before the fork. Touches nothing.
+
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use crate::launch::native::step::{Bind, Sandbox, Step};
+use crate::native::error::{Cause, SetupError};
+use crate::native::sys::{MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Operation<'a> {
+    Dir { at: CString, mode: u32 },
+    Bind { source: CString, at: CString, attributes: u64, optional: bool },
+    Tmpfs { at: CString, mode: u32, size: Option<u64> },
+    Symlink { at: CString, to: CString },
+    File { at: CString, content: &'a [u8], mode: u32 },
+    Proc,
+    Dev,
+}
+
+/// Everything the child needs of a [`Sandbox`].
+#[derive(Debug)]
+pub(crate) struct Blueprint<'a> {
+    pub operations: Vec<Operation<'a>>,
+    pub cwd: CString,
+}
+
+impl<'a> Blueprint<'a> {
+    pub fn draw(sandbox: &'a Sandbox) -> Result<Self, SetupError> {
+        let mut links = Links::default();
+        let mut operations = Vec::with_capacity(sandbox.steps.len());
+        for (index, step) in sandbox.steps.iter().enumerate() {
+            let operation = links.operation(step).map_err(|reason| {
+                SetupError::new(Cause::InvalidStep { index, reason: format!("`{}` {reason}", step.target().display()) })
+            })?;
+            operations.push(operation);
+        }
+        let cwd = absolute(&sandbox.cwd).map_err(|reason| {
+            SetupError::new(Cause::InvalidStep {
+                index: sandbox.steps.len(),
+                reason: format!("working directory `{}` {reason}", sandbox.cwd.display()),
+            })
+        })?;
+        Ok(Self { operations, cwd })
+    }
+}
+
+type Checked<T> = Result<T, &'static str>;
+
+/// The links made by earlier steps. They are resolved here, so that at run time every link on the
+/// way to a mount point is a foreign one and can be refused: a guest may have planted it in a
+/// writable mount to make a later mount land somewhere else.
+#[derive(Default)]
+struct Links(Vec<(PathBuf, PathBuf)>);
+
+impl Links {
+    fn operation<'a>(&mut self, step: &'a Step) -> Checked<Operation<'a>> {
+        Ok(match step {
+            Step::Dir { path, mode } => Operation::Dir { at: self.target(path)?, mode: *mode },
+            Step::Bind(bind) => Operation::Bind {
+                source: absolute(&bind.source)?,
+                at: self.target(&bind.target)?,
+                attributes: attributes(bind),
+                optional: bind.optional,
+            },
+            Step::Tmpfs { path, mode, size } => Operation::Tmpfs { at: self.target(path)?, mode: *mode, size: *size },
+            Step::Symlink { path, to } => self.link(path, to)?,
+            Step::File { path, content, mode } => Operation::File { at: self.target(path)?, content, mode: *mode },
+            Step::Proc => Operation::Proc,
+            Step::Dev => Operation::Dev,
+        })
+    }
+
+    fn link<'a>(&mut self, path: &Path, to: &Path) -> Checked<Operation<'a>> {
+        absolute(path)?;
+        let (parent, name) = match (path.parent(), path.file_name()) {
+            (Some(parent), Some(name)) => (self.resolve(parent)?, name),
+            _ => return Err("is not a place for a link"),
+        };
+        let at = parent.join(name);
+        self.0.push((at.clone(), normalised(&parent.join(to))));
+        Ok(Operation::Symlink { at: relative(&at)?, to: c_string(to.as_os_str())? })
+    }
+
+    fn target(&self, path: &Path) -> Checked<CString> {
+        absolute(path)?;
+        relative(&self.resolve(path)?)
+    }
+
+    fn resolve(&self, path: &Path) -> Checked<PathBuf> {
+        let mut path = path.to_owned();
+        // The kernel's own limit.
+        for _ in 0..40 {
+            let hit = self.0.iter().find_map(|(link, to)| Some((path.strip_prefix(link).ok()?, to)));
+            match hit {
+                // `join("")` would append a slash.
+                Some((rest, to)) if rest.as_os_str().is_empty() => path = to.clone(),
+                Some((rest, to)) => path = to.join(rest),
+                None => return Ok(path),
+            }
+        }
+        Err("is a loop of symbolic links")
+    }
+}
+
+fn attributes(bind: &Bind) -> u64 {
+    let read_only = if bind.writable { 0 } else { MOUNT_ATTR_RDONLY };
+    let no_devices = if bind.device { 0 } else { MOUNT_ATTR_NODEV };
+    MOUNT_ATTR_NOSUID | read_only | no_devices
+}
+
+fn absolute(path: &Path) -> Checked<CString> {
+    if !path.is_absolute() {
+        return Err("is not absolute");
+    }
+    if path.components().any(|part| part == Component::ParentDir) {
+        return Err("contains `..`");
+    }
+    c_string(path.as_os_str())
+}
+
+fn relative(path: &Path) -> Checked<CString> {
+    let inner = path.strip_prefix("/").map_err(|_| "is not absolute")?;
+    if inner.as_os_str().is_empty() {
+        return Err("is the root itself");
+    }
+    c_string(inner.as_os_str())
+}
+
+fn c_string(text: &OsStr) -> Checked<CString> {
+    CString::new(text.as_bytes()).map_err(|_| "contains a NUL byte")
+}
+
+fn normalised(path: &Path) -> PathBuf {
+    let mut result = PathBuf::from("/");
+    for part in path.components() {
+        match part {
+            Component::Normal(name) => result.push(name),
+            Component::ParentDir => {
+                result.pop();
+            }
+            _ => {}
+        }
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::launch::native::step::{Group, Limits};
+
+    fn sandbox(steps: Vec<Step>) -> Sandbox {
+        Sandbox {
+            steps,
+            hostname: "pen".into(),
+            uid: 1000,
+            gid: 1000,
+            cwd: "/w".into(),
+            share_network: true,
+            listen: None,
+            nested_userns: false,
+            group: Group::Own,
+            limits: Limits::default(),
+        }
+    }
+
+    fn link(path: &str, to: &str) -> Step {
+        Step::Symlink { path: path.into(), to: to.into() }
+    }
+
+    fn places(steps: Vec<Step>) -> Vec<String> {
+        let sandbox = sandbox(steps);
+        let blueprint = Blueprint::draw(&sandbox).expect("valid");
+        let name = |at: &CString| at.to_str().expect("text").to_owned();
+        blueprint
+            .operations
+            .iter()
+            .map(|operation| match operation {
+                Operation::Dir { at, .. }
+                | Operation::Bind { at, .. }
+                | Operation::Tmpfs { at, .. }
+                | Operation::Symlink { at, .. }
+                | Operation::File { at, .. } => name(at),
+                Operation::Proc | Operation::Dev => String::new(),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn own_links_are_resolved_on_paper() {
+        let steps = vec![
+            link("/bin", "usr/bin"),
+            link("/home", "/var/home"),
+            link("/home/me/x", "../y"),
+            Step::read_only("/bin/tool"),
+            Step::writable("/home/me/x/z"),
+            Step::read_only("/binary"),
+            Step::read_only("/home"),
+        ];
+        assert_eq!(
+            places(steps),
+            ["bin", "home", "var/home/me/x", "usr/bin/tool", "var/home/y/z", "binary", "var/home"]
+        );
+    }
+
+    #[test]
+    fn paths_that_could_lead_astray_are_refused() {
+        for (step, reason) in [
+            (Step::read_only("usr"), "`usr` is not absolute"),
+            (Step::read_only("/usr/../etc"), "`/usr/../etc` contains `..`"),
+            (Step::read_only("/"), "`/` is the root itself"),
+            (Step::read_only("/a\0b"), "`/a\0b` contains a NUL byte"),
+        ] {
+            let error = Blueprint::draw(&sandbox(vec![Step::Proc, step])).expect_err("invalid");
+            let expected = Cause::InvalidStep { index: 1, reason: reason.into() };
+            assert_eq!(error.cause, expected);
+        }
+        let circle = vec![link("/a", "/b"), link("/b", "/a"), Step::read_only("/a/c")];
+        assert!(Blueprint::draw(&sandbox(circle)).is_err());
+    }
+
+    #[test]
+    fn names_need_not_be_text() {
+        let name = PathBuf::from(OsStr::from_bytes(b"/caf\xe9"));
+        let sandbox = sandbox(vec![Step::read_only(name)]);
+        let blueprint = Blueprint::draw(&sandbox).expect("valid");
+        assert!(matches!(
+            &blueprint.operations[0],
+            Operation::Bind { at, .. } if at.as_bytes() == b"caf\xe9"
+        ));
+    }
+}

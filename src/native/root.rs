@@ -1,0 +1,132 @@
+//! Builds the guest's file system in a private mount namespace, as the blueprint says, and leaves
+//! the host's behind. Nothing is ever written to the host: the root is a tmpfs without a name
+//! there, so nothing is left behind even after SIGKILL.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+use rustix::io::{Errno, Result};
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, OpenTreeFlags, UnmountFlags};
+
+use crate::native::blueprint::{Blueprint, Operation};
+use crate::native::device::{self, Nodes};
+use crate::native::error::{Fault, Stage};
+use crate::native::mountpoint::{Tree, attach_at};
+use crate::native::procfs;
+use crate::native::sys::{self, MOUNT_ATTR_RDONLY};
+
+/// Executes the blueprint. Afterwards the host's file system cannot be named any more.
+///
+/// 1. Nothing propagates to or from the host.
+/// 2. All sources are opened, before anything is mounted that could cover them.
+/// 3. The new root is mounted over `/`, which exists everywhere; paths still lead to the host.
+/// 4. The steps run, relative to the new root's descriptor.
+/// 5. The new root becomes read-only, then `/`; the old one is detached.
+pub(crate) fn build(blueprint: &Blueprint<'_>, masks: procfs::Masks) -> std::result::Result<(), Fault> {
+    let at_root = Fault::at(Stage::Root);
+    sys::mount_setattr(CWD, c"/", true, 0, libc::MS_PRIVATE).map_err(&at_root)?;
+    let sources = open_sources(blueprint)?;
+    let new_root = new_file_system(c"tmpfs", &[(c"mode", c"0755")], NO_DEVICES).map_err(&at_root)?;
+    attach_at(new_root.as_fd(), CWD, c"/").map_err(&at_root)?;
+
+    let mut guest = Tree::new(new_root);
+    for (index, (operation, source)) in blueprint.operations.iter().zip(sources).enumerate() {
+        let stage = match operation {
+            Operation::Proc => Stage::Proc,
+            _ => Stage::Step,
+        };
+        execute(operation, source, &mut guest, masks).map_err(Fault::at_step(stage, index))?;
+    }
+
+    sys::mount_setattr(guest.root(), c"", false, MOUNT_ATTR_RDONLY, 0).map_err(&at_root)?;
+    leave_host(guest.root()).map_err(Fault::at(Stage::Pivot))
+}
+
+/// What a step needs of the host.
+enum Source {
+    Nothing,
+    Tree(OwnedFd),
+    Devices(Nodes),
+}
+
+fn open_sources(blueprint: &Blueprint<'_>) -> std::result::Result<Vec<Source>, Fault> {
+    let open = |(index, operation): (usize, &Operation<'_>)| {
+        let opened = match operation {
+            Operation::Bind { source, attributes, optional, .. } => match copy_tree(source, *attributes) {
+                Ok(tree) => Ok(Source::Tree(tree)),
+                Err(Errno::NOENT) if *optional => Ok(Source::Nothing),
+                Err(errno) => Err(errno),
+            },
+            Operation::Dev => device::open().map(Source::Devices),
+            _ => Ok(Source::Nothing),
+        };
+        opened.map_err(Fault::at_step(Stage::Source, index))
+    };
+    blueprint.operations.iter().enumerate().map(open).collect()
+}
+
+/// A detached copy of the mounts at `source`, none of which is a symbolic link, with `attributes`
+/// added to every one of them. Recursive: in a user namespace what a sub-mount covers must not be
+/// uncovered, and the kernel refuses anything less.
+pub(crate) fn copy_tree(source: &CStr, attributes: u64) -> Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let real = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let place = rustix::fs::openat2(CWD, source, flags, Mode::empty(), real)?;
+    let tree = rustix::mount::open_tree(
+        place,
+        c"",
+        OpenTreeFlags::OPEN_TREE_CLONE
+            | OpenTreeFlags::OPEN_TREE_CLOEXEC
+            | OpenTreeFlags::AT_EMPTY_PATH
+            | OpenTreeFlags::AT_RECURSIVE,
+    )?;
+    sys::mount_setattr(tree.as_fd(), c"", true, attributes, 0)?;
+    Ok(tree)
+}
+
+fn execute(operation: &Operation<'_>, source: Source, guest: &mut Tree, masks: procfs::Masks) -> Result<()> {
+    match (operation, source) {
+        (Operation::Bind { at, .. }, Source::Tree(tree)) => guest.mount(tree.as_fd(), at),
+        (Operation::Dev, Source::Devices(nodes)) => device::mount(guest, nodes),
+        // An optional source that does not exist.
+        (Operation::Bind { .. } | Operation::Dev, _) => Ok(()),
+        (Operation::Dir { at, mode }, _) => guest.directory(at, *mode).map(drop),
+        (Operation::Tmpfs { at, mode, size }, _) => guest.mount(tmpfs(*mode, *size)?.as_fd(), at),
+        (Operation::Symlink { at, to }, _) => guest.symlink(at, to),
+        (Operation::File { at, content, mode }, _) => guest.file(at, content, *mode),
+        (Operation::Proc, _) => procfs::mount(guest, masks),
+    }
+}
+
+pub(crate) const NO_DEVICES: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOSUID.union(MountAttrFlags::MOUNT_ATTR_NODEV);
+
+pub(crate) fn tmpfs(mode: u32, size: Option<u64>) -> Result<OwnedFd> {
+    let mode = std::ffi::CString::new(format!("{mode:o}")).map_err(|_| Errno::INVAL)?;
+    match size {
+        None => new_file_system(c"tmpfs", &[(c"mode", &mode)], NO_DEVICES),
+        Some(size) => {
+            let size = std::ffi::CString::new(size.to_string()).map_err(|_| Errno::INVAL)?;
+            let options = [(c"mode", mode.as_c_str()), (c"size", size.as_c_str())];
+            new_file_system(c"tmpfs", &options, NO_DEVICES)
+        }
+    }
+}
+
+/// A new file system of kind `name`, mounted nowhere yet.
+pub(crate) fn new_file_system(name: &CStr, options: &[(&CStr, &CStr)], attributes: MountAttrFlags) -> Result<OwnedFd> {
+    let context = rustix::mount::fsopen(name, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    for (key, value) in options {
+        rustix::mount::fsconfig_set_string(context.as_fd(), *key, *value)?;
+    }
+    rustix::mount::fsconfig_create(context.as_fd())?;
+    rustix::mount::fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+}
+
+/// `pivot_root(".", ".")` puts the old root on top of the new one, where it is detached with all
+/// that is mounted in it.
+fn leave_host(new_root: BorrowedFd<'_>) -> Result<()> {
+    rustix::process::fchdir(new_root)?;
+    rustix::process::pivot_root(c".", c".")?;
+    rustix::mount::unmount(c".", UnmountFlags::DETACH)
+}

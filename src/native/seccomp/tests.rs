@@ -1,0 +1,131 @@
+//! Runs the filter in an interpreter of its own, number by number.
+
+use crate::native::seccomp::*;
+
+const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
+const KILL: u32 = libc::SECCOMP_RET_KILL_PROCESS;
+const EPERM: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+const ENOSYS: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
+#[cfg(target_arch = "x86_64")]
+const HERE: u32 = 0xc000_003e;
+#[cfg(target_arch = "aarch64")]
+const HERE: u32 = 0xc000_00b7;
+
+const PLAIN: Policy = Policy { nested: false, guard_group: false };
+
+fn run(program: &Program, architecture: u32, number: u32, arguments: [u64; 6]) -> u32 {
+    let mut data = vec![number, architecture, 0, 0];
+    for argument in arguments {
+        data.push(argument as u32);
+        data.push((argument >> 32) as u32);
+    }
+    let (mut at, mut accumulator) = (0, 0);
+    loop {
+        let instruction = program[at];
+        at += 1;
+        let taken = |yes: bool| usize::from(if yes { instruction.jt } else { instruction.jf });
+        match u32::from(instruction.code) {
+            0x20 => accumulator = data[instruction.k as usize / 4],
+            0x15 => at += taken(accumulator == instruction.k),
+            0x35 => at += taken(accumulator >= instruction.k),
+            0x45 => at += taken(accumulator & instruction.k != 0),
+            0x05 => at += instruction.k as usize,
+            0x06 => return instruction.k,
+            code => panic!("unknown instruction {code:#x}"),
+        }
+    }
+}
+
+fn call(policy: Policy, number: i64, arguments: &[u64]) -> u32 {
+    let mut all = [0; 6];
+    all[..arguments.len()].copy_from_slice(arguments);
+    run(&filter(policy), HERE, number as u32, all)
+}
+
+#[test]
+fn every_number_gets_its_verdict() {
+    let program = filter(PLAIN);
+    let denied: Vec<i64> = [DENIED, DENIED_HERE, NESTING].concat();
+    // Zero arguments pass all the tests but these.
+    let tested = [libc::SYS_socket, libc::SYS_socketpair];
+    for number in 0..1000_i64 {
+        let expected = match number {
+            number if denied.contains(&number) || tested.contains(&number) => EPERM,
+            libc::SYS_clone3 => ENOSYS,
+            _ => ALLOW,
+        };
+        let got = run(&program, HERE, number as u32, [0; 6]);
+        assert_eq!(got, expected, "system call {number}");
+    }
+}
+
+#[test]
+fn foreign_architectures_and_x32_are_shut_out() {
+    let program = filter(PLAIN);
+    for architecture in [0x4000_0003, 0x4000_0028, 0] {
+        assert_eq!(run(&program, architecture, 4, [0; 6]), KILL);
+    }
+    for number in [0x4000_0000, 0x4000_0001, 0x4000_0000 + 165, u32::MAX] {
+        assert_eq!(run(&program, HERE, number, [0; 6]), ENOSYS);
+    }
+}
+
+#[test]
+fn terminal_requests_are_denied_whatever_the_high_bits() {
+    for request in [0x5412, 0x5412 | 0xdead_0000_0000, 0x541c, 0x541d, 0x5423] {
+        assert_eq!(call(PLAIN, libc::SYS_ioctl, &[0, request]), EPERM);
+    }
+    for request in [0x5401, 0x5413, 0x5410, 0x1_0000_5412 & 0xffff_0000] {
+        assert_eq!(call(PLAIN, libc::SYS_ioctl, &[0, request]), ALLOW);
+    }
+}
+
+#[test]
+fn namespaces_are_denied_unless_nested() {
+    let user = libc::CLONE_NEWUSER as u64;
+    let thread = (libc::CLONE_VM | libc::CLONE_THREAD | libc::CLONE_SIGHAND) as u64;
+    let nested = Policy { nested: true, guard_group: false };
+    for number in [libc::SYS_clone, libc::SYS_unshare] {
+        assert_eq!(call(PLAIN, number, &[user | thread]), EPERM);
+        assert_eq!(call(PLAIN, number, &[thread]), ALLOW);
+        assert_eq!(call(nested, number, &[user]), ALLOW);
+    }
+    assert_eq!(call(PLAIN, libc::SYS_unshare, &[0x80]), EPERM);
+    assert_eq!(call(nested, libc::SYS_clone3, &[]), ALLOW);
+    assert_eq!(call(nested, libc::SYS_mount, &[]), ALLOW);
+    assert_eq!(call(nested, libc::SYS_keyctl, &[]), EPERM);
+}
+
+#[test]
+fn socket_families_are_an_allow_list() {
+    for (family, protocol, expected) in [
+        (libc::AF_UNIX, 0, ALLOW),
+        (libc::AF_INET, 6, ALLOW),
+        (libc::AF_INET6, 17, ALLOW),
+        (libc::AF_NETLINK, 0, ALLOW),
+        (libc::AF_NETLINK, 4, ALLOW),
+        (libc::AF_NETLINK, 12, EPERM),
+        (libc::AF_PACKET, 0, EPERM),
+        (libc::AF_ALG, 0, EPERM),
+        (libc::AF_VSOCK, 0, EPERM),
+        (libc::AF_BLUETOOTH, 0, EPERM),
+    ] {
+        let arguments = [family as u64, 1, protocol];
+        assert_eq!(call(PLAIN, libc::SYS_socket, &arguments), expected, "{family}/{protocol}");
+    }
+}
+
+#[test]
+fn a_shared_group_is_out_of_reach_of_signals() {
+    let guarded = Policy { nested: false, guard_group: true };
+    assert_eq!(call(guarded, libc::SYS_kill, &[0, 9]), EPERM);
+    assert_eq!(call(guarded, libc::SYS_kill, &[7, 9]), ALLOW);
+    assert_eq!(call(guarded, libc::SYS_pidfd_send_signal, &[3, 9, 0, 4]), EPERM);
+    assert_eq!(call(PLAIN, libc::SYS_kill, &[0, 9]), ALLOW);
+}
+
+#[test]
+fn personality_is_an_allow_list() {
+    assert_eq!(call(PLAIN, libc::SYS_personality, &[0xffff_ffff]), ALLOW);
+    assert_eq!(call(PLAIN, libc::SYS_personality, &[0x40_0000]), EPERM);
+}
