@@ -1,6 +1,6 @@
 //! sandpen runs any command in a sandbox over the current directory: Docker, Podman, macOS Seatbelt or native Linux.
 //!
-//! [`Sandbox`] is the way in: it plans, explains and runs.
+//! [`Sandbox`] plans, explains and runs one.
 //!
 //! ```no_run
 //! use sandpen::{Options, Sandbox};
@@ -14,61 +14,102 @@
 //! # }
 //! ```
 //!
-//! Behind it there is one direction of flow:
+//! Data flows in one direction:
 //!
 //! ```text
-//! argv, env, files ──► Config ──┐
-//!                               ├─► Plan ──► Launch ──► session ──► Outcome
-//! host, git, ssh, engine ► Facts┘   pure      pure      effects
+//! argv, env, files ──► config ──┐
+//!                               ├─► plan ──► launch ──► session ──► Outcome
+//! host, git, ssh, engine ► facts┘   pure     pure       effects
 //! ```
 //!
-//! - [`Host`] is the only reader of environment, user, directory and terminal.
-//! - [`Config`] layers flags, environment, profile, project file, user file and defaults; every value knows its origin.
-//! - [`Facts`] is one sweep of effects before planning: plain data.
-//! - [`Plan`] is engine-neutral and pure: every entry carries its reason and origin.
-//! - [`Launch`] is what one engine makes of the plan: what `explain` shows is what `run` runs.
-//! - The session is the one place that starts, waits and cleans up. It belongs to the `sandpen` program.
+//! | module | task |
+//! |---|---|
+//! | `host` | reads environment, user, directory and terminal; nothing else does |
+//! | `cli` | parses the command line into types |
+//! | `config` | layers flags, environment, profile, project file, user file and defaults; every value knows its origin |
+//! | `facts` | looks at files, Git, the SSH agent and the engines, and decides nothing |
+//! | `plan` | decides everything about a sandbox from `config` and `facts`; pure |
+//! | `launch` | translates a plan for one engine; pure, so that `explain` shows what `run` runs |
+//! | `resolve` | does what must be asked or made before a plan is final: builds, pulls, asks a virtual machine |
+//! | `native` | executes the native engine's steps |
+//! | `session` | starts a sandbox, waits for it and cleans up |
+//! | `process` | signals, terminals, exit codes, locks |
+//! | `helper` | runs inside the sandbox as its first process |
+//! | `guard`, `proxy` | review Git files after the sandbox; filter its network |
+//! | `command` | one file or folder per subcommand |
+//! | `ui` | prints; nothing else does |
 
+#![deny(missing_docs)]
+
+#[allow(missing_docs)]
 mod cli;
+#[allow(missing_docs)]
 mod command;
+#[allow(missing_docs)]
 mod config;
 mod error;
+#[allow(missing_docs)]
 mod facts;
+#[allow(missing_docs)]
 mod guard;
+#[allow(missing_docs)]
 mod helper;
+#[allow(missing_docs)]
 mod host;
+#[allow(missing_docs)]
 mod launch;
+#[allow(missing_docs)]
 #[cfg(target_os = "linux")]
 mod native;
 mod path;
 mod plan;
+#[allow(missing_docs)]
 mod process;
-pub mod proxy;
+#[allow(missing_docs)]
+mod proxy;
+#[allow(missing_docs)]
 mod resolve;
 mod sandbox;
 mod secret;
+#[allow(missing_docs)]
 mod session;
 mod session_id;
+#[allow(missing_docs)]
 mod ui;
 mod vars;
 
 pub use cli::Options;
-pub use command::explain::{Explanation, json as explain_json, text as explain_text};
+pub use command::explain::Explanation;
 pub use command::main;
-pub use config::{Config, Origin, Sourced, value};
 pub use error::{Error, Kind, Result};
-pub use facts::{
-    AgentFacts, DesktopFacts, DockerFacts, Facts, FileFact, FileKind, ImageFacts, PodmanFacts, Reach, SystemEntry,
-    SystemFacts,
-};
-pub use host::{Environment, Host, Platform, ProcessStamp, Terminal};
-pub use launch::{Downgrade, Launch};
-pub use path::{GuestPath, HostPath};
+pub use process::Outcome;
+pub use sandbox::Sandbox;
+pub use ui::View;
+
+// A plan and the types of its parts.
+pub use config::{Origin, Sourced};
+pub use path::{GuestPath, HostPath, MachinePath};
 pub use plan::{
     Detail, EngineKind, EnginePlan, GitSettingChange, ImagePlan, Limits, Mount, NetworkPlan, Plan, Secret, Source,
     SshPlan, SshState, Topic, UserHow, UserPlan, Variable, VariableValue, Why,
 };
-pub use process::Outcome;
-pub use sandbox::Sandbox;
 pub use session_id::SessionId;
-pub use ui::View;
+
+/// What the tests and the fuzz targets of sandpen itself need. Not part of the library: it changes without notice.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::command::explain::{json as explain_json, text as explain_text};
+    pub use crate::config::{Config, value};
+    pub use crate::facts::{
+        AgentFacts, DesktopFacts, DockerFacts, Facts, FileFact, FileKind, ImageFacts, NativeFacts, PodmanFacts, Reach,
+        SystemEntry, SystemFacts,
+    };
+    pub use crate::host::{Environment, Host, Platform, ProcessStamp, Terminal};
+    pub use crate::launch::{Downgrade, Launch};
+    pub use crate::plan::questions::Purpose;
+    pub use crate::plan::{PresetChoice, Request, Workspace};
+    pub mod proxy {
+        pub use crate::proxy::*;
+    }
+    pub use crate::resolve::Resolved;
+}

@@ -1,4 +1,4 @@
-//! Absolute paths of the host and of the guest, as two types that do not mix.
+//! Absolute paths of the host, of an engine's virtual machine and of the guest, as three types that do not mix.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -51,7 +51,13 @@ macro_rules! path_type {
                 normalise(path.as_ref()).map($name)
             }
 
-            /// The path below this one; `below` is a relative path of plain names.
+            /// Makes a path of a text that [`constant!`](crate::path::constant) has checked.
+            #[doc(hidden)]
+            pub fn from_checked(text: &'static str) -> Self {
+                $name(PathBuf::from(text))
+            }
+
+            /// Returns the path below this one; `below` is a relative path of plain names.
             #[must_use]
             pub fn join(&self, below: impl AsRef<Path>) -> Self {
                 let mut path = self.0.clone();
@@ -63,22 +69,22 @@ macro_rules! path_type {
                 $name(path)
             }
 
-            /// The path itself.
+            /// Returns the path as the standard library's type.
             pub fn as_path(&self) -> &Path {
                 &self.0
             }
 
-            /// The path as the system takes it.
+            /// Returns the path as the system takes it.
             pub fn as_os_str(&self) -> &OsStr {
                 self.0.as_os_str()
             }
 
-            /// The path as text, or `None` when it is not UTF-8.
+            /// Returns the path as text, or `None` when it is not UTF-8.
             pub fn to_str(&self) -> Option<&str> {
                 self.0.to_str()
             }
 
-            /// Whether this path is `other` or lies below it.
+            /// Tells whether this path is `other` or lies below it.
             pub fn is_within(&self, other: &$name) -> bool {
                 self.0.starts_with(&other.0)
             }
@@ -103,12 +109,51 @@ path_type! {
     HostPath
 }
 path_type! {
+    /// An absolute path in the virtual machine that an engine runs its containers in.
+    MachinePath
+}
+path_type! {
     /// An absolute path inside the sandbox.
     GuestPath
 }
 
+/// Tells whether a text is an absolute path in its shortest form: no `.`, `..`, empty name or NUL.
+pub const fn is_clean(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    if bytes.is_empty() || bytes[0] != b'/' {
+        return false;
+    }
+    let mut index = 1;
+    while index < bytes.len() {
+        let starts_name = bytes[index - 1] == b'/';
+        if bytes[index] == 0 || starts_name && (bytes[index] == b'/' || is_dots(bytes, index)) {
+            return false;
+        }
+        index += 1;
+    }
+    bytes.len() == 1 || bytes[bytes.len() - 1] != b'/'
+}
+
+/// Tells whether the name that starts at `index` is `.` or `..`.
+const fn is_dots(bytes: &[u8], index: usize) -> bool {
+    let mut end = index;
+    while end < bytes.len() && bytes[end] == b'.' {
+        end += 1;
+    }
+    end > index && end - index <= 2 && (end == bytes.len() || bytes[end] == b'/')
+}
+
+/// Makes a path of a constant, which the compiler checks: `constant!(GuestPath, "/etc/passwd")`.
+macro_rules! constant {
+    ($type:ident, $text:expr) => {{
+        const _: () = assert!($crate::path::is_clean($text), "not an absolute path");
+        $crate::path::$type::from_checked($text)
+    }};
+}
+pub(crate) use constant;
+
 impl HostPath {
-    /// The same path inside the sandbox: sandpen shows host directories under their own names.
+    /// Returns the same path inside the sandbox: sandpen shows host directories under their own names.
     pub fn to_guest(&self) -> GuestPath {
         GuestPath(self.0.clone())
     }
@@ -129,6 +174,17 @@ mod tests {
         assert!(matches!(GuestPath::new("a"), Err(PathError::NotAbsolute(_))));
         assert!(matches!(GuestPath::new("/a/../b"), Err(PathError::Climbs(_))));
         assert!(matches!(GuestPath::new("/a\0"), Err(PathError::Nul(_))));
+    }
+
+    #[test]
+    fn constants_are_checked_like_other_paths() {
+        for text in ["/", "/a", "/.a/..b", "/a/...", "/a.b/c"] {
+            assert!(is_clean(text) && HostPath::new(text).is_ok_and(|path| path.to_str() == Some(text)), "{text}");
+        }
+        for text in ["", "a", "//", "/a/", "/a//b", "/.", "/./a", "/a/..", "/../a", "/a\0"] {
+            assert!(!is_clean(text), "{text}");
+        }
+        assert_eq!(constant!(GuestPath, "/etc/passwd").to_str(), Some("/etc/passwd"));
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use crate::cli::Build;
 use crate::config::{Origin, parse_value};
 use crate::error::Result;
+use crate::host::Host;
+use crate::plan::questions::Purpose;
 use crate::process::Outcome;
 use crate::resolve::Resolved;
 use crate::resolve::build::{self, Recipe};
@@ -10,7 +12,7 @@ use crate::ui::Ui;
 
 pub fn run(arguments: Build, ui: Ui) -> Result<Outcome> {
     super::close_inherited_files();
-    let resolved = Resolved::read(&arguments.options, Vec::new())?;
+    let resolved = Resolved::on(Host::read()?, &arguments.options, Vec::new(), Purpose::BuildImage)?;
     let (host, config) = (&resolved.host, &resolved.config);
     let agent = config.agent.as_ref().filter(|agent| agent.value != "none");
     let (recipe, image) = match (&arguments.file, agent) {
@@ -21,7 +23,7 @@ pub fn run(arguments: Build, ui: Ui) -> Result<Outcome> {
     let tag = arguments.tag.as_deref().filter(|tag| !tag.is_empty());
     let tag = tag.map(|tag| parse_value(tag, Origin::Flag("--tag"))).transpose()?;
     let image = tag.or(config.image.clone()).map_or(image, |image| image.value);
-    build::run(host, config, &resolved.facts, &recipe, &image, ui)?;
+    build::run(resolved.inputs(), &recipe, &image, ui)?;
     ui.notice(&format!("built {image}; run it with: sandpen run --image {image} -- CMD"));
     Ok(Outcome::Exited(0))
 }

@@ -33,9 +33,9 @@ pub struct FileFact {
     pub uid: u32,
 }
 
-/// The paths that were looked at and exist.
+/// The paths that were looked at; `None` for those that do not exist.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Files(BTreeMap<HostPath, FileFact>);
+pub struct Files(BTreeMap<HostPath, Option<FileFact>>);
 
 impl Files {
     /// Looks at every path once.
@@ -47,18 +47,20 @@ impl Files {
 
     /// Looks at more of them.
     pub fn look_further(&mut self, paths: impl IntoIterator<Item = HostPath>) {
-        self.0.extend(paths.into_iter().filter_map(|path| Some((path.clone(), examine(&path)?))));
+        self.0.extend(paths.into_iter().map(|path| {
+            let fact = examine(&path);
+            (path, fact)
+        }));
     }
 
-    /// What is known of a path; `None` when it does not exist.
+    /// Returns what a path is; `None` when it does not exist.
+    ///
+    /// A path that `plan::questions` did not name was not looked at. Debug builds stop there, because a mount of it would
+    /// silently be missing.
     pub fn get(&self, path: &HostPath) -> Option<&FileFact> {
-        self.0.get(path)
-    }
-}
-
-impl FromIterator<(HostPath, FileFact)> for Files {
-    fn from_iter<I: IntoIterator<Item = (HostPath, FileFact)>>(entries: I) -> Self {
-        Files(entries.into_iter().collect())
+        let known = self.0.get(path);
+        debug_assert!(known.is_some(), "`{path}` was not looked at: name it in `plan::questions`");
+        known?.as_ref()
     }
 }
 

@@ -1,4 +1,6 @@
-//! One sweep of the host before planning: which files exist, which engine answers, what the agent says. Plain data; decides nothing.
+//! Looks at the host before planning: which files exist, which engines answer, what Git and the SSH agent say.
+//!
+//! The result is plain data. `plan` asks the questions and draws the conclusions; nothing is decided here.
 
 mod agent;
 pub mod engines;
@@ -10,37 +12,35 @@ mod roots;
 mod system;
 mod tool;
 
-use std::ffi::OsStr;
+use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 
 use serde::Serialize;
 
 pub use agent::AgentFacts;
 pub use engines::docker::DockerFacts;
-pub use engines::machine::DesktopFacts;
+pub use engines::machine::{DesktopFacts, MachineQuestion};
+pub use engines::native::NativeFacts;
 pub use engines::podman::PodmanFacts;
 pub use engines::seatbelt::{OwnProfile, SeatbeltFacts};
 pub use files::{FileFact, FileKind, Files};
-pub use git::GitFacts;
 pub use git::directory::{CONFIG_FILES, GitDirs, Hooks, POINTERS};
+pub use git::{GitFacts, GitQuestion};
 pub use image::ImageFacts;
-pub use program::SearchPath;
-pub use roots::Roots;
+pub use program::{ProgramFact, SearchPath};
+pub use roots::RootFacts;
 pub use system::{SystemEntry, SystemFacts};
 pub use tool::ToolFacts;
 
-use engines::{machine, native};
-
-use crate::config::Config;
-use crate::config::preset::Preset;
+use crate::config::Sourced;
 use crate::config::value::EngineKind;
-use crate::config::value::{AgentMode, EngineSetting};
 use crate::error::{Error, Result};
-use crate::facts::engines::connection::Connection;
 use crate::host::{Host, Platform};
 use crate::path::HostPath;
 use crate::process::Client;
-use crate::{plan, vars};
+use crate::vars;
+use engines::connection::Connection;
+use engines::machine;
 
 /// Whether an engine can be asked for a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -65,42 +65,54 @@ impl From<std::io::Error> for Reach {
     }
 }
 
+/// What `plan` needs to know of the host.
+pub struct Questions {
+    /// The engines that could run the sandbox, in order of preference. The first that can is the last one looked at.
+    pub engines: Vec<EngineKind>,
+    /// The paths that may be mounted.
+    pub files: Vec<HostPath>,
+    /// The programs whose place on PATH matters.
+    pub programs: Vec<String>,
+    /// The command, if it is a bare name; on engines that show the host's own tools its installation is traced.
+    pub tool: Option<String>,
+    /// Whether the SSH agent is asked for its keys.
+    pub ask_agent: bool,
+    /// The directories that are mounted: no program in them is started on the host.
+    pub mounted: Vec<HostPath>,
+    /// The directories that the preset mounts. The command itself may come from them, other programs may not.
+    pub preset_directories: Vec<HostPath>,
+    /// The Seatbelt profile file that was named.
+    pub seatbelt_profile: Option<Sourced<String>>,
+    pub git: GitQuestion,
+    /// Asks for more once Git's settings are known.
+    pub after_git: fn(&Host, &GitFacts) -> FurtherQuestions,
+}
+
+/// Questions that follow from Git's settings.
+#[derive(Debug, Default)]
+pub struct FurtherQuestions {
+    pub files: Vec<HostPath>,
+    /// Names and paths of programs.
+    pub programs: Vec<String>,
+}
+
 /// Everything planning knows of the host beyond [`Host`] itself.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Facts {
-    /// The workspace directories.
-    pub roots: Roots,
-    /// PATH, divided by the mounted directories.
+    /// PATH, divided by the directories that the guest may write to.
     pub path: SearchPath,
     /// PYTHONPATH, divided alike.
     pub python_path: SearchPath,
-    /// The preset that applies.
-    #[serde(skip)]
-    pub preset: Option<Preset>,
-    /// Why a preset that the command's name suggests was not used.
-    pub preset_refused: Option<String>,
-    /// The paths planning may care about.
     pub files: Files,
-    /// Docker, when it was looked at.
+    /// The programs that were asked for and exist outside of mounted directories.
+    pub programs: BTreeMap<String, ProgramFact>,
+    /// `None` when Docker was not looked at; the same holds for the other engines.
     pub docker: Option<DockerFacts>,
-    /// Podman, when it was looked at.
     pub podman: Option<PodmanFacts>,
-    /// Why the native engine cannot run here; `None` also when nobody looked.
-    #[serde(skip)]
-    pub native_problem: Option<Error>,
-    /// The limits an ordinary user's native sandbox cannot have.
-    pub native_cannot_limit: Vec<&'static str>,
-    /// Whether native can keep the guest from the host's abstract sockets while the network is shared.
-    pub native_scopes_sockets: bool,
-    /// Whether native limits processes when nobody asks.
-    pub native_limits_processes: bool,
-    /// What native shows of the host's system, when native is meant.
-    pub system: Option<SystemFacts>,
-    /// What Seatbelt needs to know, when it is meant.
+    pub native: Option<NativeFacts>,
     pub seatbelt: Option<SeatbeltFacts>,
-    /// What the command needs beyond the system, when the host's own tools are meant.
+    /// What the command needs beyond the system, on engines that show the host's own tools.
     pub tool: ToolFacts,
-    /// The SSH agent.
     pub agent: AgentFacts,
     /// What Docker says of its virtual machine, when the agent goes through one.
     pub desktop: Option<DesktopFacts>,
@@ -111,121 +123,70 @@ pub struct Facts {
     pub ssh: Option<HostPath>,
     /// The image's own configuration, when the guest is the image's user.
     pub image: Option<ImageFacts>,
-    /// Git's configuration for the working directory.
     pub git: GitFacts,
-    /// The Git directories of every repository that is shown, in the order of `Roots::repositories`.
+    /// The Git directories of the repositories that were asked about, in that order.
     pub git_dirs: Vec<GitDirs>,
-    /// Where session directories are made.
+    /// The directory in which session directories are made.
     pub session_base: HostPath,
-    /// Whether SELinux is there.
+    /// Whether SELinux is enabled.
     pub selinux: bool,
     /// The program that is mounted as the guest helper.
     pub helper: Option<HostPath>,
-    /// Whether the command is sandpen's own probe, which brings back what it found.
-    #[serde(skip)]
-    pub probe: bool,
 }
 
 impl Facts {
     /// Looks at everything once.
-    pub fn sweep(host: &Host, config: &Config, command: &[impl AsRef<OsStr>]) -> Result<Self> {
-        let roots = Roots::find(host, config)?;
-        // Directories that the guest may write to must not provide programs for the host.
-        let mut mounted: Vec<HostPath> = roots.all().cloned().collect();
-        mounted.extend(config.mounts.iter().filter_map(|mount| HostPath::new(host.expand(&mount.value.from)).ok()));
-        let path = SearchPath::divide(host.env.raw(vars::PATH), &mounted);
-        let python_path = SearchPath::divide(host.env.raw(vars::PYTHONPATH), &mounted);
-        let (preset, preset_refused) = choose_preset(host, config, &path, command.first().map(AsRef::as_ref))?;
-        // What the preset mounts counts, too, for programs of the host: its agent may write there.
-        let guest_path = path;
-        let directories = preset.iter().flat_map(|preset| &preset.directories).map(|entry| entry.path.below());
-        let known = mounted.len();
-        mounted.extend(directories.map(|below| host.home.join(below)));
-        let path = match mounted.len() == known {
-            true => guest_path.clone(),
-            false => SearchPath::divide(host.env.raw(vars::PATH), &mounted),
+    pub fn look(host: &Host, questions: Questions) -> Result<Self> {
+        let mounted = &questions.mounted;
+        let divide = |mounted: &[HostPath]| SearchPath::divide(host.env.raw(vars::PATH), mounted);
+        let command_path = divide(mounted);
+        let path = if questions.preset_directories.is_empty() {
+            command_path.clone()
+        } else {
+            divide(&[mounted.as_slice(), &questions.preset_directories].concat())
         };
         // Git reads its files while the rest is looked at.
-        let asked = git::Asked::of(host, &path, &roots);
-        let setting = config.engine.value;
-        let names_image = config.image.is_some()
-            || config.build.is_some()
-            || preset.as_ref().is_some_and(|preset| preset.image.is_some());
-        let means_native = setting == EngineSetting::Native
-            || setting == EngineSetting::Auto && !names_image && host.platform == Platform::Linux;
-        // A named engine that cannot run says so itself at the launch; `auto` must know before it chooses.
-        let native_problem = if means_native && setting == EngineSetting::Auto { native::problem() } else { None };
-        let is_native = means_native && (native_problem.is_none() || setting == EngineSetting::Native);
-        let means_seatbelt = host.platform == Platform::Macos
-            && (setting == EngineSetting::SandboxExec || setting == EngineSetting::Auto && !names_image);
-        let seatbelt = match means_seatbelt {
-            true => Some(SeatbeltFacts::look(host, config, &session_base(host), &mounted)?),
-            false => None,
-        };
-        // Like native: `auto` goes on without it, a named one says so at the launch.
-        let is_seatbelt = seatbelt.as_ref().is_some_and(|seatbelt| seatbelt.program.is_some())
-            || setting == EngineSetting::SandboxExec;
-        let has_own_tools = is_native || is_seatbelt;
-        let means_docker = setting == EngineSetting::Docker || setting == EngineSetting::Auto && !has_own_tools;
-        let docker = means_docker.then(|| DockerFacts::look(host, path.find("docker")));
-        let docker_answers = docker.as_ref().is_some_and(|docker| docker.reach == Reach::Answers);
-        let means_podman =
-            setting == EngineSetting::Podman || setting == EngineSetting::Auto && !has_own_tools && !docker_answers;
-        let podman = means_podman.then(|| PodmanFacts::look(host, path.find("podman")));
-        let system = is_native.then(SystemFacts::look);
-        let tool = match command.first().and_then(|name| name.as_ref().to_str()) {
-            Some(name) if has_own_tools && !name.contains('/') => ToolFacts::trace(name, &host.home, &guest_path),
+        let pending_git = git::PendingGitConfig::start(host, &path, &questions.git);
+        let session_base = session_base(host);
+        let engines = Engines::look(host, &path, &questions, &session_base)?;
+        let tool = match &questions.tool {
+            Some(name) if engines.show_host_tools() => ToolFacts::trace(name, &host.home, &command_path),
             _ => ToolFacts::default(),
         };
-        let interesting = plan::paths_of_interest(host, config, preset.as_ref());
-        let mut files = Files::look(interesting.into_iter().chain(tool.shown.iter().cloned()));
-        let agent = match config.ssh_agent.value {
-            AgentMode::Off => AgentFacts::NotAsked,
-            _ => AgentFacts::look(host),
-        };
-        let (ssh, session_base) = (path.find("ssh"), session_base(host));
-        let native_scopes_sockets = !is_native || native::scopes_abstract_sockets();
-        let native_limits_processes = !is_native || native::limits_processes_by_default();
-        let native_cannot_limit = if is_native { native::cannot_limit() } else { Vec::new() };
-        // Only what depends on Git's answer is left to do.
-        let shown: Vec<HostPath> = roots.all().cloned().collect();
-        let git = asked.answer(host);
+        let mut files = Files::look(questions.files.iter().chain(&tool.shown).cloned());
+        let agent = if questions.ask_agent { AgentFacts::look(host) } else { AgentFacts::NotAsked };
+        let git = pending_git.finish(host);
         let hooks_path = git.get("core.hookspath").map(|setting| setting.value.as_str());
-        let git_dirs = roots.repositories().map(|found| GitDirs::look(host, found, &shown, hooks_path)).collect();
-        files.look_further(plan::git_files(host, &git).into_iter().map(|file| file.path));
+        let look_at = |found| GitDirs::look(host, found, &questions.git.shown, hooks_path);
+        let git_dirs = questions.git.repositories.iter().map(look_at).collect();
+        let further = (questions.after_git)(host, &git);
+        files.look_further(further.files);
+        let names = questions.programs.into_iter().chain(further.programs);
+        let programs = names.filter_map(|name| path.examine(host, &name).map(|fact| (name, fact))).collect();
         Ok(Facts {
             helper: helper(host),
-            probe: false,
             session_base,
             selinux: std::path::Path::new("/sys/fs/selinux/enforce").exists(),
-            ssh,
+            ssh: path.find("ssh"),
             desktop: None,
             connection: None,
-            roots,
+            python_path: SearchPath::divide(host.env.raw(vars::PYTHONPATH), mounted),
             path,
-            python_path,
-            preset,
-            preset_refused,
             files,
-            git,
-            git_dirs,
-            docker,
-            podman,
-            native_problem,
-            native_scopes_sockets,
-            native_limits_processes,
-            native_cannot_limit,
-            system,
-            seatbelt,
+            programs,
+            docker: engines.docker,
+            podman: engines.podman,
+            native: engines.native,
+            seatbelt: engines.seatbelt,
             tool,
             agent,
             image: None,
+            git,
+            git_dirs,
         })
     }
-}
 
-impl Facts {
-    /// Finds the program that launches, for a library that is not it: on PATH, outside of what the guest may write to.
+    /// Looks for the program that launches, for a library that is not it: on PATH, outside of what the guest may write to.
     pub fn find_program(&mut self, host: &mut Host, name: &str) {
         host.executable = self.path.find(name);
         self.helper = helper(host);
@@ -234,46 +195,60 @@ impl Facts {
         }
     }
 
-    /// Asks the chosen engine what the SSH agent's way into its virtual machine is. Nothing on Linux's own engines.
-    pub fn ask_machine(&mut self, host: &Host, engine: EngineKind, client: &Client) {
-        let forwards = matches!(self.agent, AgentFacts::Answers { .. });
-        let desktop_on_linux = self.docker.as_ref().is_some_and(DockerFacts::is_desktop);
-        match (engine, host.platform) {
-            (EngineKind::Docker, Platform::Macos) if forwards => self.desktop = Some(DesktopFacts::ask(client)),
-            (EngineKind::Docker, Platform::Linux) if forwards && desktop_on_linux => {
-                self.desktop = Some(DesktopFacts::ask(client))
-            }
-            (EngineKind::Podman, Platform::Macos) if forwards => {
-                self.connection = Some(machine::connection(host, client))
-            }
-            _ => {}
+    /// Asks an engine's virtual machine how the SSH agent can get there.
+    pub fn ask_machine(&mut self, host: &Host, question: MachineQuestion, client: &Client) {
+        match question {
+            MachineQuestion::OperatingSystem => self.desktop = Some(DesktopFacts::ask(client)),
+            MachineQuestion::Connection => self.connection = Some(machine::connection(host, client)),
         }
     }
 }
 
-/// A preset follows from CMD's name only if no mounted directory could provide that command (`attacks.md` 08).
-fn choose_preset(
-    host: &Host,
-    config: &Config,
-    path: &SearchPath,
-    command: Option<&OsStr>,
-) -> Result<(Option<Preset>, Option<String>)> {
-    if let Some(agent) = &config.agent {
-        return Ok((Preset::named(host, agent)?, None));
+/// The engines that were looked at.
+#[derive(Default)]
+struct Engines {
+    docker: Option<DockerFacts>,
+    podman: Option<PodmanFacts>,
+    native: Option<NativeFacts>,
+    seatbelt: Option<SeatbeltFacts>,
+}
+
+impl Engines {
+    /// Looks at the candidates in order and stops at the first that can run: the rest would cost time and change nothing.
+    fn look(host: &Host, path: &SearchPath, questions: &Questions, sessions: &HostPath) -> Result<Self> {
+        let mut found = Engines::default();
+        let is_only_one = questions.engines.len() == 1;
+        for engine in &questions.engines {
+            let can_run = match engine {
+                EngineKind::Native => {
+                    let facts = NativeFacts::look(is_only_one);
+                    found.native.insert(facts).problem.is_none()
+                }
+                EngineKind::SandboxExec => {
+                    let profile = questions.seatbelt_profile.as_ref();
+                    let facts = SeatbeltFacts::look(host, profile, sessions, &questions.mounted)?;
+                    found.seatbelt.insert(facts).program.is_some()
+                }
+                EngineKind::Docker => {
+                    let facts = DockerFacts::look(host, path.find("docker"));
+                    found.docker.insert(facts).reach == Reach::Answers
+                }
+                EngineKind::Podman => {
+                    let facts = PodmanFacts::look(host, path.find("podman"));
+                    found.podman.insert(facts).reach == Reach::Answers
+                }
+            };
+            if can_run {
+                break;
+            }
+        }
+        Ok(found)
     }
-    let Some(command) = command.and_then(OsStr::to_str) else { return Ok((None, None)) };
-    let name = command.rsplit('/').next().unwrap_or(command);
-    let Some(preset) = Preset::for_command(host, name)? else { return Ok((None, None)) };
-    if command.contains('/') {
-        return Ok((None, Some(format!("`{command}` is a path: the preset `{name}` applies to the bare name only"))));
+
+    fn show_host_tools(&self) -> bool {
+        let is_native = self.native.as_ref().is_some_and(|native| native.problem.is_none());
+        is_native || self.seatbelt.as_ref().is_some_and(|seatbelt| seatbelt.program.is_some())
     }
-    if path.is_planted(command) {
-        let reason = format!(
-            "a mounted directory on PATH holds a `{command}` of its own: the preset `{name}` and its keys are withheld"
-        );
-        return Ok((None, Some(reason)));
-    }
-    Ok((Some(preset), None))
 }
 
 /// On Linux the helper is this very program; elsewhere a Linux build of it lies beside it.

@@ -1,4 +1,4 @@
-//! Finds host programs on PATH, never inside directories that will be mounted (`attacks.md` 07).
+//! Finds host programs on PATH, never inside directories that will be mounted (attack 07).
 
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::host::Host;
 use crate::path::HostPath;
 
 /// PATH, divided into what may be used on the host and what lies in mounted directories.
@@ -39,6 +40,14 @@ impl SearchPath {
         self.outside.iter().map(|directory| directory.join(name)).find(|file| is_program(file.as_path()))
     }
 
+    /// Looks at a program by its name on PATH, or by its path.
+    pub fn examine(&self, host: &Host, name: &str) -> Option<ProgramFact> {
+        let path =
+            if name.contains('/') { HostPath::new(host.expand(Path::new(name))).ok()? } else { self.find(name)? };
+        let real = HostPath::new(path.as_path().canonicalize().ok()?).ok()?;
+        Some(ProgramFact { path, real })
+    }
+
     /// Whether a mounted directory on PATH holds a program of this name.
     pub fn is_planted(&self, name: &str) -> bool {
         self.inside.iter().any(|directory| is_program(directory.join(name).as_path()))
@@ -48,6 +57,15 @@ impl SearchPath {
     pub fn for_host(&self) -> PathBuf {
         std::env::join_paths(self.outside.iter().map(HostPath::as_path)).map(PathBuf::from).unwrap_or_default()
     }
+}
+
+/// A program of the host's, outside of mounted directories.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ProgramFact {
+    /// The first place on PATH that has it.
+    pub path: HostPath,
+    /// The same with all links resolved.
+    pub real: HostPath,
 }
 
 fn is_program(file: &Path) -> bool {

@@ -20,6 +20,7 @@ pub fn arguments(mount: &Mount, engine: EngineKind) -> Result<[OsString; 2]> {
             return Ok(["--tmpfs".into(), format!("{target}:rw,exec,mode={mode:o}").into()]);
         }
         Source::Host(path) => text(path.to_str(), path, engine)?,
+        Source::Machine(path) => text(path.to_str(), path, engine)?,
         Source::Volume(name) => name,
         Source::Link(_) | Source::Text(_) => {
             return Err(Error::usage(format!(

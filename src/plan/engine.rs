@@ -1,11 +1,12 @@
 //! Which engine runs the sandbox, and why; the image with it.
 
-use super::seatbelt;
+use super::{Inputs, seatbelt};
+use crate::config::preset::Preset;
 use crate::config::value::{EngineKind, EngineSetting, ImageRef, Value};
 use crate::config::{Config, Origin, Sourced};
 use crate::error::{Error, Result};
 use crate::facts::{DockerFacts, Facts, PodmanFacts, Reach};
-use crate::host::{Host, Platform};
+use crate::host::Platform;
 use crate::path::HostPath;
 
 /// Git and SSH, no agent; for commands that are not a preset's.
@@ -51,6 +52,7 @@ pub struct EnginePlan {
 
 impl EnginePlan {
     fn new(kind: EngineKind, reason: String, config: &Config, facts: &Facts, problem: Option<Error>) -> Self {
+        let native = facts.native.as_ref().filter(|_| kind == EngineKind::Native);
         let podman = facts.podman.as_ref().filter(|_| kind == EngineKind::Podman);
         let docker = facts.docker.as_ref().filter(|_| kind == EngineKind::Docker);
         let seatbelt = facts.seatbelt.as_ref().filter(|_| kind == EngineKind::SandboxExec);
@@ -66,13 +68,13 @@ impl EnginePlan {
         let is_missing =
             |controller: &&str| delegated.is_some_and(|known| !known.iter().any(|known| known == controller));
         let cannot_limit = match kind {
-            EngineKind::Native => facts.native_cannot_limit.clone(),
+            EngineKind::Native => native.map_or_else(Vec::new, |native| native.cannot_limit.clone()),
             _ => ["cpu", "memory", "pids"].into_iter().filter(is_missing).collect(),
         };
         let abilities = Abilities {
             cannot_limit,
-            skips_default_pids: kind == EngineKind::Native && !facts.native_limits_processes,
-            leaves_abstract_sockets: kind == EngineKind::Native && !facts.native_scopes_sockets,
+            skips_default_pids: native.is_some_and(|native| !native.limits_processes),
+            leaves_abstract_sockets: native.is_some_and(|native| !native.scopes_sockets),
             needs_empty_auth: podman.is_some_and(|podman| !podman.has_auth),
             selinux: facts.selinux,
             remote: podman.is_some_and(|podman| podman.remote) || docker.is_some_and(|docker| docker.remote),
@@ -93,7 +95,7 @@ pub struct ImagePlan {
 }
 
 /// The image that is asked for by name: the user's, else the preset's published one.
-fn named_image(config: &Config, facts: &Facts) -> Option<ImagePlan> {
+fn named_image(config: &Config, preset: Option<&Preset>) -> Option<ImagePlan> {
     if let Some(Sourced { value, origin }) = &config.image {
         let reason = match &config.build {
             Some(build) if build.origin == *origin => "built first, from the project's sandbox.Dockerfile".to_owned(),
@@ -101,14 +103,15 @@ fn named_image(config: &Config, facts: &Facts) -> Option<ImagePlan> {
         };
         return Some(ImagePlan { reference: value.clone(), reason, from: origin.clone() });
     }
-    let preset = facts.preset.as_ref()?;
+    let preset = preset?;
     let reason = format!("published by the {} project", preset.name);
     Some(ImagePlan { reference: preset.image.clone()?, reason, from: Origin::Preset(preset.name.clone()) })
 }
 
 /// Chooses the engine by the rule for `auto` in the interface, and the image.
-pub fn choose(host: &Host, config: &Config, facts: &Facts) -> Result<(EnginePlan, Option<ImagePlan>)> {
-    let named = named_image(config, facts);
+pub fn choose(inputs: Inputs) -> Result<(EnginePlan, Option<ImagePlan>)> {
+    let Inputs { host, config, facts, preset, .. } = inputs;
+    let named = named_image(config, preset);
     let kind = match config.engine.value {
         EngineSetting::Docker => Some(EngineKind::Docker),
         EngineSetting::Podman => Some(EngineKind::Podman),
@@ -161,20 +164,24 @@ fn default_image() -> Result<ImagePlan> {
 
 fn named_engine(kind: EngineKind, config: &Config, facts: &Facts) -> EnginePlan {
     let problem = match kind {
-        EngineKind::Podman => {
-            podman_trouble(facts).map(|problem| problem.hint("or use another engine: --engine docker"))
-        }
-        EngineKind::Docker => {
-            docker_trouble(facts).map(|problem| problem.hint("or use another engine: --engine podman"))
-        }
-        EngineKind::Native => facts.native_problem.clone(),
+        EngineKind::Podman => facts
+            .podman
+            .as_ref()
+            .and_then(podman_problem)
+            .map(|problem| problem.hint("or use another engine: --engine docker")),
+        EngineKind::Docker => facts
+            .docker
+            .as_ref()
+            .and_then(docker_problem)
+            .map(|problem| problem.hint("or use another engine: --engine podman")),
+        EngineKind::Native => native_problem(facts).cloned(),
         EngineKind::SandboxExec => seatbelt::problem(facts),
     };
     EnginePlan::new(kind, "named; no other is tried".to_owned(), config, facts, problem)
 }
 
 fn automatic(config: &Config, facts: &Facts, image: Option<&ImagePlan>) -> EnginePlan {
-    if facts.system.is_some() {
+    if facts.native.is_some() && native_problem(facts).is_none() {
         let reason = "no image is named, so the host's own tools are meant".to_owned();
         return EnginePlan::new(EngineKind::Native, reason, config, facts, None);
     }
@@ -183,7 +190,7 @@ fn automatic(config: &Config, facts: &Facts, image: Option<&ImagePlan>) -> Engin
         let reason = "no image is named, so the host's own tools are meant".to_owned();
         return EnginePlan::new(EngineKind::SandboxExec, reason, config, facts, None);
     }
-    let own_tools = facts.native_problem.as_ref().or(seatbelt_problem.as_ref());
+    let own_tools = native_problem(facts).or(seatbelt_problem.as_ref());
     let meant = match (image, own_tools) {
         (Some(image), _) => format!("the image `{}` asks for a container", image.reference),
         (None, Some(problem)) => {
@@ -191,17 +198,18 @@ fn automatic(config: &Config, facts: &Facts, image: Option<&ImagePlan>) -> Engin
         }
         (None, None) => "no image is named".to_owned(),
     };
-    let (kind, reason, problem) = match (docker_trouble(facts), podman_trouble(facts)) {
-        (None, _) => (EngineKind::Docker, format!("{meant}; Docker answers"), None),
-        (Some(why), None) => {
-            (EngineKind::Podman, format!("{meant}; Podman answers, Docker does not ({})", why.message()), None)
-        }
-        (Some(docker), Some(podman)) => {
-            let native = own_tools.filter(|_| image.is_none());
-            let problem = none_answers(native, &docker, &podman, facts);
-            (EngineKind::Docker, format!("{meant}; none answers"), Some(problem))
-        }
-    };
+    let (kind, reason, problem) =
+        match (facts.docker.as_ref().and_then(docker_problem), facts.podman.as_ref().and_then(podman_problem)) {
+            (None, _) => (EngineKind::Docker, format!("{meant}; Docker answers"), None),
+            (Some(why), None) => {
+                (EngineKind::Podman, format!("{meant}; Podman answers, Docker does not ({})", why.message()), None)
+            }
+            (Some(docker), Some(podman)) => {
+                let native = own_tools.filter(|_| image.is_none());
+                let problem = none_answers(native, &docker, &podman, facts);
+                (EngineKind::Docker, format!("{meant}; none answers"), Some(problem))
+            }
+        };
     EnginePlan::new(kind, reason, config, facts, problem)
 }
 
@@ -219,12 +227,8 @@ fn none_answers(native: Option<&Error>, docker: &Error, podman: &Error, facts: &
     native.into_iter().flat_map(Error::hints).cloned().chain(containers).fold(error, Error::hint)
 }
 
-fn docker_trouble(facts: &Facts) -> Option<Error> {
-    facts.docker.as_ref().and_then(docker_problem)
-}
-
-fn podman_trouble(facts: &Facts) -> Option<Error> {
-    facts.podman.as_ref().and_then(podman_problem)
+fn native_problem(facts: &Facts) -> Option<&Error> {
+    facts.native.as_ref().and_then(|native| native.problem.as_ref())
 }
 
 /// Why Docker cannot be used.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use crate::config::Origin;
 use crate::config::value::Access;
-use crate::path::{GuestPath, HostPath};
+use crate::path::{GuestPath, HostPath, MachinePath};
 use crate::secret::Secret;
 
 /// What an entry is about: `explain` groups by it, and knows the option that decides it.
@@ -80,6 +80,8 @@ impl Why {
 pub enum Source {
     /// A file or directory of the host.
     Host(HostPath),
+    /// A socket in the engine's virtual machine.
+    Machine(MachinePath),
     /// An empty memory file system.
     Tmpfs {
         /// The permissions of its root.
@@ -119,6 +121,11 @@ impl Mount {
     /// A file (or socket) of the host.
     pub fn file(source: HostPath, target: GuestPath, access: Access, why: Why) -> Self {
         Mount { is_directory: false, ..Self::directory(source, target, access, why) }
+    }
+
+    /// Mounts a socket of the engine's virtual machine.
+    pub fn machine_socket(source: MachinePath, target: GuestPath, why: Why) -> Self {
+        Mount { source: Source::Machine(source), target, access: Access::Rw, is_directory: false, relabel: false, why }
     }
 
     /// A volume of the engine's, which the guest cannot write to.

@@ -1,24 +1,17 @@
 //! Which variables the guest gets, and why. Everything else of the host's environment stays outside.
 
 use super::entry::{Topic, VariableTable, Why};
-use super::latest_first;
 use super::user::UserPlan;
+use super::{Inputs, latest_first};
 use crate::config::value::VariableName;
 use crate::config::{Config, Origin};
-use crate::facts::Facts;
 use crate::host::Host;
 use crate::session_id::SessionId;
 use crate::vars;
 
 /// Collects the variables, the highest layer first.
-pub fn plan(
-    host: &Host,
-    config: &Config,
-    facts: &Facts,
-    user: &UserPlan,
-    id: &SessionId,
-    warnings: &mut Vec<String>,
-) -> VariableTable {
+pub fn plan(inputs: Inputs, user: &UserPlan, id: &SessionId, warnings: &mut Vec<String>) -> VariableTable {
+    let Inputs { host, config, .. } = inputs;
     let mut table = VariableTable::default();
     table.plain(
         vars::GIT_DISCOVERY,
@@ -26,7 +19,7 @@ pub fn plan(
         Why::default("Git finds the repository across mount points").about(Topic::Git).requirement("R2.1"),
     );
     requested(host, config, &mut table, warnings);
-    preset(host, facts, &mut table);
+    preset(inputs, &mut table);
     if user.is_host_user() {
         let home = user.home.to_string();
         table.plain(
@@ -81,8 +74,8 @@ fn requested(host: &Host, config: &Config, table: &mut VariableTable, warnings: 
     }
 }
 
-fn preset(host: &Host, facts: &Facts, table: &mut VariableTable) {
-    let Some(preset) = &facts.preset else { return };
+fn preset(inputs: Inputs, table: &mut VariableTable) {
+    let Inputs { host, preset: Some(preset), .. } = inputs else { return };
     let origin = || Origin::Preset(preset.name.clone());
     for name in preset.secrets.iter().map(VariableName::as_str) {
         if let Some(value) = host.env.raw(name).filter(|value| !value.is_empty()) {

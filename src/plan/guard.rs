@@ -70,7 +70,7 @@ impl Draft<'_> {
             return Ok(None);
         }
         let mut plan = GuardPlan {
-            roots: self.facts.roots.all().map(owned).chain(self.writable_mounts()).collect(),
+            roots: self.workspace.writable().map(owned).chain(self.writable_mounts()).collect(),
             git: self.facts.git.program.as_ref().map(owned),
             path: self.facts.path.for_host(),
             aside: owned(&self.host.state_dir().join("set-aside")),
@@ -107,7 +107,7 @@ impl Draft<'_> {
             Source::Host(source) => Some(source),
             _ => None,
         });
-        sources.filter(|source| !self.facts.roots.all().any(|root| source.is_within(root))).map(owned).collect()
+        sources.filter(|source| !self.workspace.writable().any(|root| source.is_within(root))).map(owned).collect()
     }
 
     /// Read-only where it can be: a directory, or nothing yet, in which case an empty one is made. A link cannot be mounted upon:
@@ -155,7 +155,7 @@ impl Draft<'_> {
     }
 
     fn is_below_root(&self, path: &HostPath) -> bool {
-        self.facts.roots.all().any(|root| path.is_within(root) && path != root)
+        self.workspace.writable().any(|root| path.is_within(root) && path != root)
     }
 
     fn pin_one(&mut self, directory: &HostPath) {
@@ -169,10 +169,10 @@ impl Draft<'_> {
 
     /// What is reported when it has changed: in the workspaces, and in the preset's own directories.
     fn watched(&self) -> Vec<PathBuf> {
-        let roots = self.facts.roots.all().chain([&self.facts.roots.workdir]);
+        let roots = self.workspace.writable().chain([&self.workspace.workdir]);
         let mut watched: Vec<PathBuf> =
             roots.flat_map(|root| WATCHED.iter().map(|name| owned(&root.join(name)))).collect();
-        for directory in self.facts.preset.iter().flat_map(|preset| &preset.directories) {
+        for directory in self.preset.iter().flat_map(|preset| &preset.directories) {
             let path = self.host.home.join(directory.path.below());
             watched.extend(directory.obeyed.iter().map(|name| owned(&path.join(name))));
         }

@@ -14,12 +14,15 @@ mod helper;
 mod mounts;
 mod network;
 mod prepare;
+mod preset;
+pub mod questions;
 pub mod seatbelt;
 mod skeleton;
 pub mod ssh;
 mod system;
 mod tunnel;
-mod user;
+pub mod user;
+pub mod workspace;
 
 use std::ffi::OsString;
 
@@ -28,23 +31,26 @@ pub use crate::secret::Secret;
 pub use detail::Detail;
 pub use engine::{EnginePlan, ImagePlan};
 pub use entry::{Mount, Source, Topic, Variable, VariableValue, Why};
-pub use git::{GitSettingChange, git_files};
+pub use git::GitSettingChange;
 pub use guard::GuardPlan;
 pub use helper::{Forward, Handover, HelperConfig};
-pub use mounts::{flat_name, paths_of_interest};
+pub use mounts::flat_name;
 pub use network::{HANDOVER, NetworkPlan, PROXY_PORT, ProxyPlan};
 pub use prepare::Prepare;
+pub use preset::PresetChoice;
 pub use seatbelt::SeatbeltPlan;
 pub use ssh::{SshPlan, SshState};
 pub use tunnel::TunnelPlan;
 pub use user::{UserHow, UserPlan};
+pub use workspace::Workspace;
 
+use crate::config::preset::Preset;
 use crate::config::value::{Access, Cpus, Guard, Memory, Pids, Port};
 use crate::config::{Config, Sourced};
 use crate::error::{Error, Result};
 use crate::facts::{Facts, FileKind};
 use crate::host::{Host, Platform};
-use crate::path::{GuestPath, HostPath};
+use crate::path::{GuestPath, HostPath, constant};
 use crate::process::status_file::STATUS;
 use crate::session_id::SessionId;
 
@@ -124,11 +130,42 @@ pub struct Plan {
     pub warnings: Vec<String>,
 }
 
+/// What was asked for and decided before the host was looked at in full.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// The command; empty for an interactive shell.
+    pub command: Vec<OsString>,
+    /// The directories that the guest works in.
+    pub workspace: Workspace,
+    /// The preset that applies to the command.
+    pub preset: PresetChoice,
+    /// Whether the command is the self-test's probe, which writes its findings to a file.
+    pub is_selftest: bool,
+}
+
+/// Everything that decisions are made from.
+#[derive(Clone, Copy)]
+pub struct Inputs<'a> {
+    pub host: &'a Host,
+    pub config: &'a Config,
+    pub facts: &'a Facts,
+    pub workspace: &'a Workspace,
+    pub preset: Option<&'a Preset>,
+}
+
+impl<'a> Inputs<'a> {
+    pub fn new(host: &'a Host, config: &'a Config, facts: &'a Facts, request: &'a Request) -> Self {
+        Inputs { host, config, facts, workspace: &request.workspace, preset: request.preset.preset.as_ref() }
+    }
+}
+
 /// A plan in the making.
 pub struct Draft<'a> {
     host: &'a Host,
     config: &'a Config,
     facts: &'a Facts,
+    workspace: &'a Workspace,
+    preset: Option<&'a Preset>,
     engine: EngineKind,
     user: &'a UserPlan,
     session_dir: &'a HostPath,
@@ -146,28 +183,30 @@ impl Draft<'_> {
     }
 
     fn control_dir(&self) -> GuestPath {
-        // The constant is an absolute path; the fallback only exists because the type demands one.
-        GuestPath::new(CONTROL_DIR).unwrap_or_else(|_| self.user.home.clone())
+        constant!(GuestPath, CONTROL_DIR)
     }
 }
 
 impl Plan {
-    /// Makes the plan.
-    pub fn new(host: &Host, config: &Config, facts: &Facts, id: SessionId, command: Vec<OsString>) -> Result<Self> {
+    /// Decides everything about one sandbox.
+    pub fn new(host: &Host, config: &Config, facts: &Facts, request: &Request, id: SessionId) -> Result<Self> {
+        let inputs = Inputs::new(host, config, facts, request);
         let mut warnings = config.warnings.clone();
-        warnings.extend(facts.preset_refused.clone());
-        let (engine, image) = engine::choose(host, config, facts)?;
+        warnings.extend(request.preset.refused.clone());
+        let (engine, image) = engine::choose(inputs)?;
         if let (false, Some(flag)) = (engine.kind.is_container(), config.engine_flags.first()) {
             warnings.push(format!("{}: `{}` is for Docker and Podman and has no effect here", flag.origin, flag.value));
         }
-        let network = network::plan(host, config, facts, &engine)?;
-        let user = user::plan(host, config, facts, &engine, &mut warnings);
-        let env = env::plan(host, config, facts, &user, &id, &mut warnings);
+        let network = network::plan(inputs, &engine)?;
+        let user = user::plan(inputs, &engine, &mut warnings);
+        let env = env::plan(inputs, &user, &id, &mut warnings);
         let session_dir = facts.session_base.join(id.to_string());
         let mut draft = Draft {
             host,
             config,
             facts,
+            workspace: inputs.workspace,
+            preset: inputs.preset,
             engine: engine.kind,
             user: &user,
             session_dir: &session_dir,
@@ -178,15 +217,16 @@ impl Plan {
             warnings,
         };
         draft.requested_mounts()?;
-        draft.workspace();
+        draft.workspace_mounts();
         let guard = draft.guard()?;
         if engine.kind != EngineKind::SandboxExec {
             draft.virtual_env();
         }
-        draft.preset();
+        draft.preset_mounts();
         draft.git_configuration();
-        let situation = ssh::Situation { host, config, facts, engine: engine.kind, user: &user, id: &id };
-        let ssh = situation.plan(&mut draft.warnings);
+        let mut ssh_warnings = Vec::new();
+        let ssh = draft.ssh(&mut ssh_warnings);
+        draft.warnings.append(&mut ssh_warnings);
         if let Some(mount) = &ssh.mount {
             draft.mounts.add(mount.clone());
             let (name, why) = (crate::vars::SSH_AUTH_SOCK, mount.why.clone().requirement("R4.3"));
@@ -218,11 +258,11 @@ impl Plan {
         let handover = draft.filtered_network(&network)?;
         let names_host = draft.corporate_network(&network)?;
         let helper_config = HelperConfig { handover, ..draft.helper_config(&ports) };
-        let helper = if engine.kind.is_container() { draft.helper(&helper_config, &command)? } else { None };
-        if facts.probe {
+        let helper = if engine.kind.is_container() { draft.helper(&helper_config, &request.command)? } else { None };
+        if request.is_selftest {
             draft.probe();
         }
-        warn_of_home(host, facts, &mut draft.warnings);
+        warn_of_home(inputs, &mut draft.warnings);
         let Draft { mounts, env, mut prepare, warnings, .. } = draft;
         let mounts = mounts.into_sorted();
         if seatbelt.is_none() {
@@ -233,7 +273,7 @@ impl Plan {
             details: detail::details(config, &engine, &helper_config, terminal, helper.is_some()),
             engine,
             image,
-            workdir: facts.roots.workdir.clone(),
+            workdir: inputs.workspace.workdir.clone(),
             mounts,
             env: env.into_sorted(),
             ports,
@@ -243,7 +283,7 @@ impl Plan {
             seatbelt,
             helper_config,
             helper,
-            command,
+            command: request.command.clone(),
             terminal,
             engine_flags: engine_flags(config),
             git,
@@ -264,7 +304,7 @@ impl Draft<'_> {
     /// What the first process inside does besides starting the command.
     fn helper_config(&self, ports: &[Port]) -> HelperConfig {
         let below = |parts: &[HostPath]| -> Vec<String> {
-            let inside = parts.iter().filter(|part| self.facts.roots.all().any(|root| part.is_within(root)));
+            let inside = parts.iter().filter(|part| self.workspace.writable().any(|root| part.is_within(root)));
             inside.filter_map(|part| part.to_str().map(str::to_owned)).collect()
         };
         let mut startup = mounts::STARTUP_FILES.iter().map(|file| self.host.cwd.join(file));
@@ -376,8 +416,8 @@ fn relay_ports(published: &[Port]) -> impl Iterator<Item = u16> {
     (FIRST_RELAY_PORT..=u16::MAX).filter(|port| !published.contains(&Port(*port)))
 }
 
-fn warn_of_home(host: &Host, facts: &Facts, warnings: &mut Vec<String>) {
-    if facts.roots.all().any(|root| host.home.is_within(root)) {
+fn warn_of_home(inputs: Inputs, warnings: &mut Vec<String>) {
+    if inputs.workspace.contains(&inputs.host.home) {
         warnings.push(
             "the guest can change everything in your home, shell start-up files and sandpen's own settings included: nothing protects the host".into(),
         );

@@ -11,7 +11,7 @@ use crate::config::{Config, Origin};
 use crate::error::{Error, Result};
 use crate::facts::{FileFact, FileKind};
 use crate::host::Host;
-use crate::path::{GuestPath, HostPath};
+use crate::path::{GuestPath, HostPath, constant};
 use crate::vars;
 
 /// Git's configuration files below HOME, each with its requirement (R3.1–R3.3).
@@ -39,7 +39,7 @@ impl Draft<'_> {
                 Error::usage(format!("{name} does not exist on the host"))
                     .hint("expected an existing FROM in FROM[:TO[:ro|rw]]")
             })?;
-            let leaves = self.facts.roots.all().any(|root| from.is_within(root) && !fact.real.is_within(root));
+            let leaves = self.workspace.writable().any(|root| from.is_within(root) && !fact.real.is_within(root));
             if leaves {
                 return Err(Error::usage(format!(
                     "{name} is a link out of the workspace, which the workspace must not choose"
@@ -71,9 +71,9 @@ impl Draft<'_> {
     }
 
     /// The working directory, or the root of the repository around it, and further workspaces.
-    pub fn workspace(&mut self) {
-        let roots = &self.facts.roots;
-        let root = roots.workspace();
+    pub fn workspace_mounts(&mut self) {
+        let roots = self.workspace;
+        let root = roots.root();
         let reason = match *root == roots.workdir {
             true => "the working directory",
             false => "the repository around the working directory",
@@ -112,20 +112,21 @@ impl Draft<'_> {
         self.at_both_homes(KNOWN_HOSTS, Access::Ro, &why);
         // ssh looks for known hosts in passwd's home, whatever HOME says; this place works for every user.
         let known = self.facts.files.get(&self.host.home.join(KNOWN_HOSTS));
-        if let (Some(fact), Ok(target)) = (known, GuestPath::new("/etc/ssh/ssh_known_hosts")) {
+        if let Some(fact) = known {
+            let target = constant!(GuestPath, "/etc/ssh/ssh_known_hosts");
             self.mounts.add(existing(fact, target, Access::Ro, why));
         }
     }
 
     /// The agent's settings at both homes, and the files its variables name.
-    pub fn preset(&mut self) {
-        let Some(preset) = &self.facts.preset else { return };
+    pub fn preset_mounts(&mut self) {
+        let Some(preset) = self.preset else { return };
         for directory in &preset.directories {
             let why = Why::new(&directory.reason, Origin::Preset(preset.name.clone()));
             let below = directory.path.below();
             let path = self.host.home.join(below);
             let is_link = self.facts.files.get(&path).is_some_and(|fact| fact.real != path);
-            if is_link && self.facts.roots.all().any(|root| path.is_within(root)) {
+            if is_link && self.workspace.contains(&path) {
                 self.warnings
                     .push(format!("{path} is a link in the workspace: the preset `{}` does not mount it", preset.name));
                 continue;
@@ -154,7 +155,7 @@ impl Draft<'_> {
         let Some(path) = self.host.env.path(vars::VIRTUAL_ENV).and_then(|path| HostPath::new(path).ok()) else {
             return;
         };
-        let root = self.facts.roots.workspace();
+        let root = self.workspace.root();
         if !path.is_within(root) {
             return;
         }
@@ -234,8 +235,7 @@ impl Draft<'_> {
 
     /// A generated file in `/etc`.
     pub fn generated(&mut self, name: &str, content: String, reason: &str) {
-        let Ok(target) = GuestPath::new(Path::new("/etc").join(name)) else { return };
-        self.own_file(name, content, target, reason);
+        self.own_file(name, content, constant!(GuestPath, "/etc").join(name), reason);
     }
 
     /// A generated file anywhere; `name` is its name in the session's directory.

@@ -3,20 +3,20 @@
 //! A filtered guest has no network at all. Its first process binds the proxy's port on the guest's own loopback and hands that
 //! listener out – the only way out there is.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::engine::EnginePlan;
 use super::entry::{Mount, Topic, Why};
 use super::helper::Handover;
 use super::prepare::Prepare;
-use super::{Draft, helper_missing, seatbelt};
+use super::{Draft, Inputs, helper_missing, seatbelt};
 use crate::config::value::EngineKind;
 use crate::config::value::{Access, HostRule, NetworkMode};
 use crate::config::{Config, Origin, Sourced};
 use crate::error::{Error, Result};
 use crate::facts::Facts;
-use crate::host::{Host, Platform};
-use crate::path::GuestPath;
+use crate::host::Platform;
+use crate::path::constant;
 use crate::vars;
 
 /// Where programs find the proxy inside, whoever it is.
@@ -70,7 +70,8 @@ impl ProxyPlan {
 }
 
 /// Decides the policy.
-pub fn plan(host: &Host, config: &Config, facts: &Facts, engine: &EnginePlan) -> Result<NetworkPlan> {
+pub fn plan(inputs: Inputs, engine: &EnginePlan) -> Result<NetworkPlan> {
+    let Inputs { host, config, facts, preset, .. } = inputs;
     let (mode, reason) = seatbelt::policy(config, engine.kind)?;
     if mode != NetworkMode::Proxied {
         return Ok(NetworkPlan { mode, allow_hosts: Vec::new(), proxy: None, names_host: false, reason });
@@ -91,7 +92,7 @@ pub fn plan(host: &Host, config: &Config, facts: &Facts, engine: &EnginePlan) ->
             reason,
         });
     }
-    let preset = facts.preset.iter().flat_map(|preset| {
+    let preset = preset.into_iter().flat_map(|preset| {
         preset.hosts.iter().map(|rule| Sourced::new(rule.clone(), Origin::Preset(preset.name.clone())))
     });
     let mut allow_hosts: Vec<Sourced<HostRule>> = Vec::new();
@@ -113,6 +114,12 @@ pub fn plan(host: &Host, config: &Config, facts: &Facts, engine: &EnginePlan) ->
     Ok(NetworkPlan { mode, allow_hosts, proxy: Some(proxy), names_host: false, reason })
 }
 
+/// Returns the program of the proxy command, if it is to be found on PATH.
+pub fn proxy_program(config: &Config) -> Option<String> {
+    let words = shlex::split(&config.proxy_command.as_ref()?.value)?;
+    words.into_iter().next().filter(|program| !program.contains('/'))
+}
+
 fn command_of(command: &Sourced<String>, facts: &Facts, engine: EngineKind) -> Result<ProxyPlan> {
     let wrong = |why: &str| {
         Error::usage(format!("{}: `{}` is not a command", command.origin, command.value))
@@ -123,7 +130,7 @@ fn command_of(command: &Sourced<String>, facts: &Facts, engine: EngineKind) -> R
     let program = words.first_mut().ok_or_else(|| wrong("it is empty"))?;
     if !engine.is_container() && !program.contains('/') {
         // On the host no mounted directory provides programs.
-        let found = facts.path.find(program).and_then(|found| found.to_str().map(str::to_owned));
+        let found = facts.programs.get(program).and_then(|found| found.path.to_str().map(str::to_owned));
         *program =
             found.ok_or_else(|| wrong(&format!("there is no `{program}` on PATH, mounted directories apart")))?;
     }
@@ -201,9 +208,8 @@ impl Draft<'_> {
             let target = self.user.home.join(".ssh/config");
             self.own_file("ssh_config", text.clone(), target, reason);
         }
-        if let (true, Ok(target)) =
-            (self.engine.is_container(), GuestPath::new(Path::new("/etc/ssh/ssh_config.d/00-sandpen.conf")))
-        {
+        if self.engine.is_container() {
+            let target = constant!(GuestPath, "/etc/ssh/ssh_config.d/00-sandpen.conf");
             self.own_file("ssh_config.d", text, target, reason);
         }
     }

@@ -7,70 +7,13 @@ use super::entry::{Mount, Source, Topic, Why};
 use super::prepare::Prepare;
 use super::ssh::{SshPlan, SshState};
 use super::{Draft, EngineKind};
-use crate::config::value::{Access, NetworkMode, TmpMode};
+use crate::config::value::{Access, BuiltIn, NetworkMode, Stance, TmpMode};
 use crate::config::{Config, Sourced};
 use crate::error::{Error, Result};
 use crate::facts::{Facts, OwnProfile, SeatbeltFacts};
 use crate::path::HostPath;
 use crate::process::status_file::STATUS;
 use crate::vars;
-
-/// How much is open that nobody named.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stance {
-    /// What is not named is allowed.
-    Permissive,
-    /// What is not named is denied.
-    Restrictive,
-}
-
-/// One of the six built-in profiles.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BuiltIn {
-    /// How much is open.
-    pub stance: Stance,
-    /// What of the network is.
-    pub network: NetworkMode,
-}
-
-impl BuiltIn {
-    /// All of them.
-    pub const ALL: [BuiltIn; 6] = {
-        const fn of(stance: Stance, network: NetworkMode) -> BuiltIn {
-            BuiltIn { stance, network }
-        }
-        [
-            of(Stance::Permissive, NetworkMode::On),
-            of(Stance::Permissive, NetworkMode::Off),
-            of(Stance::Permissive, NetworkMode::Proxied),
-            of(Stance::Restrictive, NetworkMode::On),
-            of(Stance::Restrictive, NetworkMode::Off),
-            of(Stance::Restrictive, NetworkMode::Proxied),
-        ]
-    };
-
-    /// The profile of this name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|profile| profile.name() == name)
-    }
-
-    /// Its name, as the seeds spell it.
-    pub fn name(self) -> &'static str {
-        match (self.stance, self.network) {
-            (Stance::Permissive, NetworkMode::On) => "permissive-open",
-            (Stance::Permissive, NetworkMode::Off) => "permissive-closed",
-            (Stance::Permissive, NetworkMode::Proxied) => "permissive-proxied",
-            (Stance::Restrictive, NetworkMode::On) => "restrictive-open",
-            (Stance::Restrictive, NetworkMode::Off) => "restrictive-closed",
-            (Stance::Restrictive, NetworkMode::Proxied) => "restrictive-proxied",
-        }
-    }
-
-    /// Their names, for messages.
-    pub fn list() -> String {
-        Self::ALL.map(|profile| format!("`{}`", profile.name())).join(", ")
-    }
-}
 
 /// What the profile's text starts with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -169,8 +112,8 @@ impl Draft<'_> {
         self.prepare.push(Prepare::Shared { path: self.session_dir.join(STATUS) });
         let plan = SeatbeltPlan {
             base: base(self.config, &facts, network),
-            target: self.facts.roots.workspace().clone(),
-            includes: self.facts.roots.includes.clone(),
+            target: self.workspace.root().clone(),
+            includes: self.workspace.includes.clone(),
             temp,
             session,
             hidden_agent: self.hidden_agent(ssh),
@@ -241,18 +184,5 @@ impl Draft<'_> {
         }
         let variable = self.host.env.path(vars::SSH_AUTH_SOCK).and_then(|path| HostPath::new(path).ok())?;
         Some(self.facts.files.get(&variable).map_or(variable, |fact| fact.real.clone()))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_profile_has_a_name_of_its_own_and_is_found_by_it() {
-        for profile in BuiltIn::ALL {
-            assert_eq!(BuiltIn::named(profile.name()), Some(profile));
-        }
-        assert_eq!(BuiltIn::named("permissive"), None);
     }
 }

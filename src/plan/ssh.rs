@@ -4,20 +4,17 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::Draft;
-use super::TunnelPlan;
 use super::entry::{Mount, Source, Topic, Why};
 use super::user::{UserHow, UserPlan};
-use crate::config::Config;
+use super::{Draft, Inputs, TunnelPlan};
 use crate::config::value::Access;
 use crate::config::value::EngineKind;
 use crate::error::{Error, Result};
 use crate::facts::engines::connection::Connection;
 use crate::facts::engines::machine::HOST_SERVICE;
-use crate::facts::{AgentFacts, DesktopFacts, DockerFacts, Facts};
+use crate::facts::{AgentFacts, DesktopFacts, DockerFacts, MachineQuestion};
 use crate::host::{Host, Platform};
-use crate::path::{GuestPath, HostPath};
-use crate::session_id::SessionId;
+use crate::path::{GuestPath, HostPath, constant};
 use crate::vars;
 
 /// How long the tunnel may take to be ready (R7.4).
@@ -93,25 +90,9 @@ impl SshPlan {
     }
 }
 
-/// What the decision is made from.
-pub struct Situation<'a> {
-    /// The host.
-    pub host: &'a Host,
-    /// The settings.
-    pub config: &'a Config,
-    /// The facts.
-    pub facts: &'a Facts,
-    /// The engine.
-    pub engine: EngineKind,
-    /// The guest's user.
-    pub user: &'a UserPlan,
-    /// The session.
-    pub id: &'a SessionId,
-}
-
-impl Situation<'_> {
-    /// Decides it; what the user must know becomes a warning.
-    pub fn plan(&self, warnings: &mut Vec<String>) -> SshPlan {
+impl Draft<'_> {
+    /// Decides whether and how the SSH agent is forwarded; what the user must know becomes a warning.
+    pub fn ssh(&self, warnings: &mut Vec<String>) -> SshPlan {
         let variable = vars::SSH_AUTH_SOCK;
         let remedy = "Start one (`eval $(ssh-agent)`, `ssh-add`), or silence this with --ssh-agent off";
         let (warning, reason) = match &self.facts.agent {
@@ -148,26 +129,23 @@ impl Situation<'_> {
             (None, None) if self.host.platform == Platform::Macos && self.engine.is_container() => {
                 SshPlan::not(SshState::Skipped, "the engine does not answer, so its machine is not known")
             }
-            (None, None) if self.engine == EngineKind::SandboxExec => self.in_place(socket, keys),
-            (None, None) => self.mount(socket, keys, warnings),
+            (None, None) if self.engine == EngineKind::SandboxExec => self.agent_in_place(socket, keys),
+            (None, None) => self.mount_agent(socket, keys, warnings),
         }
     }
 
     /// Seatbelt: there is no other place than its own for a socket.
-    fn in_place(&self, socket: &HostPath, keys: u32) -> SshPlan {
-        let why = Why::new("the host's SSH agent", self.config.ssh_agent.origin.clone())
-            .about(Topic::Ssh)
-            .requirement("R4.4");
-        let mount = Mount::file(socket.clone(), socket.to_guest(), Access::Rw, why);
+    fn agent_in_place(&self, socket: &HostPath, keys: u32) -> SshPlan {
+        let mount = Mount::file(socket.clone(), socket.to_guest(), Access::Rw, self.why_agent("R4.4"));
         let reason = format!("the agent at `{socket}` answers; its socket may be used");
         SshPlan::forwarded(Strategy::Mount, keys, reason, mount)
     }
 
     /// R5, and the native engine: the socket itself.
-    fn mount(&self, socket: &HostPath, keys: u32, warnings: &mut Vec<String>) -> SshPlan {
+    fn mount_agent(&self, socket: &HostPath, keys: u32, warnings: &mut Vec<String>) -> SshPlan {
         warn_of_other_user(self.host, self.user, warnings);
         let requirement = if self.engine == EngineKind::Podman { "R5.2" } else { "R5.1" };
-        let Some(mount) = self.at_agent(socket.clone(), requirement) else { return invalid() };
+        let mount = Mount::file(socket.clone(), agent_target(), Access::Rw, self.why_agent(requirement));
         let mount = Mount { relabel: self.engine == EngineKind::Podman, ..mount };
         SshPlan::forwarded(
             Strategy::Mount,
@@ -196,9 +174,8 @@ impl Situation<'_> {
         if desktop.socket == Some(false) {
             return skip(format!("`{HOST_SERVICE}` is not there for the guest in the machine of {found}"));
         }
-        let Some(mount) = HostPath::new(HOST_SERVICE).ok().and_then(|socket| self.at_agent(socket, "R6.1")) else {
-            return invalid();
-        };
+        let socket = constant!(MachinePath, HOST_SERVICE);
+        let mount = Mount::machine_socket(socket, agent_target(), self.why_agent("R6.1"));
         let pending = match desktop.socket {
             Some(_) => Vec::new(),
             None => vec![format!("whether `{HOST_SERVICE}` is there in the machine")],
@@ -220,20 +197,16 @@ impl Situation<'_> {
                 };
             }
         };
-        let Some(mount) = HostPath::new(&tunnel.socket).ok().and_then(|socket| self.at_agent(socket, "R7.5")) else {
-            return invalid();
-        };
+        let mount = Mount::machine_socket(tunnel.socket.clone(), agent_target(), self.why_agent("R7.5"));
         let reason =
             format!("a tunnel over Podman's connection `{}` leads to the agent at `{socket}`", connection.name);
         let pending = vec![format!("whether `{}@{}` accepts the tunnel", connection.user, connection.host)];
         SshPlan { pending, tunnel: Some(tunnel), ..SshPlan::forwarded(Strategy::Tunnel, keys, reason, mount) }
     }
 
-    fn at_agent(&self, socket: HostPath, requirement: &'static str) -> Option<Mount> {
-        let why = Why::new("the host's SSH agent", self.config.ssh_agent.origin.clone())
-            .about(Topic::Ssh)
-            .requirement(requirement);
-        Some(Mount::file(socket, GuestPath::new(SOCKET).ok()?, Access::Rw, why))
+    fn why_agent(&self, requirement: &'static str) -> Why {
+        let origin = self.config.ssh_agent.origin.clone();
+        Why::new("the host's SSH agent", origin).about(Topic::Ssh).requirement(requirement)
     }
 }
 
@@ -247,8 +220,23 @@ fn tunnel_timeout(host: &Host) -> Result<Duration> {
     }
 }
 
-fn invalid() -> SshPlan {
-    SshPlan::not(SshState::Skipped, "the agent's path is not one that can be mounted")
+fn agent_target() -> GuestPath {
+    constant!(GuestPath, SOCKET)
+}
+
+/// Decides what the engine's virtual machine is asked, if the agent has to get into one.
+pub fn machine_question(inputs: Inputs, engine: EngineKind) -> Option<MachineQuestion> {
+    let Inputs { host, facts, .. } = inputs;
+    if !matches!(facts.agent, AgentFacts::Answers { .. }) {
+        return None;
+    }
+    let is_desktop = || facts.docker.as_ref().is_some_and(DockerFacts::is_desktop);
+    match (engine, host.platform) {
+        (EngineKind::Docker, Platform::Macos) => Some(MachineQuestion::OperatingSystem),
+        (EngineKind::Docker, Platform::Linux) if is_desktop() => Some(MachineQuestion::OperatingSystem),
+        (EngineKind::Podman, Platform::Macos) => Some(MachineQuestion::Connection),
+        _ => None,
+    }
 }
 
 /// ssh-agent refuses peers of another uid.
@@ -270,7 +258,7 @@ impl Draft<'_> {
         let Some(socket) = found.map(|fact| &fact.real).filter(|_| self.host.platform == Platform::Linux) else {
             return;
         };
-        let Ok(nothing) = HostPath::new("/dev/null") else { return };
+        let nothing = constant!(HostPath, "/dev/null");
         let covers: Vec<Mount> = self
             .mounts
             .iter()

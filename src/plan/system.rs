@@ -18,7 +18,8 @@ const PASSED: &[&str] =
 impl Draft<'_> {
     /// The host's system, read-only.
     pub fn system(&mut self, name: &str) {
-        let Some(system) = &self.facts.system else { return };
+        let Some(native) = &self.facts.native else { return };
+        let system = &native.system;
         for entry in &system.entries {
             let why = |path: &HostPath| match path.as_path().starts_with("/etc") {
                 true => Why::default("settings without secrets, from an allow-list").about(Topic::System),

@@ -1,12 +1,11 @@
 //! Plans the SSH reverse tunnel into a Podman machine (R7): the socket's names there and the ssh command line.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::facts::engines::connection::Connection;
-use crate::path::HostPath;
+use crate::path::{HostPath, MachinePath};
 use crate::session_id::SessionId;
 
 /// A tunnel as data.
@@ -19,7 +18,7 @@ pub struct TunnelPlan {
     /// Its command line.
     pub argv: Vec<OsString>,
     /// The socket in the machine.
-    pub socket: PathBuf,
+    pub socket: MachinePath,
     /// The script's parameters, as assignments of its first lines.
     pub parameters: String,
     /// How long readiness is waited for (R7.4).
@@ -48,7 +47,8 @@ impl TunnelPlan {
         let secret = id.secret();
         let landing = format!("/tmp/sandpen-{id}.sock");
         let directory = format!("/tmp/sandpen-{id}");
-        let socket = format!("{directory}/{secret}.sock");
+        let socket = MachinePath::new(format!("{directory}/{secret}.sock"))
+            .map_err(|error| Error::launch("the session's name is not one for a socket").cause(error))?;
         let option = |text: &str| ["-o".to_owned(), text.to_owned()];
         let mut argv: Vec<String> = vec!["ssh".into(), "-F".into(), "/dev/null".into()];
         if let Some(identity) = &connection.identity {
@@ -78,6 +78,6 @@ impl TunnelPlan {
             timeout.as_secs().max(1) * 20
         );
         let argv = argv.into_iter().map(OsString::from).collect();
-        Ok(TunnelPlan { connection, program, argv, socket: socket.into(), parameters, timeout })
+        Ok(TunnelPlan { connection, program, argv, socket, parameters, timeout })
     }
 }

@@ -2,13 +2,13 @@
 
 use serde::Serialize;
 
+use super::Inputs;
 use super::engine::EnginePlan;
-use crate::config::Config;
 use crate::config::value::EngineKind;
 use crate::config::value::UserMode;
-use crate::facts::{Facts, ImageFacts};
-use crate::host::{Host, Platform};
-use crate::path::GuestPath;
+use crate::facts::ImageFacts;
+use crate::host::Platform;
+use crate::path::{GuestPath, constant};
 
 /// How the guest's user is arranged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -46,15 +46,26 @@ impl UserPlan {
     }
 }
 
+/// Tells whether the guest is the image's own user, whose home only the image knows.
+pub fn needs_image_facts(inputs: Inputs) -> bool {
+    let is_image_user = match inputs.config.user.value {
+        UserMode::Image => true,
+        UserMode::Auto => inputs.host.platform == Platform::Macos,
+        UserMode::Host => false,
+    };
+    is_image_user && !inputs.preset.is_some_and(|preset| preset.image_home.is_some())
+}
+
 /// Decides who the guest is.
-pub fn plan(host: &Host, config: &Config, facts: &Facts, engine: &EnginePlan, warnings: &mut Vec<String>) -> UserPlan {
+pub fn plan(inputs: Inputs, engine: &EnginePlan, warnings: &mut Vec<String>) -> UserPlan {
+    let Inputs { host, config, facts, workspace, .. } = inputs;
     let wanted = match config.user.value {
         UserMode::Auto if host.platform == Platform::Macos && engine.kind.is_container() => UserMode::Image,
         UserMode::Auto => UserMode::Host,
         asked => asked,
     };
     if wanted == UserMode::Image && engine.kind.is_container() {
-        return image_user(config, facts, warnings);
+        return image_user(inputs, warnings);
     }
     let docker_rootless =
         engine.kind == EngineKind::Docker && facts.docker.as_ref().is_some_and(|docker| docker.rootless);
@@ -82,25 +93,26 @@ pub fn plan(host: &Host, config: &Config, facts: &Facts, engine: &EnginePlan, wa
             format!("files keep their owner: uid {} inside and outside", host.uid),
         )
     };
-    if host.uid == 0 && facts.roots.owner != 0 && engine.kind.is_container() {
+    if host.uid == 0 && workspace.owner != 0 && engine.kind.is_container() {
         warnings.push(format!(
             "the working directory belongs to uid {}, and root inside has no capabilities: it can only write what its permissions allow. Run sandpen as the owner",
-            facts.roots.owner
+            workspace.owner
         ));
     }
     UserPlan { uid: Some(uid), gid: Some(gid), name: name.to_owned(), home: host.home.to_guest(), how, reason }
 }
 
-fn image_user(config: &Config, facts: &Facts, warnings: &mut Vec<String>) -> UserPlan {
+fn image_user(inputs: Inputs, warnings: &mut Vec<String>) -> UserPlan {
+    let Inputs { config, facts, preset, .. } = inputs;
     let image = facts.image.clone().unwrap_or_default();
-    let preset_home = facts.preset.as_ref().and_then(|preset| preset.image_home.clone());
+    let preset_home = preset.and_then(|preset| preset.image_home.clone());
     let known = preset_home.clone().or_else(|| image_home(&image).and_then(|home| GuestPath::new(home).ok()));
     if known.is_none() && facts.image.is_none() {
         warnings.push("the image is not here yet, so the home of its own user is not known: /root is assumed".into());
     }
-    let reason = match (&preset_home, config.user.is_asked_for()) {
-        (Some(_), _) => format!("the image's own user ({}), whose home the preset knows", config.user.origin),
-        (None, _) => format!("the image's own user ({})", config.user.origin),
+    let reason = match &preset_home {
+        Some(_) => format!("the image's own user ({}), whose home the preset knows", config.user.origin),
+        None => format!("the image's own user ({})", config.user.origin),
     };
     let (user, group) = match image.user.as_deref() {
         None => (Some(0), Some(0)),
@@ -110,16 +122,8 @@ fn image_user(config: &Config, facts: &Facts, warnings: &mut Vec<String>) -> Use
         }
     };
     let (uid, gid) = if facts.image.is_some() { (user, group) } else { (None, None) };
-    let home = known.unwrap_or_else(|| root_home().clone());
+    let home = known.unwrap_or_else(|| constant!(GuestPath, "/root"));
     UserPlan { uid, gid, name: image.user.unwrap_or_else(|| "root".into()), home, how: UserHow::Image, reason }
-}
-
-fn root_home() -> &'static GuestPath {
-    static HOME: std::sync::LazyLock<GuestPath> = std::sync::LazyLock::new(|| {
-        // The text is an absolute path, so the fallback is never taken.
-        GuestPath::new("/root").unwrap_or_else(|_| unreachable!("/root is absolute"))
-    });
-    &HOME
 }
 
 /// HOME if the image sets it, else the place where its user's home usually is.

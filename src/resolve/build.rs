@@ -8,11 +8,9 @@ use crate::config::preset::Preset;
 use crate::config::value::{EngineSetting, ImageRef, Value};
 use crate::config::{Config, Sourced};
 use crate::error::{Error, Result};
-use crate::facts::Facts;
 use crate::host::Host;
 use crate::path::HostPath;
-use crate::plan::engine::{self, EnginePlan};
-use crate::plan::flat_name;
+use crate::plan::{Inputs, engine, flat_name};
 use crate::process::Client;
 use crate::process::Outcome;
 use crate::session;
@@ -89,26 +87,23 @@ pub fn refuse_seatbelt(config: &Config) -> Result<()> {
     }
 }
 
-/// A container engine, even where `auto` would run the project with the host's own tools: what is built is an image.
-fn builder(host: &Host, config: &Config, facts: &Facts, tag: &ImageRef) -> Result<EnginePlan> {
-    match config.engine.value {
+/// Refuses the engines that have no images.
+pub fn check_engine(config: &Config) -> Result<()> {
+    let Sourced { value, origin } = &config.engine;
+    match value {
         EngineSetting::Native | EngineSetting::SandboxExec => {
-            let Sourced { value, origin } = &config.engine;
             Err(Error::usage(format!("{origin}: the engine `{value}` has no images to build"))
                 .hint("use `--engine docker` or `--engine podman`"))
         }
-        EngineSetting::Auto if facts.docker.is_none() => {
-            let config = Config { image: Some(Sourced::default(tag.clone())), ..config.clone() };
-            let facts = Facts::sweep(host, &config, &[] as &[OsString])?;
-            Ok(engine::choose(host, &config, &facts)?.0)
-        }
-        _ => Ok(engine::choose(host, config, facts)?.0),
+        _ => Ok(()),
     }
 }
 
 /// Builds with the engine that would run the image.
-pub fn run(host: &Host, config: &Config, facts: &Facts, recipe: &Recipe, tag: &ImageRef, ui: Ui) -> Result<()> {
-    let engine = builder(host, config, facts, tag)?;
+pub fn run(inputs: Inputs, recipe: &Recipe, tag: &ImageRef, ui: Ui) -> Result<()> {
+    check_engine(inputs.config)?;
+    let facts = inputs.facts;
+    let (engine, _) = engine::choose(inputs)?;
     if let Some(problem) = engine.problem {
         return Err(problem);
     }

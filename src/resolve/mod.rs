@@ -1,19 +1,23 @@
-//! Everything before the first effect, which `run`, `explain`, `doctor` and `selftest` share: from options to a plan and its launch.
+//! Makes a plan final: reads options and facts, and does what must be asked or made before a plan can be complete.
+//!
+//! `run`, `explain`, `doctor` and `selftest` all come through here. Only `run` and `selftest` pull, build or start anything.
 
 pub mod build;
+mod preset;
 
 use std::ffi::OsString;
 
 use crate::cli::Options;
-use crate::config::value::UserMode;
 use crate::config::{Config, Sourced};
 use crate::error::Result;
 use crate::facts::engines::checkup::{CHECKUP_TIMEOUT, Checkup};
 use crate::facts::image::{self, Inspection};
-use crate::facts::{DesktopFacts, Facts, ImageFacts};
-use crate::host::{Host, Platform, ProcessStamp};
+use crate::facts::{DesktopFacts, Facts, ImageFacts, RootFacts};
+use crate::host::{Host, ProcessStamp};
 use crate::launch::Launch;
-use crate::plan::{Plan, engine};
+use crate::plan::questions::{self, Purpose};
+use crate::plan::workspace::{Workspace, include_paths};
+use crate::plan::{Inputs, Plan, Request, engine, ssh, user};
 use crate::process::Client;
 use crate::session::{self, cleanup};
 use crate::session_id::SessionId;
@@ -34,34 +38,40 @@ pub struct Planned {
     pub image: Option<Inspection>,
 }
 
-/// Options, the machine they are for, and what was found on it.
+/// The options of a command, the host they are for, and everything that was found out about it.
 #[derive(Debug)]
 pub struct Resolved {
-    /// The machine.
     pub host: Host,
-    /// What is asked for.
     pub config: Config,
-    /// What is there.
     pub facts: Facts,
-    /// The command.
-    pub command: Vec<OsString>,
+    pub request: Request,
 }
 
 impl Resolved {
-    /// Of the program itself, in its own surroundings.
+    /// Resolves the options of the program itself, where it was started.
     pub fn read(options: &Options, command: Vec<OsString>) -> Result<Self> {
-        Self::on(Host::read()?, options, command)
+        Self::on(Host::read()?, options, command, Purpose::Run)
     }
 
-    /// Of any surroundings.
-    pub fn on(mut host: Host, options: &Options, command: Vec<OsString>) -> Result<Self> {
+    /// Resolves options for any host.
+    pub fn on(mut host: Host, options: &Options, command: Vec<OsString>, purpose: Purpose) -> Result<Self> {
         if let Some(platform) = options.assume_host {
             host.platform = platform;
         }
         let config = Config::load(&host, options)?;
         build::refuse_seatbelt(&config)?;
-        let facts = Facts::sweep(&host, &config, &command)?;
-        Ok(Resolved { host, config, facts, command })
+        let roots = RootFacts::look(&host, include_paths(&host, &config)?);
+        let workspace = Workspace::decide(&host, &config, &roots)?;
+        let preset = preset::choose(&host, &config, &workspace, &command)?;
+        let name = command.first().and_then(|name| name.to_str());
+        let questions = questions::questions(&host, &config, &workspace, &preset, name, purpose);
+        let facts = Facts::look(&host, questions)?;
+        let request = Request { command, workspace, preset, is_selftest: false };
+        Ok(Resolved { host, config, facts, request })
+    }
+
+    pub fn inputs(&self) -> Inputs<'_> {
+        Inputs::new(&self.host, &self.config, &self.facts, &self.request)
     }
 
     /// The session's id: the user's choice, or a new one.
@@ -75,20 +85,21 @@ impl Resolved {
 
     /// Plans and compiles; pure.
     pub fn plan(&self, id: SessionId) -> Result<(Plan, Launch)> {
-        let plan = Plan::new(&self.host, &self.config, &self.facts, id, self.command.clone())?;
+        let plan = Plan::new(&self.host, &self.config, &self.facts, &self.request, id)?;
         let launch = Launch::compile(&plan, &self.host, &self.facts)?;
         Ok((plan, launch))
     }
 
     /// An engine in a virtual machine is asked how the SSH agent gets there.
     fn ask_machine(&mut self, ui: Ui) -> Result<()> {
-        let (engine, _) = engine::choose(&self.host, &self.config, &self.facts)?;
-        if engine.problem.is_some() || !engine.kind.is_container() {
+        let (engine, _) = engine::choose(self.inputs())?;
+        let Some(question) = ssh::machine_question(self.inputs(), engine.kind).filter(|_| engine.problem.is_none())
+        else {
             return Ok(());
-        }
+        };
         let client = Client { program: engine.program, path: self.facts.path.for_host(), machine: None };
         let _waiting = Progress::start(ui, format!("{}'s machine to answer", engine.kind.name()));
-        self.facts.ask_machine(&self.host, engine.kind, &client);
+        self.facts.ask_machine(&self.host, question, &client);
         Ok(())
     }
 
@@ -131,9 +142,7 @@ impl Resolved {
 
     /// The image's own user has a home that only the image knows: one engine call, unless the preset knows it.
     fn ask_image(&mut self, ui: Ui, may_pull: bool) -> Result<()> {
-        let by_default = self.config.user.value == UserMode::Auto && self.host.platform == Platform::Macos;
-        let preset_knows = self.facts.preset.as_ref().is_some_and(|preset| preset.image_home.is_some());
-        if !(by_default || self.config.user.value == UserMode::Image) || preset_knows {
+        if !user::needs_image_facts(self.inputs()) {
             return Ok(());
         }
         let (plan, launch) = self.plan(SessionId::placeholder())?;
@@ -147,7 +156,7 @@ impl Resolved {
     /// The plan that `doctor` judges. An engine that does not even say what it is, is asked nothing more.
     pub fn for_doctor(mut self, checkup: &Checkup, ui: Ui) -> Result<Planned> {
         self.name_built_image()?;
-        let (engine, _) = engine::choose(&self.host, &self.config, &self.facts)?;
+        let (engine, _) = engine::choose(self.inputs())?;
         let answers = checkup.answers(engine.kind);
         if answers {
             self.ask_machine(ui)?;
@@ -178,7 +187,8 @@ impl Resolved {
     /// The image that would be built is the image that would be run.
     fn name_built_image(&mut self) -> Result<()> {
         if let Some(wanted) = self.config.build.clone() {
-            let (_, image) = build::Recipe::of_project(&self.host).map_err(|error| error.with_origin(&wanted.origin))?;
+            let (_, image) =
+                build::Recipe::of_project(&self.host).map_err(|error| error.with_origin(&wanted.origin))?;
             self.config.image.get_or_insert(Sourced::new(image, wanted.origin));
         }
         Ok(())
@@ -190,9 +200,10 @@ impl Resolved {
     pub fn for_launch(mut self, ui: Ui) -> Result<Self> {
         if let Some(wanted) = self.config.build.clone() {
             // The image that is built is the image that is run.
-            let (recipe, image) = build::Recipe::of_project(&self.host).map_err(|error| error.with_origin(&wanted.origin))?;
+            let (recipe, image) =
+                build::Recipe::of_project(&self.host).map_err(|error| error.with_origin(&wanted.origin))?;
             let image = self.config.image.get_or_insert(Sourced::new(image, wanted.origin)).value.clone();
-            build::run(&self.host, &self.config, &self.facts, &recipe, &image, ui)?;
+            build::run(self.inputs(), &recipe, &image, ui)?;
         }
         self.ask_machine(ui)?;
         self.ask_image(ui, true)?;

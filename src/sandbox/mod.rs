@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::path::HostPath;
 use crate::plan::Plan;
+use crate::plan::questions::Purpose;
 use crate::process::Outcome;
 use crate::resolve::Resolved;
 use crate::session::outcome_file::{ARGUMENT, OutcomeFileReader};
@@ -150,7 +151,7 @@ impl Sandbox {
         }
         // Not the program that embeds this library: inside a container it would not know what to do.
         host.executable = self.program.as_ref().map(real).transpose()?;
-        let mut resolved = Resolved::on(host, &self.options, self.command.clone())?;
+        let mut resolved = Resolved::on(host, &self.options, self.command.clone(), Purpose::Run)?;
         if self.program.is_none() {
             resolved.facts.find_program(&mut resolved.host, PROGRAM);
         }

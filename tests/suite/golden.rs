@@ -10,7 +10,8 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use sandpen::{Config, Facts, Launch, Options, Plan, SessionId, View, explain_json, explain_text};
+use sandpen::internals::{Purpose, Resolved, Terminal, explain_json, explain_text};
+use sandpen::{Options, SessionId, View};
 
 use world::{Engine, World};
 
@@ -168,7 +169,7 @@ fn everything(world: &mut World) -> Options {
         world.env("SANDBOX_FLAGS", "--shm-size 1g --label 'a b'");
         engine_flags.push("--annotation=x=y".into());
     }
-    world.host.terminal = sandpen::Terminal { stdin: true, stdout: true, width: None };
+    world.host.terminal = Terminal { stdin: true, stdout: true, width: None };
     Options {
         profile: Some("work".into()),
         env: vec!["GH_TOKEN".into(), "FLAG=from flag".into(), "HTTPS_PROXY".into()],
@@ -185,14 +186,11 @@ fn explained(scenario: &Scenario, engine: Engine) -> (String, String) {
     let mut world = World::new(engine);
     let mut options = (scenario.set_up)(&mut world);
     options.engine = Some(engine.setting().to_string());
-    let config = Config::load(&world.host, &options).expect("config");
     let command: Vec<OsString> = scenario.command.iter().map(OsString::from).collect();
-    let mut facts = Facts::sweep(&world.host, &config, &command).expect("facts");
-    world.pin(&mut facts, scenario.name == "everything");
-    let id = config.name.as_ref().map(|name| SessionId::named(&name.value).as_example());
-    let id = id.unwrap_or_else(SessionId::placeholder);
-    let plan = Plan::new(&world.host, &config, &facts, id, command).expect("plan");
-    let launch = Launch::compile(&plan, &world.host, &facts).expect("launch");
+    let mut resolved = Resolved::on(world.host.clone(), &options, command, Purpose::Run).expect("facts");
+    world.pin(&mut resolved, scenario.name == "everything");
+    let id = resolved.config.name.as_ref().map(|name| SessionId::named(&name.value).as_example());
+    let (plan, launch) = resolved.plan(id.unwrap_or_else(SessionId::placeholder)).expect("plan");
     let json = explain_json(&world.host, &plan, &launch).expect("JSON");
     (world.neutral(&json), world.neutral(&explain_text(&plan, &launch, View::default())))
 }

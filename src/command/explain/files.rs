@@ -93,6 +93,7 @@ fn place(mount: &Mount, plan: &Plan, view: View) -> String {
         Source::Host(path) if path.as_path() == target.as_path() => target.to_string(),
         Source::Host(path) if path.is_within(&plan.session_dir) && !view.detailed => target.to_string(),
         Source::Host(path) => format!("{target} ← {path}"),
+        Source::Machine(path) => format!("{target} ← {path}"),
         Source::Tmpfs { .. } => format!("{target} ← memory"),
         Source::Volume(name) => format!("{target} ← volume {name}"),
         Source::Text(_) => format!("{target} ← generated"),

@@ -85,6 +85,7 @@ impl Serialize for Variable {
 fn mount_json(mount: &Mount) -> Value {
     let source = match &mount.source {
         Source::Host(path) => path.to_string(),
+        Source::Machine(path) => path.to_string(),
         Source::Tmpfs { .. } => "tmpfs".into(),
         Source::Volume(name) => format!("volume {name}"),
         Source::Text(_) => "generated".into(),

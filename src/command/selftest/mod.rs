@@ -32,13 +32,13 @@ pub fn run(arguments: Selftest, ui: Ui) -> Result<Outcome> {
     let mut resolved = Resolved::read(&arguments.options, Vec::new())?;
     // A self-test that is killed must not leave anything for the next one.
     resolved.config.keep = None;
-    resolved.facts.probe = true;
+    resolved.request.is_selftest = true;
     let mut resolved = resolved.for_launch(ui)?;
     let canaries = Canaries::plant(&resolved.host)?;
     let id = resolved.id();
     let (draft, _) = resolved.plan(id.clone())?;
     let order = order(&resolved.host, &canaries, &draft);
-    resolved.command = command(&resolved.host, &draft, &order)?;
+    resolved.request.command = command(&resolved.host, &draft, &order)?;
     let ran = resolved.ready(id, ui).and_then(|(plan, launch)| {
         let found = plan.session_dir.join(FINDINGS);
         let look = || {

@@ -11,6 +11,7 @@ mod mount;
 mod name;
 mod port;
 mod preset;
+mod seatbelt_profile;
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -26,6 +27,7 @@ pub use mount::{Access, MountRequest};
 pub use name::Name;
 pub use port::Port;
 pub use preset::{HomePath, VariableName};
+pub use seatbelt_profile::{BuiltIn, Stance};
 
 use schemars::{Schema, json_schema};
 

@@ -17,6 +17,15 @@ pub const HOST_SERVICE: &str = "/run/host-services/ssh-auth.sock";
 /// A machine that is just starting takes its time; one that hangs must not take all of it.
 const MACHINE_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// What an engine in a virtual machine is asked, so that the SSH agent can be forwarded there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MachineQuestion {
+    /// Docker: which operating system the machine reports (R6.1).
+    OperatingSystem,
+    /// Podman: which connection leads to the machine (R7.2).
+    Connection,
+}
+
 /// What Docker says of the machine it runs in (R6.1).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DesktopFacts {

@@ -4,11 +4,11 @@ use std::fs;
 
 use serde::Serialize;
 
-use crate::config::{Config, Sourced};
+use crate::config::Sourced;
+use crate::config::value::BuiltIn;
 use crate::error::{Error, Result};
 use crate::host::{Host, resolved};
 use crate::path::HostPath;
-use crate::plan::seatbelt::BuiltIn;
 
 /// Only the system's: whatever else is called so, on PATH, is not the wall.
 const PROGRAM: &str = "/usr/bin/sandbox-exec";
@@ -49,11 +49,13 @@ pub struct OwnProfile {
 
 impl SeatbeltFacts {
     /// Looks. `mounted` are the directories that the guest can write to.
-    pub fn look(host: &Host, config: &Config, sessions: &HostPath, mounted: &[HostPath]) -> Result<Self> {
-        let own = match &config.seatbelt_profile {
-            Some(named) if BuiltIn::named(&named.value).is_none() => Some(own_profile(host, named, mounted)?),
-            _ => None,
-        };
+    pub fn look(
+        host: &Host,
+        profile: Option<&Sourced<String>>,
+        sessions: &HostPath,
+        mounted: &[HostPath],
+    ) -> Result<Self> {
+        let own = profile.map(|named| own_profile(host, named, mounted)).transpose()?;
         Ok(SeatbeltFacts {
             program: program(host),
             home: resolved(&host.home),

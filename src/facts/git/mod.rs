@@ -18,7 +18,8 @@ use rustix::io::Errno;
 use serde::Serialize;
 
 use crate::facts::program::SearchPath;
-use crate::facts::roots::Roots;
+use repository::Repository;
+
 use crate::host::Host;
 use crate::path::HostPath;
 
@@ -110,8 +111,21 @@ impl GitFacts {
     }
 }
 
-/// What Git is answering while other facts are looked up, unless it need not be asked.
-pub struct Asked {
+/// The repositories whose configuration and directories are looked at.
+pub struct GitQuestion {
+    pub directory: HostPath,
+    /// The repository around that directory.
+    pub repository: Option<Repository>,
+    /// Whether there is a repository around the directory that must not be used.
+    pub is_refused: bool,
+    /// All repositories of the workspace.
+    pub repositories: Vec<Repository>,
+    /// The directories that are shown inside.
+    pub shown: Vec<HostPath>,
+}
+
+/// A running `git config`, which answers while other facts are looked up.
+pub struct PendingGitConfig {
     program: Option<HostPath>,
     source: Source,
 }
@@ -122,19 +136,18 @@ enum Source {
     Git(Child),
 }
 
-impl Asked {
-    /// Asks for the working directory's settings.
-    pub fn of(host: &Host, path: &SearchPath, roots: &Roots) -> Self {
+impl PendingGitConfig {
+    pub fn start(host: &Host, path: &SearchPath, question: &GitQuestion) -> Self {
         let program = path.find("git");
-        let source = program.as_ref().map(|program| match plain::read(host, program, roots) {
+        let source = program.as_ref().map(|program| match plain::read(host, program, question) {
             Some(settings) => Source::Files(settings),
-            None => start(host, path, program, &roots.workdir).map_or(Source::Nowhere, Source::Git),
+            None => start(host, path, program, &question.directory).map_or(Source::Nowhere, Source::Git),
         });
-        Asked { program, source: source.unwrap_or(Source::Nowhere) }
+        PendingGitConfig { program, source: source.unwrap_or(Source::Nowhere) }
     }
 
     /// The answer. A Git that fails, or hangs on a file, leaves nothing to go by.
-    pub fn answer(self, host: &Host) -> GitFacts {
+    pub fn finish(self, host: &Host) -> GitFacts {
         let mut facts = GitFacts { program: self.program, ..GitFacts::default() };
         match self.source {
             Source::Nowhere => return facts,

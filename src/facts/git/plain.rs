@@ -12,8 +12,7 @@ use rustix::fs::Access;
 
 use crate::facts::git::repository::{Repository, is_git_dir};
 use crate::facts::git::syntax;
-use crate::facts::git::{Scope, Setting};
-use crate::facts::roots::Roots;
+use crate::facts::git::{GitQuestion, Scope, Setting};
 use crate::host::{Host, Platform};
 use crate::path::HostPath;
 use crate::process::untrusted;
@@ -27,13 +26,13 @@ const SYSTEM: &str = "/etc/gitconfig";
 const BESIDE: &str = "etc/gitconfig";
 
 /// What Git would say of the working directory.
-pub fn read(host: &Host, program: &HostPath, roots: &Roots) -> Option<Vec<Setting>> {
+pub fn read(host: &Host, program: &HostPath, question: &GitQuestion) -> Option<Vec<Setting>> {
     let is_steered = host
         .env
         .iter()
         .any(|(name, _)| STEERING.iter().any(|steering| name.as_encoded_bytes().starts_with(steering.as_bytes())));
     // Apple's Git has files of its own.
-    if host.platform != Platform::Linux || is_steered || roots.refused_repository.is_some() {
+    if host.platform != Platform::Linux || is_steered || question.is_refused {
         return None;
     }
     let home = host.home.as_path();
@@ -44,8 +43,8 @@ pub fn read(host: &Host, program: &HostPath, roots: &Roots) -> Option<Vec<Settin
     for file in [own.join("git/config"), home.join(".gitconfig")] {
         add(&mut found, Scope::Global, &file, file.clone())?;
     }
-    if let Some(repository) = &roots.repository {
-        let (file, shown) = its_file(host, repository, &roots.workdir)?;
+    if let Some(repository) = &question.repository {
+        let (file, shown) = its_file(host, repository, &question.directory)?;
         let before = found.len();
         add(&mut found, Scope::Repository, &file, shown)?;
         if found[before..].iter().any(|setting| !is_ordinary(setting)) {

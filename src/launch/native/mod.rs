@@ -47,8 +47,8 @@ pub fn compile(plan: &Plan) -> Result<NativeLaunch> {
                 optional: false,
             }),
             Source::Tmpfs { mode } => Step::Tmpfs { path: target, mode: *mode, size: None },
-            // Volumes are of container engines.
-            Source::Volume(_) => Step::Dir { path: target, mode: 0o755 },
+            // Only container engines have volumes and virtual machines.
+            Source::Volume(_) | Source::Machine(_) => Step::Dir { path: target, mode: 0o755 },
             Source::Text(content) => Step::File { path: target, content: content.clone().into_bytes(), mode: 0o644 },
             Source::Link(to) => Step::Symlink { path: target, to: to.clone() },
         }

@@ -3,9 +3,10 @@
 
 use std::fmt::Write;
 
+use crate::config::value::Stance;
 use crate::config::value::{Access, NetworkMode};
 use crate::path::HostPath;
-use crate::plan::seatbelt::{Base, SeatbeltPlan, Stance};
+use crate::plan::seatbelt::{Base, SeatbeltPlan};
 use crate::plan::{Plan, Source};
 
 const PERMISSIVE: &str = include_str!("profiles/permissive.sb");

@@ -10,7 +10,7 @@ use crate::config::value::EngineKind;
 use crate::facts::FileKind;
 use crate::facts::git::{GitFacts, Scope, Setting};
 use crate::host::Host;
-use crate::path::{GuestPath, HostPath};
+use crate::path::{HostPath, constant};
 use crate::plan::Draft;
 use crate::plan::entry::{Topic, Why};
 use crate::plan::mounts::{existing, git_configuration_files};
@@ -93,14 +93,13 @@ impl Draft<'_> {
             };
             // What lies in the workspace is there already, R3's own files are mounted under R3, and native shows the system's.
             let is_shown = self.engine == EngineKind::Native && file.path.as_path() == Path::new(SYSTEM);
-            if self.facts.roots.all().any(|root| fact.real.is_within(root)) || known.contains(&file.path) || is_shown {
+            if self.workspace.writable().any(|root| fact.real.is_within(root)) || known.contains(&file.path) || is_shown
+            {
                 continue;
             }
             let why = Why::default(&file.reason).about(Topic::Git);
-            let target = match system.as_deref() == Some(file.path.as_path()) {
-                true => GuestPath::new(SYSTEM).unwrap_or_else(|_| file.path.to_guest()),
-                false => file.path.to_guest(),
-            };
+            let is_system = system.as_deref() == Some(file.path.as_path());
+            let target = if is_system { constant!(GuestPath, SYSTEM) } else { file.path.to_guest() };
             self.mounts.add(existing(fact, target, Access::Ro, why.clone()));
             // `~` means the guest's home to Git inside.
             if let Ok(below) = file.path.as_path().strip_prefix(self.host.home.as_path()) {

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use super::GitOverrides;
 use crate::config::value::EngineKind;
-use crate::facts::git::{Scope, Setting};
+use crate::facts::git::{GitFacts, Scope, Setting};
+use crate::path::HostPath;
 use crate::plan::Draft;
 use crate::plan::entry::{Mount, Source};
 
@@ -79,7 +80,7 @@ impl Draft<'_> {
     /// What a helper of the host's unlocks stays outside; an empty value ends the list of helpers.
     fn credential_helper(&self, key: &str, setting: &Setting, told: &mut GitOverrides) {
         let name = setting.value.split(' ').next().unwrap_or_default();
-        let program = format!("git-credential-{name}");
+        let program = credential_program(&setting.value);
         let is_command = name.starts_with('!') || name.starts_with('/');
         let is_inside = if is_command { self.is_inside(&setting.value) } else { self.is_inside(&program) };
         if name.is_empty() || BUILT_IN.contains(&name) || is_inside {
@@ -99,9 +100,9 @@ impl Draft<'_> {
 
     /// Whether the program that a command line begins with is to be expected inside.
     fn is_inside(&self, command: &str) -> bool {
-        let words = shlex::split(command.trim_start_matches('!')).unwrap_or_default();
-        let Some(program) = words.iter().find(|word| !word.contains('=')) else { return false };
-        if COMMON.contains(&program.as_str()) {
+        let Some(program) = program_of(command) else { return false };
+        let program = program.as_str();
+        if COMMON.contains(&program) {
             return true;
         }
         match self.engine {
@@ -109,19 +110,60 @@ impl Draft<'_> {
             EngineKind::Docker | EngineKind::Podman => return false,
             EngineKind::Native => {}
         }
-        let place = match program.contains('/') {
-            true => Some(self.host.expand(Path::new(program))),
-            false => self.facts.path.find(program).map(|path| path.as_path().to_owned()),
-        };
-        let place = place.and_then(|place| place.canonicalize().ok());
-        let shows = |mount: &Mount, place: &Path| matches!(&mount.source, Source::Host(source) if place.starts_with(source.as_path()));
-        place.is_some_and(|place| self.mounts.iter().any(|mount| shows(mount, &place)))
+        let shows =
+            |mount: &Mount, place: &HostPath| matches!(&mount.source, Source::Host(source) if place.is_within(source));
+        let found = self.facts.programs.get(program);
+        found.is_some_and(|found| self.mounts.iter().any(|mount| shows(mount, &found.real)))
     }
 
     fn is_outside(&self, path: &str) -> bool {
         let path = self.host.expand(Path::new(path));
-        !self.facts.roots.all().any(|root| path.starts_with(root.as_path()))
+        !self.workspace.writable().any(|root| path.starts_with(root.as_path()))
     }
+}
+
+/// Lists the programs that settings name, for the facts to look at.
+pub fn programs(git: &GitFacts) -> Vec<String> {
+    let settings = in_effect(&git.settings).filter(|setting| names_program(&setting.key));
+    let mut programs: Vec<String> = settings
+        .flat_map(|setting| {
+            let is_helper = setting.key.starts_with("credential.");
+            [program_of(&setting.value), is_helper.then(|| credential_program(&setting.value))]
+        })
+        .flatten()
+        .collect();
+    programs.sort();
+    programs.dedup();
+    programs
+}
+
+fn names_program(key: &str) -> bool {
+    const KEYS: &[&str] = &[
+        "core.askpass",
+        "core.editor",
+        "core.pager",
+        "core.sshcommand",
+        "diff.external",
+        "gpg.program",
+        "gpg.ssh.program",
+        "gpg.x509.program",
+        "interactive.difffilter",
+        "sequence.editor",
+        LFS_PROCESS,
+    ];
+    const SECTIONS: &[&str] = &["credential.", "difftool.", "merge.", "mergetool.", "pager."];
+    KEYS.contains(&key) || SECTIONS.iter().any(|section| key.starts_with(section))
+}
+
+/// Returns the program that Git runs for a credential helper that is given by its short name.
+fn credential_program(helper: &str) -> String {
+    format!("git-credential-{}", helper.split(' ').next().unwrap_or_default())
+}
+
+/// Returns the program that a command line of a setting begins with, after assignments of variables.
+fn program_of(command: &str) -> Option<String> {
+    let words = shlex::split(command.trim_start_matches('!')).unwrap_or_default();
+    words.into_iter().find(|word| !word.contains('='))
 }
 
 /// The decisive setting of every name, in the order of the names.

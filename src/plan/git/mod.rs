@@ -7,6 +7,7 @@ mod signing;
 use serde::Serialize;
 
 pub use files::git_files;
+pub use host_only::programs;
 
 use super::Draft;
 use super::entry::{Topic, Why};
@@ -63,7 +64,7 @@ impl Draft<'_> {
                 "Git did not read its configuration for this directory in time, so your settings may differ inside: try `git config --list` here".into(),
             );
         }
-        for root in self.facts.roots.repositories().map(|repository| &repository.root) {
+        for root in self.workspace.repositories().map(|repository| &repository.root) {
             // Not a word about other directories: whoever owns those is still asked about.
             told.set("safe.directory", root.to_string(), "Git works in it, whoever owns it");
         }

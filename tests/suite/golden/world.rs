@@ -3,10 +3,11 @@
 use std::fs;
 use std::path::PathBuf;
 
-use sandpen::value::EngineSetting;
-use sandpen::{
-    AgentFacts, DesktopFacts, DockerFacts, Environment, Facts, FileFact, FileKind, Host, HostPath, ImageFacts,
-    Platform, PodmanFacts, ProcessStamp, Reach, SystemEntry, SystemFacts, Terminal,
+use sandpen::HostPath;
+use sandpen::internals::value::EngineSetting;
+use sandpen::internals::{
+    AgentFacts, DesktopFacts, DockerFacts, Environment, FileFact, FileKind, Host, ImageFacts, NativeFacts, Platform,
+    PodmanFacts, ProcessStamp, Reach, Resolved, SystemEntry, SystemFacts, Terminal,
 };
 use tempfile::TempDir;
 
@@ -116,10 +117,11 @@ impl World {
     }
 
     /// Replaces everything that was found on this machine. What the command needs under HOME was traced in the world's own files.
-    pub fn pin(&self, facts: &mut Facts, with_agent: bool) {
-        facts.selinux = false;
+    pub fn pin(&self, resolved: &mut Resolved, with_agent: bool) {
         // The files here belong to whoever runs the tests, not to the host's user.
-        facts.roots.owner = self.host.uid;
+        resolved.request.workspace.owner = self.host.uid;
+        let facts = &mut resolved.facts;
+        facts.selinux = false;
         facts.session_base = self.host.state_dir().join("sessions");
         facts.docker = (self.engine.setting() == EngineSetting::Docker).then(|| DockerFacts {
             program: HostPath::new("/usr/bin/docker").ok(),
@@ -139,13 +141,14 @@ impl World {
             // Without systemd nothing is delegated: limits become downgrades.
             controllers: Vec::new(),
         });
-        if self.engine == Engine::Native {
-            facts.system = Some(system());
-            facts.native_problem = None;
-            facts.native_limits_processes = true;
+        facts.native = (self.engine == Engine::Native).then(|| NativeFacts {
+            problem: None,
+            limits_processes: true,
+            scopes_sockets: facts.native.as_ref().is_none_or(|native| native.scopes_sockets),
             // A user's own session: memory and processes are handed down, CPUs are not.
-            facts.native_cannot_limit = vec!["cpu"];
-        }
+            cannot_limit: vec!["cpu"],
+            system: system(),
+        });
         facts.agent = if with_agent {
             AgentFacts::Answers { socket: HostPath::new("/run/user/1000/agent").expect("absolute"), keys: 2 }
         } else {

@@ -3,10 +3,11 @@
 use crate::command::explain::why::{Answer, Change};
 use crate::config::Origin;
 use crate::config::value::Access;
+use crate::config::value::Stance;
 use crate::facts::{FileFact, FileKind};
 use crate::host::Host;
 use crate::path::{GuestPath, HostPath};
-use crate::plan::seatbelt::{Base, Stance};
+use crate::plan::seatbelt::Base;
 use crate::plan::{EngineKind, Mount, Plan, Source, SshState, Topic};
 use crate::vars;
 

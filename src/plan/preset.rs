@@ -1,0 +1,34 @@
+//! Decides whether the preset that goes with a command applies.
+
+use crate::config::preset::Preset;
+
+/// The preset that applies, or why one that the command's name suggests does not.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PresetChoice {
+    /// `None` when no preset applies.
+    pub preset: Option<Preset>,
+    /// The reason for which a preset was withheld; shown as a warning.
+    pub refused: Option<String>,
+}
+
+impl PresetChoice {
+    /// Applies a preset that the configuration names.
+    pub fn named(preset: Option<Preset>) -> Self {
+        PresetChoice { preset, refused: None }
+    }
+
+    /// Applies the preset of the command's name, unless a mounted directory could provide that command (attack 08).
+    pub fn of_command(command: &str, preset: Preset, is_planted: bool) -> Self {
+        let name = &preset.name;
+        let refused = if command.contains('/') {
+            format!("`{command}` is a path: the preset `{name}` applies to the bare name only")
+        } else if is_planted {
+            format!(
+                "a mounted directory on PATH holds a `{command}` of its own: the preset `{name}` and its keys are withheld"
+            )
+        } else {
+            return PresetChoice { preset: Some(preset), refused: None };
+        };
+        PresetChoice { preset: None, refused: Some(refused) }
+    }
+}

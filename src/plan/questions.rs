@@ -1,0 +1,112 @@
+//! Names what must be known of the host before a plan can be made. `facts` looks; `plan` concludes.
+
+use crate::config::Config;
+use crate::config::value::{AgentMode, BuiltIn, EngineKind, EngineSetting};
+use crate::facts::{FurtherQuestions, GitFacts, GitQuestion, Questions};
+use crate::host::{Host, Platform};
+use crate::path::HostPath;
+
+use super::preset::PresetChoice;
+use super::workspace::Workspace;
+use super::{git, mounts, network};
+
+/// What the plan is made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// To run or explain a command.
+    Run,
+    /// To build an image, which needs a container engine whatever would run the command.
+    BuildImage,
+}
+
+/// Collects the questions for a workspace and a command.
+pub fn questions(
+    host: &Host,
+    config: &Config,
+    workspace: &Workspace,
+    preset: &PresetChoice,
+    command: Option<&str>,
+    purpose: Purpose,
+) -> Questions {
+    let preset = preset.preset.as_ref();
+    let names_image = purpose == Purpose::BuildImage
+        || config.image.is_some()
+        || config.build.is_some()
+        || preset.is_some_and(|preset| preset.image.is_some());
+    let own_profile = config.seatbelt_profile.as_ref().filter(|named| BuiltIn::named(&named.value).is_none());
+    let directories = preset.into_iter().flat_map(|preset| &preset.directories);
+    let preset_directories = directories.map(|entry| host.home.join(entry.path.below()));
+    Questions {
+        engines: engine_candidates(config.engine.value, names_image, host.platform),
+        files: mounts::paths_of_interest(host, config, preset),
+        programs: network::proxy_program(config).into_iter().collect(),
+        tool: command.filter(|name| !name.contains('/')).map(str::to_owned),
+        ask_agent: config.ssh_agent.value != AgentMode::Off,
+        mounted: mounted(host, config, workspace).collect(),
+        preset_directories: preset_directories.collect(),
+        seatbelt_profile: own_profile.cloned(),
+        git: GitQuestion {
+            directory: workspace.workdir.clone(),
+            repository: workspace.repository.clone(),
+            is_refused: workspace.refused_repository.is_some(),
+            repositories: workspace.repositories().cloned().collect(),
+            shown: workspace.writable().cloned().collect(),
+        },
+        after_git,
+    }
+}
+
+fn after_git(host: &Host, git: &GitFacts) -> FurtherQuestions {
+    FurtherQuestions {
+        files: git::git_files(host, git).into_iter().map(|file| file.path).collect(),
+        programs: git::programs(git),
+    }
+}
+
+/// Lists the directories that the guest may write to, or that were asked for: no program of theirs runs on the host.
+pub fn mounted<'a>(
+    host: &'a Host,
+    config: &'a Config,
+    workspace: &'a Workspace,
+) -> impl Iterator<Item = HostPath> + 'a {
+    let asked = config.mounts.iter().filter_map(|mount| HostPath::new(host.expand(&mount.value.from)).ok());
+    workspace.writable().cloned().chain(asked)
+}
+
+/// Lists the engines that may run the sandbox, in order of preference. A named engine is the only candidate.
+///
+/// An image asks for a container. Without one the host's own tools are meant, and a container is only the
+/// replacement where the host cannot run them in a sandbox.
+pub fn engine_candidates(setting: EngineSetting, names_image: bool, platform: Platform) -> Vec<EngineKind> {
+    let containers = [EngineKind::Docker, EngineKind::Podman];
+    match setting {
+        EngineSetting::Docker => vec![EngineKind::Docker],
+        EngineSetting::Podman => vec![EngineKind::Podman],
+        EngineSetting::Native => vec![EngineKind::Native],
+        EngineSetting::SandboxExec => vec![EngineKind::SandboxExec],
+        EngineSetting::Auto if names_image => containers.to_vec(),
+        EngineSetting::Auto => {
+            let own_tools = match platform {
+                Platform::Linux => EngineKind::Native,
+                Platform::Macos => EngineKind::SandboxExec,
+            };
+            [own_tools].into_iter().chain(containers).collect()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_asks_for_a_container_and_a_named_engine_for_itself() {
+        use EngineKind::{Docker, Native, Podman, SandboxExec};
+        let auto = |names_image, platform| engine_candidates(EngineSetting::Auto, names_image, platform);
+        assert_eq!(auto(false, Platform::Linux), [Native, Docker, Podman]);
+        assert_eq!(auto(false, Platform::Macos), [SandboxExec, Docker, Podman]);
+        assert_eq!(auto(true, Platform::Linux), [Docker, Podman]);
+        assert_eq!(auto(true, Platform::Macos), [Docker, Podman]);
+        assert_eq!(engine_candidates(EngineSetting::Native, true, Platform::Linux), [Native]);
+    }
+}
