@@ -137,7 +137,7 @@ fn every_message_that_is_explained_exists() {
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     // A text may go on in the next line of the source.
     let source: String = sources("src").iter().map(|(_, text)| words(&text.replace("\\\n", ""))).collect();
-    let rows = page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| what"));
+    let rows = page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| message"));
     let mut messages = 0;
     for row in rows {
         let shown = row.split('|').nth(1).unwrap_or_default();
@@ -366,6 +366,9 @@ fn every_session_is_run_by_a_test() {
 /// How many clauses each requirement has.
 const CLAUSES: [(u32, u32); 7] = [(1, 2), (2, 1), (3, 7), (4, 4), (5, 2), (6, 2), (7, 11)];
 
+/// How many attacks are numbered in docs/attacks.md.
+const ATTACKS: u32 = 25;
+
 /// The sources below a directory.
 fn sources(directory: &str) -> Vec<(PathBuf, String)> {
     let mut open = vec![repository().join(directory)];
@@ -402,8 +405,8 @@ fn every_requirement_leads_to_code_and_to_tests() {
         }
     }
     let is_name = |word: &str| word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-    let security = read("SECURITY.md");
-    for line in page.lines().chain(security.lines()).filter(|line| line.starts_with('|')) {
+    let attacks = read("docs/attacks.md");
+    for line in page.lines().chain(attacks.lines()).filter(|line| line.starts_with('|')) {
         let columns: Vec<&str> = line.trim_matches('|').split('|').collect();
         let tests = quoted(columns.last().unwrap_or(&""));
         for cited in columns.iter().flat_map(|column| quoted(column)) {
@@ -420,27 +423,47 @@ fn every_requirement_leads_to_code_and_to_tests() {
     }
 }
 
-/// A test that is named after a requirement is found from there.
+/// The name of every function in the sources and the tests, with its file.
+fn functions() -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for (path, text) in ["src", "tests/suite"].into_iter().flat_map(sources) {
+        let file = path.strip_prefix(repository()).expect("a source").display().to_string();
+        let names = text.lines().filter_map(|line| line.trim_start().strip_prefix("fn ")?.split('(').next());
+        found.extend(names.map(|name| (file.clone(), name.to_owned())));
+    }
+    found
+}
+
+/// Fails unless `page` cites every function that `is_named` selects.
+#[track_caller]
+fn assert_cited(page: &str, is_named: impl Fn(&str) -> bool) {
+    let text = read(page);
+    let cited: BTreeSet<&str> = quoted(&text).into_iter().collect();
+    let missing: Vec<String> = functions()
+        .into_iter()
+        .filter(|(_, name)| is_named(name) && !cited.contains(name.as_str()))
+        .map(|(file, name)| format!("{file}: {name}"))
+        .collect();
+    assert!(missing.is_empty(), "not in {page}:\n{}", missing.join("\n"));
+}
+
+/// Tests named after a requirement start with its number, as in `r7_2_`.
 #[test]
 fn every_test_of_a_requirement_is_cited() {
-    let page = read("docs/requirements.md");
-    let cited: BTreeSet<&str> = quoted(&page).into_iter().collect();
-    let mut missing = Vec::new();
-    for (path, text) in ["src", "tests/suite"].into_iter().flat_map(sources) {
-        for line in text.lines() {
-            let Some(name) = line.trim_start().strip_prefix("fn ").and_then(|rest| rest.split('(').next()) else {
-                continue;
-            };
-            let mut letters = name.chars();
-            let is_named = letters.next() == Some('r')
-                && letters.next().is_some_and(|c| ('1'..='7').contains(&c))
-                && letters.next() == Some('_');
-            if is_named && !cited.contains(name) {
-                missing.push(format!("{}: {name}", path.strip_prefix(repository()).expect("a source").display()));
-            }
-        }
+    assert_cited("docs/requirements.md", |name| matches!(name.as_bytes(), [b'r', b'1'..=b'7', b'_', ..]));
+}
+
+#[test]
+fn every_attack_has_a_row_and_every_test_of_one_is_cited() {
+    let page = read("docs/attacks.md");
+    for number in 1..=ATTACKS {
+        let row = format!("| {number:02} |");
+        let row = page.lines().find(|line| line.starts_with(&row)).unwrap_or_else(|| panic!("no row `{row}`"));
+        let columns: Vec<&str> = row.trim_matches('|').split('|').collect();
+        let [_, _, _, tests] = columns[..] else { panic!("not four columns: {row}") };
+        assert!(!quoted(tests).is_empty(), "no test is cited: {row}");
     }
-    assert!(missing.is_empty(), "not in docs/requirements.md:\n{}", missing.join("\n"));
+    assert_cited("docs/attacks.md", |name| name.starts_with("attack_"));
 }
 
 /// Every file that belongs to the repository, if it is text.
