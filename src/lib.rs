@@ -77,6 +77,7 @@ mod session_id;
 #[allow(missing_docs)]
 mod ui;
 mod vars;
+mod warning;
 
 pub use cli::Options;
 pub use command::explain::Explanation;
@@ -90,10 +91,11 @@ pub use ui::View;
 pub use config::{Origin, Sourced};
 pub use path::{GuestPath, HostPath, MachinePath};
 pub use plan::{
-    Detail, EngineKind, EnginePlan, GitSettingChange, ImagePlan, Limits, Mount, NetworkPlan, Plan, Secret, Source,
-    SshPlan, SshState, Topic, UserHow, UserPlan, Variable, VariableValue, Why,
+    Detail, EngineKind, EnginePlan, GitSettingChange, ImagePlan, Limits, Mount, NetworkPlan, Plan, Secret,
+    SettingEffect, Source, SshPlan, SshState, Topic, UserHow, UserPlan, Variable, VariableValue, Why,
 };
 pub use session_id::SessionId;
+pub use warning::{Warning, WarningTopic};
 
 /// What the tests and the fuzz targets of sandpen itself need. Not part of the library: it changes without notice.
 #[doc(hidden)]

@@ -30,6 +30,7 @@ pub use sourced::{Origin, Sourced};
 use crate::cli::Options;
 use crate::error::{Error, Result};
 use crate::host::Host;
+use crate::warning::{Warning, WarningTopic};
 use value::{
     AgentMode, Cpus, EngineSetting, EnvRequest, Guard, HostRule, ImageRef, Memory, MountRequest, Name, NetworkMode,
     Pids, Port, TmpMode, UserMode,
@@ -67,7 +68,7 @@ pub struct Config {
     pub engine_flags: Vec<Sourced<String>>,
     pub include_dirs: Vec<Sourced<PathBuf>>,
     /// What the user should hear about the configuration itself.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
 }
 
 impl Config {
@@ -81,7 +82,7 @@ impl Config {
                     "the project file `{}` is not trusted and has no effect: read it, then run `sandpen trust`",
                     file.path().display()
                 );
-                (Settings::default(), Some(warning))
+                (Settings::default(), Some(Warning::new(WarningTopic::ConfigFile, warning)))
             }
         };
         let config = Self::load_with(host, options, project)?;

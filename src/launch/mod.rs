@@ -1,6 +1,7 @@
 //! Engines: each makes a [`Launch`] of a plan. Pure: what `explain` shows is what `run` runs.
 
 mod docker;
+mod limits;
 #[cfg(target_os = "linux")]
 pub mod native;
 mod oci;
@@ -16,7 +17,7 @@ use std::ffi::OsString;
 
 use serde::Serialize;
 
-use crate::error::{Error, Result};
+use crate::error::{Diagnostic, Kind, Result};
 use crate::facts::Facts;
 use crate::host::{Host, ProcessStamp};
 use crate::path::HostPath;
@@ -25,15 +26,80 @@ use crate::plan::{EngineKind, Plan, Secret};
 use crate::process::{Client, Pin};
 pub use seatbelt::{Entry as SeatbeltEntry, SeatbeltLaunch};
 
-/// Something that was asked for and cannot be enforced here.
+/// What a downgrade weakens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DowngradeKind {
+    Cpus,
+    Memory,
+    Pids,
+    /// The host's abstract sockets can be reached.
+    AbstractSockets,
+    /// A sandbox that was to be kept is not.
+    Keep,
+    /// A mount appears at another place than asked for.
+    MountTarget,
+}
+
+/// Something that was asked for and cannot be enforced here. With `--strict` it stops the launch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Downgrade {
-    /// What was asked for.
+    pub kind: DowngradeKind,
     pub asked: String,
     /// What there is instead.
     pub got: String,
-    /// Why.
     pub reason: String,
+}
+
+impl Downgrade {
+    /// Reports a limit that cannot be set.
+    pub fn unlimited(kind: DowngradeKind, asked: String, reason: &str) -> Self {
+        Downgrade { kind, asked, got: "no limit".into(), reason: reason.into() }
+    }
+}
+
+/// Turns the first downgrade into an error.
+pub fn refuse_downgrades(downgrades: &[Downgrade]) -> Result<()> {
+    match downgrades.first() {
+        Some(downgrade) => Err(LaunchError::Strict { downgrade: downgrade.clone() }.into()),
+        None => Ok(()),
+    }
+}
+
+/// Why a plan cannot be translated for its engine.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    #[error("{} cannot be enforced here", downgrade.asked)]
+    Strict { downgrade: Downgrade },
+    #[cfg(not(target_os = "linux"))]
+    #[error("the engine `{}` cannot run on this platform", engine.name())]
+    WrongPlatform { engine: EngineKind },
+}
+
+impl Diagnostic for LaunchError {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Strict { .. } => Kind::Launch,
+            #[cfg(not(target_os = "linux"))]
+            Self::WrongPlatform { .. } => Kind::Usage,
+        }
+    }
+
+    fn causes(&self) -> Vec<String> {
+        match self {
+            Self::Strict { downgrade } => vec![downgrade.reason.clone()],
+            #[cfg(not(target_os = "linux"))]
+            Self::WrongPlatform { .. } => Vec::new(),
+        }
+    }
+
+    fn hints(&self) -> Vec<String> {
+        match self {
+            Self::Strict { downgrade } => vec![format!("without --strict it would run with: {}", downgrade.got)],
+            #[cfg(not(target_os = "linux"))]
+            Self::WrongPlatform { .. } => Vec::new(),
+        }
+    }
 }
 
 /// What one engine makes of a plan.
@@ -91,18 +157,12 @@ impl Launch {
             #[cfg(target_os = "linux")]
             EngineKind::Native => Launch::Native(native::compile(plan)?),
             #[cfg(not(target_os = "linux"))]
-            kind @ EngineKind::Native => {
-                return Err(Error::usage(format!("the engine `{}` cannot run on this platform", kind.name())));
-            }
+            engine @ EngineKind::Native => return Err(LaunchError::WrongPlatform { engine }.into()),
         };
-        match launch.downgrades().first() {
-            Some(downgrade) if plan.strict => {
-                Err(Error::launch(format!("{} cannot be enforced here", downgrade.asked))
-                    .cause(&downgrade.reason)
-                    .hint(format!("without --strict it would run with: {}", downgrade.got)))
-            }
-            _ => Ok(launch),
+        if plan.strict {
+            refuse_downgrades(launch.downgrades())?;
         }
+        Ok(launch)
     }
 
     /// The command line of an engine's client, if that is what it is.

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use crate::config::value::NetworkMode;
 use crate::error::{Error, Result};
 use crate::host::ProcessStamp;
-use crate::launch::{ContainerLaunch, Downgrade, labels, sidecar, volume};
+use crate::launch::{ContainerLaunch, Downgrade, labels, limits, sidecar, volume};
 use crate::plan::ssh::Strategy;
 use crate::plan::{EngineKind, Plan, Secret, UserHow, VariableValue};
 use crate::process::Client;
@@ -128,28 +128,17 @@ fn limits(plan: &Plan, builder: &mut Builder) {
     let cannot = |controller: &str| plan.engine.abilities.cannot_limit.contains(&controller);
     let reason =
         "a rootless engine needs this cgroup controller delegated to the user (cgroup v2 with systemd), and it is not";
-    let mut limit = |flag: &'static str, controller: &str, value: String, asked: Option<String>| {
-        if !cannot(controller) {
-            builder.pair(flag, value);
-        } else if let Some(asked) = asked {
-            builder.downgrades.push(Downgrade { asked, got: "no limit".into(), reason: reason.into() });
-        }
-    };
-    if let Some(cpus) = &plan.limits.cpus {
-        limit("--cpus", "cpu", cpus.value.to_string(), Some(format!("cpus {} ({})", cpus.value, cpus.origin)));
+    let (limits, downgrades) = limits::divide(plan, cannot, reason);
+    builder.downgrades.extend(downgrades);
+    if let Some(cpus) = limits.cpus {
+        builder.pair("--cpus", cpus.to_string());
     }
-    if let Some(memory) = &plan.limits.memory {
-        limit(
-            "--memory",
-            "memory",
-            memory.value.to_string(),
-            Some(format!("memory {} ({})", memory.value, memory.origin)),
-        );
+    if let Some(memory) = limits.memory {
+        builder.pair("--memory", memory.to_string());
     }
-    // The default is best effort; what was asked for is a promise.
-    let pids = &plan.limits.pids;
-    let asked = pids.is_asked_for().then(|| format!("pids {} ({})", pids.value, pids.origin));
-    limit("--pids-limit", "pids", pids.value.to_string(), asked);
+    if let Some(pids) = limits.pids {
+        builder.pair("--pids-limit", pids.to_string());
+    }
 }
 
 fn network(plan: &Plan, builder: &mut Builder) {

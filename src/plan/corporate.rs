@@ -11,6 +11,7 @@ use crate::facts::FileKind;
 use crate::host::Platform;
 use crate::path::HostPath;
 use crate::vars;
+use crate::warning::{Warning, WarningTopic};
 
 /// The names under which engines let a container reach its host.
 const DOCKER_HOST: &str = "host.docker.internal";
@@ -47,10 +48,10 @@ impl Draft<'_> {
             }
         }
         if rewritten && self.host.platform == Platform::Linux {
-            self.warnings.push(format!(
+            self.warnings.push(Warning::new(WarningTopic::Network, format!(
                 "the host's proxy listens on its loopback, which a container cannot reach: inside it is looked for at `{}`, so it must listen on the engine's bridge, too",
                 host_name(self.engine)
-            ));
+            )));
         }
         Ok(rewritten && self.host.platform == Platform::Linux && self.engine == EngineKind::Docker)
     }
@@ -82,7 +83,10 @@ impl Draft<'_> {
                     }
                     self.env.plain(name, path.to_string(), why());
                 }
-                _ => self.warnings.push(format!("env {name}: `{path}` does not exist, so it is not set inside")),
+                _ => self.warnings.push(Warning::new(
+                    WarningTopic::Network,
+                    format!("env {name}: `{path}` does not exist, so it is not set inside"),
+                )),
             }
         }
     }

@@ -8,9 +8,10 @@ use crate::config::{Config, Origin};
 use crate::host::Host;
 use crate::session_id::SessionId;
 use crate::vars;
+use crate::warning::{Warning, WarningTopic};
 
 /// Collects the variables, the highest layer first.
-pub fn plan(inputs: Inputs, user: &UserPlan, id: &SessionId, warnings: &mut Vec<String>) -> VariableTable {
+pub fn plan(inputs: Inputs, user: &UserPlan, id: &SessionId, warnings: &mut Vec<Warning>) -> VariableTable {
     let Inputs { host, config, .. } = inputs;
     let mut table = VariableTable::default();
     table.plain(
@@ -46,11 +47,12 @@ pub fn plan(inputs: Inputs, user: &UserPlan, id: &SessionId, warnings: &mut Vec<
 }
 
 /// `--env`, `SANDBOX_ENV` and the `env` of files.
-fn requested(host: &Host, config: &Config, table: &mut VariableTable, warnings: &mut Vec<String>) {
+fn requested(host: &Host, config: &Config, table: &mut VariableTable, warnings: &mut Vec<Warning>) {
     for request in latest_first(&config.env) {
         let (name, origin) = (&request.value.name, request.origin.clone());
         if name == vars::GIT_DISCOVERY {
-            warnings.push(format!("{origin}: {name} is always 1 inside (R2.1)"));
+            warnings
+                .push(Warning::new(WarningTopic::Environment, format!("{origin}: {name} is always 1 inside (R2.1)")));
             continue;
         }
         match &request.value.value {
@@ -68,7 +70,10 @@ fn requested(host: &Host, config: &Config, table: &mut VariableTable, warnings: 
                     value,
                     Why::new("asked for by name: the host's value", origin).about(Topic::Asked),
                 ),
-                None => warnings.push(format!("{origin}: {name} is not set on the host, so it is not set inside")),
+                None => warnings.push(Warning::new(
+                    WarningTopic::Environment,
+                    format!("{origin}: {name} is not set on the host, so it is not set inside"),
+                )),
             },
         }
     }

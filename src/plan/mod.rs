@@ -31,7 +31,7 @@ pub use crate::secret::Secret;
 pub use detail::Detail;
 pub use engine::{EnginePlan, ImagePlan};
 pub use entry::{Mount, Source, Topic, Variable, VariableValue, Why};
-pub use git::GitSettingChange;
+pub use git::{GitSettingChange, SettingEffect};
 pub use guard::GuardPlan;
 pub use helper::{Forward, Handover, HelperConfig};
 pub use mounts::flat_name;
@@ -53,6 +53,7 @@ use crate::host::{Host, Platform};
 use crate::path::{GuestPath, HostPath, constant};
 use crate::process::status_file::STATUS;
 use crate::session_id::SessionId;
+use crate::warning::{Warning, WarningTopic};
 
 /// The sandbox's own directory inside: the helper and its channel to the launcher.
 pub const CONTROL_DIR: &str = "/.sandpen";
@@ -127,7 +128,7 @@ pub struct Plan {
     /// Whether weaker enforcement is an error.
     pub strict: bool,
     /// What the user should hear.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
 }
 
 /// What was asked for and decided before the host was looked at in full.
@@ -173,7 +174,7 @@ pub struct Draft<'a> {
     mounts: entry::MountTable,
     env: entry::VariableTable,
     prepare: Vec<Prepare>,
-    warnings: Vec<String>,
+    warnings: Vec<Warning>,
 }
 
 impl Draft<'_> {
@@ -192,10 +193,13 @@ impl Plan {
     pub fn new(host: &Host, config: &Config, facts: &Facts, request: &Request, id: SessionId) -> Result<Self> {
         let inputs = Inputs::new(host, config, facts, request);
         let mut warnings = config.warnings.clone();
-        warnings.extend(request.preset.refused.clone());
+        warnings.extend(request.preset.refused.clone().map(|text| Warning::new(WarningTopic::Preset, text)));
         let (engine, image) = engine::choose(inputs)?;
         if let (false, Some(flag)) = (engine.kind.is_container(), config.engine_flags.first()) {
-            warnings.push(format!("{}: `{}` is for Docker and Podman and has no effect here", flag.origin, flag.value));
+            warnings.push(Warning::new(
+                WarningTopic::Options,
+                format!("{}: `{}` is for Docker and Podman and has no effect here", flag.origin, flag.value),
+            ));
         }
         let network = network::plan(inputs, &engine)?;
         let user = user::plan(inputs, &engine, &mut warnings);
@@ -232,7 +236,10 @@ impl Plan {
             let (name, why) = (crate::vars::SSH_AUTH_SOCK, mount.why.clone().requirement("R4.3"));
             let inside = mount.target.to_string();
             if let Some(origin) = draft.env.force(name, &inside, why) {
-                draft.warnings.push(format!("{origin}: {name} is always {inside} inside when the agent is forwarded"));
+                draft.warnings.push(Warning::new(
+                    WarningTopic::SshAgent,
+                    format!("{origin}: {name} is always {inside} inside when the agent is forwarded"),
+                ));
             }
         }
         let seatbelt = match engine.kind {
@@ -333,11 +340,14 @@ impl Draft<'_> {
                 return Err(helper_missing(self.host, "published ports"));
             }
             if !helper_config.append_path.is_empty() || helper_config.startup.is_some() {
-                self.warnings
-                    .push("without the guest helper, PATH additions and sandbox.bashrc have no effect inside".into());
+                self.warnings.push(Warning::new(
+                    WarningTopic::Helper,
+                    "without the guest helper, PATH additions and sandbox.bashrc have no effect inside",
+                ));
             }
             if command.is_empty() {
-                self.warnings.push("without the guest helper, the shell inside is `sh`".into());
+                self.warnings
+                    .push(Warning::new(WarningTopic::Helper, "without the guest helper, the shell inside is `sh`"));
             }
             return Ok(None);
         };
@@ -416,10 +426,9 @@ fn relay_ports(published: &[Port]) -> impl Iterator<Item = u16> {
     (FIRST_RELAY_PORT..=u16::MAX).filter(|port| !published.contains(&Port(*port)))
 }
 
-fn warn_of_home(inputs: Inputs, warnings: &mut Vec<String>) {
+fn warn_of_home(inputs: Inputs, warnings: &mut Vec<Warning>) {
     if inputs.workspace.contains(&inputs.host.home) {
-        warnings.push(
-            "the guest can change everything in your home, shell start-up files and sandpen's own settings included: nothing protects the host".into(),
-        );
+        warnings.push(Warning::new(WarningTopic::Files,
+            "the guest can change everything in your home, shell start-up files and sandpen's own settings included: nothing protects the host"));
     }
 }

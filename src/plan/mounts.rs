@@ -13,6 +13,7 @@ use crate::facts::{FileFact, FileKind};
 use crate::host::Host;
 use crate::path::{GuestPath, HostPath, constant};
 use crate::vars;
+use crate::warning::{Warning, WarningTopic};
 
 /// Git's configuration files below HOME, each with its requirement (R3.1–R3.3).
 pub const GIT_FILES: &[(&str, &str)] =
@@ -61,8 +62,9 @@ impl Draft<'_> {
             let is_engine =
                 fact.real.as_path().file_name().is_some_and(|name| ENGINE_SOCKETS.iter().any(|socket| name == *socket));
             if fact.kind == FileKind::Socket && is_engine {
-                self.warnings.push(format!(
-                    "{name} gives the guest control over a container engine, and through it over the host"
+                self.warnings.push(Warning::new(
+                    WarningTopic::Files,
+                    format!("{name} gives the guest control over a container engine, and through it over the host"),
                 ));
             }
             self.mounts.add(existing(fact, to, mount.mode, Why::new("asked for", origin.clone()).about(Topic::Asked)));
@@ -96,9 +98,9 @@ impl Draft<'_> {
             }
         }
         if let Some(reason) = &roots.refused_repository {
-            self.warnings.push(format!(
+            self.warnings.push(Warning::new(WarningTopic::Files, format!(
                 "the repository around the working directory is not there: {reason}; only the current directory is, and Git may not work inside"
-            ));
+            )));
         }
     }
 
@@ -127,8 +129,10 @@ impl Draft<'_> {
             let path = self.host.home.join(below);
             let is_link = self.facts.files.get(&path).is_some_and(|fact| fact.real != path);
             if is_link && self.workspace.contains(&path) {
-                self.warnings
-                    .push(format!("{path} is a link in the workspace: the preset `{}` does not mount it", preset.name));
+                self.warnings.push(Warning::new(
+                    WarningTopic::Preset,
+                    format!("{path} is a link in the workspace: the preset `{}` does not mount it", preset.name),
+                ));
                 continue;
             }
             if self.facts.files.get(&path).is_none() && directory.create {
@@ -161,8 +165,9 @@ impl Draft<'_> {
         }
         let Some(fact) = self.facts.files.get(&path) else { return };
         if !fact.real.is_within(root) {
-            self.warnings.push(format!(
-                "the Python environment `{path}` is a link out of the workspace and is not replaced inside"
+            self.warnings.push(Warning::new(
+                WarningTopic::Files,
+                format!("the Python environment `{path}` is a link out of the workspace and is not replaced inside"),
             ));
             return;
         }

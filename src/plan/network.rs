@@ -18,6 +18,7 @@ use crate::facts::Facts;
 use crate::host::Platform;
 use crate::path::constant;
 use crate::vars;
+use crate::warning::{Warning, WarningTopic};
 
 /// Where programs find the proxy inside, whoever it is.
 pub const PROXY_PORT: u16 = 8877;
@@ -192,7 +193,10 @@ impl Draft<'_> {
             let why =
                 Why::new("programs find the proxy by it", self.config.network.origin.clone()).about(Topic::Network);
             if let Some(origin) = self.env.force(name, value, why) {
-                self.warnings.push(format!("{origin}: {name} is always {value} inside when the network is filtered"));
+                self.warnings.push(Warning::new(
+                    WarningTopic::Network,
+                    format!("{origin}: {name} is always {value} inside when the network is filtered"),
+                ));
             }
         }
     }

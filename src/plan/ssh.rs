@@ -16,6 +16,7 @@ use crate::facts::{AgentFacts, DesktopFacts, DockerFacts, MachineQuestion};
 use crate::host::{Host, Platform};
 use crate::path::{GuestPath, HostPath, constant};
 use crate::vars;
+use crate::warning::{Warning, WarningTopic};
 
 /// How long the tunnel may take to be ready (R7.4).
 const TUNNEL_SECONDS: u64 = 10;
@@ -92,7 +93,7 @@ impl SshPlan {
 
 impl Draft<'_> {
     /// Decides whether and how the SSH agent is forwarded; what the user must know becomes a warning.
-    pub fn ssh(&self, warnings: &mut Vec<String>) -> SshPlan {
+    pub fn ssh(&self, warnings: &mut Vec<Warning>) -> SshPlan {
         let variable = vars::SSH_AUTH_SOCK;
         let remedy = "Start one (`eval $(ssh-agent)`, `ssh-add`), or silence this with --ssh-agent off";
         let (warning, reason) = match &self.facts.agent {
@@ -110,15 +111,16 @@ impl Draft<'_> {
                 (format!("nothing answers at `{path}` ({error})"), format!("nothing answers at `{path}`"))
             }
         };
-        warnings.push(format!("no SSH agent: {warning}. {remedy}"));
+        warnings.push(Warning::new(WarningTopic::SshAgent, format!("no SSH agent: {warning}. {remedy}")));
         SshPlan::not(SshState::Skipped, reason)
     }
 
-    fn forward(&self, socket: &HostPath, keys: u32, warnings: &mut Vec<String>) -> SshPlan {
+    fn forward(&self, socket: &HostPath, keys: u32, warnings: &mut Vec<Warning>) -> SshPlan {
         if keys == 0 {
-            warnings.push(
-                "the SSH agent holds no keys, so SSH will say \"Permission denied\" inside. Add one: `ssh-add`".into(),
-            );
+            warnings.push(Warning::new(
+                WarningTopic::SshAgent,
+                "the SSH agent holds no keys, so SSH will say \"Permission denied\" inside. Add one: `ssh-add`",
+            ));
         }
         match (&self.facts.desktop, &self.facts.connection) {
             (Some(desktop), _) => self.host_service(desktop, keys, warnings),
@@ -142,7 +144,7 @@ impl Draft<'_> {
     }
 
     /// R5, and the native engine: the socket itself.
-    fn mount_agent(&self, socket: &HostPath, keys: u32, warnings: &mut Vec<String>) -> SshPlan {
+    fn mount_agent(&self, socket: &HostPath, keys: u32, warnings: &mut Vec<Warning>) -> SshPlan {
         warn_of_other_user(self.host, self.user, warnings);
         let requirement = if self.engine == EngineKind::Podman { "R5.2" } else { "R5.1" };
         let mount = Mount::file(socket.clone(), agent_target(), Access::Rw, self.why_agent(requirement));
@@ -156,14 +158,14 @@ impl Draft<'_> {
     }
 
     /// R6: both checks, or a warning and no agent.
-    fn host_service(&self, desktop: &DesktopFacts, keys: u32, warnings: &mut Vec<String>) -> SshPlan {
+    fn host_service(&self, desktop: &DesktopFacts, keys: u32, warnings: &mut Vec<Warning>) -> SshPlan {
         let found = match (desktop.system.as_str(), self.facts.docker.as_ref().and_then(DockerFacts::nickname)) {
             (_, Some(nickname)) => nickname.to_owned(),
             ("", None) => "an engine that does not say what it is".to_owned(),
             (system, None) => format!("`{system}`"),
         };
         let mut skip = |why: String| {
-            warnings.push(format!("SSH agent forwarding is unavailable: {why}. SSH keys do not work inside; silence this with --ssh-agent off"));
+            warnings.push(Warning::new(WarningTopic::SshAgent, format!("SSH agent forwarding is unavailable: {why}. SSH keys do not work inside; silence this with --ssh-agent off")));
             SshPlan::not(SshState::Skipped, why)
         };
         if !desktop.has_service() {
@@ -240,12 +242,12 @@ pub fn machine_question(inputs: Inputs, engine: EngineKind) -> Option<MachineQue
 }
 
 /// ssh-agent refuses peers of another uid.
-fn warn_of_other_user(host: &Host, user: &UserPlan, warnings: &mut Vec<String>) {
+fn warn_of_other_user(host: &Host, user: &UserPlan, warnings: &mut Vec<Warning>) {
     if user.how == UserHow::Image && user.uid != Some(host.uid) && user.uid != Some(0) {
-        warnings.push(format!(
+        warnings.push(Warning::new(WarningTopic::SshAgent, format!(
             "the guest is the image's own user, and ssh-agent only serves uid {} and root: it will refuse. Use --user host",
             host.uid
-        ));
+        )));
     }
 }
 

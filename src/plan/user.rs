@@ -9,6 +9,7 @@ use crate::config::value::UserMode;
 use crate::facts::ImageFacts;
 use crate::host::Platform;
 use crate::path::{GuestPath, constant};
+use crate::warning::{Warning, WarningTopic};
 
 /// How the guest's user is arranged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -57,7 +58,7 @@ pub fn needs_image_facts(inputs: Inputs) -> bool {
 }
 
 /// Decides who the guest is.
-pub fn plan(inputs: Inputs, engine: &EnginePlan, warnings: &mut Vec<String>) -> UserPlan {
+pub fn plan(inputs: Inputs, engine: &EnginePlan, warnings: &mut Vec<Warning>) -> UserPlan {
     let Inputs { host, config, facts, workspace, .. } = inputs;
     let wanted = match config.user.value {
         UserMode::Auto if host.platform == Platform::Macos && engine.kind.is_container() => UserMode::Image,
@@ -94,21 +95,24 @@ pub fn plan(inputs: Inputs, engine: &EnginePlan, warnings: &mut Vec<String>) -> 
         )
     };
     if host.uid == 0 && workspace.owner != 0 && engine.kind.is_container() {
-        warnings.push(format!(
+        warnings.push(Warning::new(WarningTopic::User, format!(
             "the working directory belongs to uid {}, and root inside has no capabilities: it can only write what its permissions allow. Run sandpen as the owner",
             workspace.owner
-        ));
+        )));
     }
     UserPlan { uid: Some(uid), gid: Some(gid), name: name.to_owned(), home: host.home.to_guest(), how, reason }
 }
 
-fn image_user(inputs: Inputs, warnings: &mut Vec<String>) -> UserPlan {
+fn image_user(inputs: Inputs, warnings: &mut Vec<Warning>) -> UserPlan {
     let Inputs { config, facts, preset, .. } = inputs;
     let image = facts.image.clone().unwrap_or_default();
     let preset_home = preset.and_then(|preset| preset.image_home.clone());
     let known = preset_home.clone().or_else(|| image_home(&image).and_then(|home| GuestPath::new(home).ok()));
     if known.is_none() && facts.image.is_none() {
-        warnings.push("the image is not here yet, so the home of its own user is not known: /root is assumed".into());
+        warnings.push(Warning::new(
+            WarningTopic::User,
+            "the image is not here yet, so the home of its own user is not known: /root is assumed",
+        ));
     }
     let reason = match &preset_home {
         Some(_) => format!("the image's own user ({}), whose home the preset knows", config.user.origin),

@@ -218,7 +218,7 @@ impl Resolved {
             return Err(problem);
         }
         for warning in &plan.warnings {
-            ui.warn(warning);
+            ui.warn(&warning.text);
         }
         for downgrade in launch.downgrades() {
             ui.warn(&format!("{}: {} ({})", downgrade.asked, downgrade.got, downgrade.reason));

@@ -9,6 +9,7 @@ use crate::facts::{DockerFacts, PodmanFacts, Reach};
 use crate::host::Platform;
 use crate::plan::EngineKind;
 use crate::plan::engine::{docker_problem, podman_problem};
+use crate::warning::WarningTopic;
 
 /// Rootless Podman learnt then to keep the user's ids under other numbers.
 const KEEP_ID: (u32, u32) = (4, 3);
@@ -38,9 +39,9 @@ impl DoctorInput<'_> {
             checks.push(Check::new(Group::Sandbox, State::Warning, "not enforced", text));
         }
         for warning in &plan.warnings {
-            // These have lines of their own.
-            if !planned.config.warnings.contains(warning) && !warning.contains("SSH agent") {
-                checks.push(Check::new(Group::Sandbox, State::Warning, "options", warning));
+            // The sections on SSH and on configuration files have lines of their own for these.
+            if !matches!(warning.topic, WarningTopic::ConfigFile | WarningTopic::SshAgent) {
+                checks.push(Check::new(Group::Sandbox, State::Warning, "options", &warning.text));
             }
         }
         checks

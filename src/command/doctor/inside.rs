@@ -5,7 +5,7 @@ use crate::command::doctor::report::{Check, Group, State};
 use crate::config::value::Guard;
 use crate::facts::AgentFacts;
 use crate::plan::ssh::Strategy;
-use crate::plan::{GitSettingChange, SshState};
+use crate::plan::{GitSettingChange, SettingEffect, SshState};
 
 const START: &str = "eval \"$(ssh-agent)\" && ssh-add";
 
@@ -61,10 +61,12 @@ pub fn git(planned: &Planned) -> Vec<Check> {
         Some(program) => line(State::Ok, "git", program.to_string()),
         None => line(State::Note, "git", "not installed on the host: its settings are not read".into()),
     }];
-    for GitSettingChange { key, value, file, done } in &planned.plan.git {
+    for GitSettingChange { key, value, file, done, effect } in &planned.plan.git {
         let file = file.as_ref().map_or(String::new(), |file| format!(" in {file}"));
-        // What is left as it is does not work inside; the rest was given something that does.
-        let state = if done.starts_with("left") { State::Warning } else { State::Note };
+        let state = match effect {
+            SettingEffect::Left => State::Warning,
+            SettingEffect::Replaced => State::Note,
+        };
         checks.push(line(state, key, format!("`{value}`{file} works on the host only; inside: {done}")));
     }
     if planned.config.guard.value == Guard::Off {

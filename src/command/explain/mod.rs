@@ -26,7 +26,7 @@ pub fn warnings(plan: &Plan) -> Vec<String> {
         let causes = problem.causes().join("; ");
         if causes.is_empty() { problem.message().to_owned() } else { format!("{}: {causes}", problem.message()) }
     });
-    problems.chain(plan.warnings.iter().cloned()).collect()
+    problems.chain(plan.warnings.iter().map(|warning| warning.text.clone())).collect()
 }
 
 pub fn run(arguments: Explain, ui: Ui) -> Result<Outcome> {

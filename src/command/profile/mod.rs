@@ -49,7 +49,7 @@ fn show(host: &Host, name: Option<String>, format: Format, ui: Ui) -> Result<Str
         None => "sandpen run".to_owned(),
     };
     let config = Config::load(host, &Options { profile: name, ..Options::default() })?;
-    config.warnings.iter().for_each(|warning| ui.warn(warning));
+    config.warnings.iter().for_each(|warning| ui.warn(&warning.text));
     Ok(match format {
         Format::Text => show::toml(&config, &title),
         Format::Json => show::json(&config)?,

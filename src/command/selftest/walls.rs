@@ -4,6 +4,7 @@ use std::fmt::Display;
 
 use crate::command::selftest::probe::Limited;
 use crate::command::selftest::{Evidence, Probe, State, judge, unpromised};
+use crate::launch::DowngradeKind;
 use crate::plan::{EngineKind, Plan};
 
 /// What a filter answers; the kernel itself would say that it is no terminal.
@@ -53,20 +54,20 @@ impl Evidence<'_> {
     pub(super) fn limits(&self) -> Vec<Probe> {
         let limits = &self.plan.limits;
         let pids = u64::from(limits.pids.value.0);
-        let downgraded = |name: &str| {
-            let found = self.launch.downgrades().iter().find(|downgrade| downgrade.asked.starts_with(name));
-            found.map(|downgrade| unpromised_limit(name, &downgrade.asked, &downgrade.reason))
+        let downgraded = |kind: DowngradeKind, name: &'static str| {
+            let found = self.launch.downgrades().iter().find(|downgrade| downgrade.kind == kind)?;
+            Some(unpromised(name, format!("{} cannot be enforced: {}", found.asked, found.reason), "not tried"))
         };
         let processes = match limits_processes(self.plan) {
             true => {
                 seen("pids", &format!("at most {pids} processes"), &self.findings.pids, |found| limited(*found, pids))
             }
-            false => downgraded("pids")
+            false => downgraded(DowngradeKind::Pids, "pids")
                 .unwrap_or_else(|| unpromised("pids", "not limited here unless asked for", "not tried")),
         };
         let memory = match &limits.memory {
             None => unpromised("memory", "not limited unless asked for", "not tried"),
-            Some(asked) => downgraded("memory").unwrap_or_else(|| {
+            Some(asked) => downgraded(DowngradeKind::Memory, "memory").unwrap_or_else(|| {
                 let promised = format!("at most {}", asked.value);
                 seen("memory", &promised, &self.findings.memory, |found| limited(*found, asked.value.bytes()))
             }),
@@ -75,16 +76,11 @@ impl Evidence<'_> {
     }
 }
 
-fn unpromised_limit(name: &str, asked: &str, reason: &str) -> Probe {
-    let name = if name == "pids" { "pids" } else { "memory" };
-    unpromised(name, format!("{asked} cannot be enforced: {reason}"), "not tried")
-}
-
 fn limited(found: Limited, limit: u64) -> (bool, String) {
     match found {
         Limited::To(value) => (value <= limit, format!("the control group says {value}")),
         Limited::Stopped(at) => (at <= limit, format!("stopped at {at}")),
-        Limited::Beyond(value) => (false, format!("{value} were had")),
+        Limited::Beyond(value) => (false, format!("started {value} processes, above the limit")),
         Limited::Not => (false, "the control group says that there is no limit".into()),
     }
 }

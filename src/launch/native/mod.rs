@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use crate::config::value::{Access, NetworkMode};
 use crate::error::{Error, Result};
-use crate::launch::Downgrade;
 use crate::launch::native::step::{Bind, Group, Limits, Sandbox, Step};
+use crate::launch::{Downgrade, DowngradeKind};
 use crate::plan::HelperConfig;
 use crate::plan::{PROXY_PORT, Plan, Secret, Source, VariableValue};
 use crate::session::registry::Record;
@@ -56,6 +56,7 @@ pub fn compile(plan: &Plan) -> Result<NativeLaunch> {
     let (limits, mut downgrades) = limits(plan);
     if plan.engine.abilities.leaves_abstract_sockets && plan.network.mode == NetworkMode::On {
         downgrades.push(Downgrade {
+            kind: DowngradeKind::AbstractSockets,
             asked: "the host's abstract sockets out of reach".into(),
             got: "reachable while the network is on".into(),
             reason: "this kernel's Landlock cannot scope them (Linux 6.12 can); --network off keeps them away".into(),
@@ -63,6 +64,7 @@ pub fn compile(plan: &Plan) -> Result<NativeLaunch> {
     }
     if let Some(keep) = &plan.keep {
         downgrades.push(Downgrade {
+            kind: DowngradeKind::Keep,
             asked: format!("the sandbox kept ({})", keep.origin),
             got: "nothing is kept".into(),
             reason: "a native sandbox is processes and mounts, which end with it; name an image to have a container"
@@ -101,24 +103,24 @@ fn limits(plan: &Plan) -> (Limits, Vec<Downgrade>) {
     let cannot = |controller: &str| plan.engine.abilities.cannot_limit.contains(&controller);
     let reason = "no control group can be made here (needs root, or cgroup v2 delegated to the user by systemd)";
     let mut downgrades = Vec::new();
-    let mut miss = |asked: String| downgrades.push(Downgrade { asked, got: "no limit".into(), reason: reason.into() });
+    let mut miss = |kind, asked| downgrades.push(Downgrade::unlimited(kind, asked, reason));
     let mut limits = Limits::default();
     if let Some(cpus) = &plan.limits.cpus {
         match cannot("cpu") {
-            true => miss(format!("cpus {} ({})", cpus.value, cpus.origin)),
+            true => miss(DowngradeKind::Cpus, format!("cpus {} ({})", cpus.value, cpus.origin)),
             false => limits.cpus = Some(f64::from(cpus.value.millis()) / 1000.0),
         }
     }
     if let Some(memory) = &plan.limits.memory {
         match cannot("memory") {
-            true => miss(format!("memory {} ({})", memory.value, memory.origin)),
+            true => miss(DowngradeKind::Memory, format!("memory {} ({})", memory.value, memory.origin)),
             false => limits.memory = Some(memory.value.bytes()),
         }
     }
     let pids = &plan.limits.pids;
     match cannot("pids") {
         // The default is best effort; what was asked for is a promise.
-        true if pids.is_asked_for() => miss(format!("pids {} ({})", pids.value, pids.origin)),
+        true if pids.is_asked_for() => miss(DowngradeKind::Pids, format!("pids {} ({})", pids.value, pids.origin)),
         true => {}
         false if plan.engine.abilities.skips_default_pids && !pids.is_asked_for() => {}
         false => limits.pids = Some(u64::from(pids.value.0)),

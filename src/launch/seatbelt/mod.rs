@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::Origin;
 use crate::error::{Error, Result};
 use crate::host::ProcessStamp;
-use crate::launch::Downgrade;
+use crate::launch::{Downgrade, DowngradeKind, limits};
 use crate::path::HostPath;
 use crate::plan::HelperConfig;
 use crate::plan::{Plan, Secret, Source, Variable, VariableValue};
@@ -128,18 +128,10 @@ fn helper_config(plan: &Plan, session: &HostPath, owner: ProcessStamp) -> Result
 
 /// Seatbelt judges what is done, not how much of it, and shows every file under its own name.
 fn downgrades(plan: &Plan) -> Vec<Downgrade> {
-    let limits = &plan.limits;
-    let cpus = limits.cpus.as_ref().map(|cpus| format!("cpus {} ({})", cpus.value, cpus.origin));
-    let memory = limits.memory.as_ref().map(|memory| format!("memory {} ({})", memory.value, memory.origin));
-    let pids = Some(&limits.pids).filter(|pids| pids.is_asked_for());
-    let pids = pids.map(|pids| format!("pids {} ({})", pids.value, pids.origin));
-    let mut downgrades: Vec<Downgrade> = [cpus, memory, pids]
-        .into_iter()
-        .flatten()
-        .map(|asked| Downgrade { asked, got: "no limit".into(), reason: "Seatbelt has no limits".into() })
-        .collect();
+    let (_, mut downgrades) = limits::divide(plan, |_| true, "Seatbelt has no limits");
     if let Some(keep) = &plan.keep {
         downgrades.push(Downgrade {
+            kind: DowngradeKind::Keep,
             asked: format!("the sandbox kept ({})", keep.origin),
             got: "nothing is kept".into(),
             reason: "a Seatbelt sandbox is processes, which end with it; name an image to have a container".into(),
@@ -150,6 +142,7 @@ fn downgrades(plan: &Plan) -> Vec<Downgrade> {
             && source.as_path() != mount.target.as_path()
         {
             downgrades.push(Downgrade {
+                kind: DowngradeKind::MountTarget,
                 asked: format!("`{source}` at `{}` ({})", mount.target, mount.why.from),
                 got: format!("at its own place, `{source}`"),
                 reason: "Seatbelt shows the host's files under their own names".into(),

@@ -39,7 +39,7 @@ impl Draft<'_> {
                 (Some("credential"), Some("helper"), key) => self.credential_helper(key, setting, told),
                 (_, _, "core.fsmonitor") if self.facts.git.is_on("core.fsmonitor") => {
                     told.set("core.fsmonitor", "false", "the host's file system monitor is not inside");
-                    told.note(setting, "off");
+                    told.replaced(setting, "off");
                 }
                 (_, _, key @ "core.pager") | (Some("pager"), _, key) if !is_boolean(&setting.value) => {
                     self.replace(key, setting, PAGER, "a pager that is inside", told)
@@ -54,16 +54,19 @@ impl Draft<'_> {
                 (_, _, LFS_PROCESS) if self.lacks_lfs() => {
                     told.set("filter.lfs.smudge", LFS_SMUDGE, "without git-lfs, its files stay pointers");
                     told.set("filter.lfs.clean", LFS_CLEAN, "without git-lfs, its files are stored as it stores them");
-                    told.note(setting, "where git-lfs is missing: files stay pointers, changes are stored as it would");
+                    told.replaced(
+                        setting,
+                        "where git-lfs is missing: files stay pointers, changes are stored as it would",
+                    );
                 }
                 (_, _, "core.hookspath") if self.is_outside(&setting.value) => {
-                    told.note(setting, "left: the hooks there are not inside, and do not run");
+                    told.left(setting, "the hooks there are not inside, and do not run");
                 }
                 (_, _, "diff.external" | "core.askpass" | "gpg.program" | "gpg.x509.program")
                 | (Some("difftool" | "mergetool" | "merge"), Some("path" | "cmd" | "driver"), _)
                     if !self.is_inside(&setting.value) =>
                 {
-                    told.note(setting, "left: works only where the program is inside");
+                    told.left(setting, "works only where the program is inside");
                 }
                 _ => {}
             }
@@ -87,7 +90,7 @@ impl Draft<'_> {
             return;
         }
         told.set(key, "", "the host's credential helper is not inside");
-        told.note(setting, "off");
+        told.replaced(setting, "off");
     }
 
     fn replace(&self, key: &str, setting: &Setting, value: &str, reason: &str, told: &mut GitOverrides) {
@@ -95,7 +98,7 @@ impl Draft<'_> {
             return;
         }
         told.set(key, value, reason);
-        told.note(setting, reason);
+        told.replaced(setting, reason);
     }
 
     /// Whether the program that a command line begins with is to be expected inside.

@@ -15,6 +15,7 @@ use crate::config::Origin;
 use crate::config::value::EngineKind;
 use crate::error::Result;
 use crate::facts::git::Setting;
+use crate::warning::{Warning, WarningTopic};
 
 const COUNT: &str = "GIT_CONFIG_COUNT";
 
@@ -29,13 +30,25 @@ pub struct GitSettingChange {
     pub file: Option<String>,
     /// What it is inside.
     pub done: String,
+    /// Whether it works inside: replaced by something that does, or left as it is.
+    pub effect: SettingEffect,
+}
+
+/// What becomes of a setting that only works on the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SettingEffect {
+    /// Git inside uses a value that works there.
+    Replaced,
+    /// The value stays, and does not work unless the program it names is inside.
+    Left,
 }
 
 /// What Git is told inside, beyond its files.
 #[derive(Debug, Default)]
 struct GitOverrides {
     overrides: Vec<(String, String, String)>,
-    treatments: Vec<GitSettingChange>,
+    changes: Vec<GitSettingChange>,
 }
 
 impl GitOverrides {
@@ -44,13 +57,23 @@ impl GitOverrides {
         self.overrides.push((key.to_owned(), value.into(), reason.to_owned()));
     }
 
-    /// The user is told about a setting.
-    fn note(&mut self, setting: &Setting, done: impl Into<String>) {
-        self.treatments.push(GitSettingChange {
+    /// Records that a setting works differently inside.
+    fn replaced(&mut self, setting: &Setting, done: impl Into<String>) {
+        self.record(setting, SettingEffect::Replaced, done.into());
+    }
+
+    /// Records that a setting stays as it is and may not work inside.
+    fn left(&mut self, setting: &Setting, why: &str) {
+        self.record(setting, SettingEffect::Left, format!("left: {why}"));
+    }
+
+    fn record(&mut self, setting: &Setting, effect: SettingEffect, done: String) {
+        self.changes.push(GitSettingChange {
             key: setting.key.clone(),
             value: setting.value.clone(),
             file: setting.file.as_ref().map(|file| file.display().to_string()),
-            done: done.into(),
+            done,
+            effect,
         });
     }
 }
@@ -60,9 +83,8 @@ impl Draft<'_> {
     pub fn git_settings(&mut self, agent_is_there: bool) -> Result<Vec<GitSettingChange>> {
         let mut told = GitOverrides::default();
         if self.facts.git.is_silent {
-            self.warnings.push(
-                "Git did not read its configuration for this directory in time, so your settings may differ inside: try `git config --list` here".into(),
-            );
+            self.warnings.push(Warning::new(WarningTopic::Git,
+                "Git did not read its configuration for this directory in time, so your settings may differ inside: try `git config --list` here"));
         }
         for root in self.workspace.repositories().map(|repository| &repository.root) {
             // Not a word about other directories: whoever owns those is still asked about.
@@ -77,7 +99,7 @@ impl Draft<'_> {
             self.host_only(&mut told);
         }
         self.tell_git(&told);
-        Ok(told.treatments)
+        Ok(told.changes)
     }
 
     /// Settings travel as variables: these win over every file, need none of their own, and are no shell words.
@@ -102,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_treatment_names_the_setting_and_where_it_stands() {
+    fn a_change_names_the_setting_and_its_file() {
         let mut told = GitOverrides::default();
         let setting = Setting {
             scope: crate::facts::git::Scope::Global,
@@ -110,7 +132,7 @@ mod tests {
             key: "core.pager".into(),
             value: "delta".into(),
         };
-        told.note(&setting, "less");
-        assert_eq!(told.treatments[0].file.as_deref(), Some("/h/.gitconfig"));
+        told.replaced(&setting, "less");
+        assert_eq!(told.changes[0].file.as_deref(), Some("/h/.gitconfig"));
     }
 }

@@ -4,6 +4,7 @@ use super::GitOverrides;
 use crate::error::{Error, Result};
 use crate::facts::git::is_public_key;
 use crate::plan::Draft;
+use crate::warning::{Warning, WarningTopic};
 
 /// Settings that make Git sign unasked.
 const SIGNS: &[&str] = &["commit.gpgsign", "tag.gpgsign", "tag.forcesignannotated", "push.gpgsign"];
@@ -30,10 +31,10 @@ impl Draft<'_> {
         for key in signs {
             told.set(key, "false", "signing cannot work inside");
             if let Some(setting) = git.get(key) {
-                told.note(setting, "turned off");
+                told.replaced(setting, "turned off");
             }
         }
-        self.warnings.push(format!("commits made inside are not signed: {obstacle}"));
+        self.warnings.push(Warning::new(WarningTopic::Git, format!("commits made inside are not signed: {obstacle}")));
         Ok(())
     }
 
@@ -43,7 +44,7 @@ impl Draft<'_> {
         // A program of the host's (1Password's, say) is not inside, and not needed: the agent has the key.
         if let Some(program) = git.get("gpg.ssh.program").filter(|program| program.value != "ssh-keygen") {
             told.set("gpg.ssh.program", "ssh-keygen", "signs through the agent");
-            told.note(program, "ssh-keygen, which asks the agent");
+            told.replaced(program, "ssh-keygen, which asks the agent");
         }
         if !agent_is_there {
             return Some("the SSH agent is not forwarded");
@@ -55,7 +56,7 @@ impl Draft<'_> {
         match (&git.signing_key, key.scope.is_users()) {
             (Some(public), _) => {
                 told.set("user.signingkey", format!("key::{public}"), "the key's file stays outside; the agent signs");
-                told.note(key, "the public key itself; the agent signs");
+                told.replaced(key, "the public key itself; the agent signs");
                 None
             }
             (None, true) => Some("there is no public key beside the file that user.signingkey names"),

@@ -1,0 +1,42 @@
+//! Divides the limits of a plan into those that an engine can enforce and downgrades.
+
+use super::{Downgrade, DowngradeKind};
+use crate::plan::Plan;
+
+/// The limits of a plan that can be enforced; `None` means no limit.
+#[derive(Debug, Default)]
+pub struct Enforceable<'a> {
+    pub cpus: Option<&'a crate::config::value::Cpus>,
+    pub memory: Option<&'a crate::config::value::Memory>,
+    pub pids: Option<&'a crate::config::value::Pids>,
+}
+
+/// Drops the limits for whose controllers `cannot` holds. What was asked for becomes a downgrade with `reason`; the default
+/// limit of processes is best effort.
+pub fn divide<'a>(plan: &'a Plan, cannot: impl Fn(&str) -> bool, reason: &str) -> (Enforceable<'a>, Vec<Downgrade>) {
+    let limits = &plan.limits;
+    let mut enforceable = Enforceable::default();
+    let mut downgrades = Vec::new();
+    let mut weaken = |kind, asked| downgrades.push(Downgrade::unlimited(kind, asked, reason));
+    if let Some(cpus) = &limits.cpus {
+        if cannot("cpu") {
+            weaken(DowngradeKind::Cpus, format!("cpus {} ({})", cpus.value, cpus.origin));
+        } else {
+            enforceable.cpus = Some(&cpus.value);
+        }
+    }
+    if let Some(memory) = &limits.memory {
+        if cannot("memory") {
+            weaken(DowngradeKind::Memory, format!("memory {} ({})", memory.value, memory.origin));
+        } else {
+            enforceable.memory = Some(&memory.value);
+        }
+    }
+    let pids = &limits.pids;
+    if !cannot("pids") {
+        enforceable.pids = Some(&pids.value);
+    } else if pids.is_asked_for() {
+        weaken(DowngradeKind::Pids, format!("pids {} ({})", pids.value, pids.origin));
+    }
+    (enforceable, downgrades)
+}

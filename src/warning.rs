@@ -1,0 +1,50 @@
+//! A warning: something the user should know although the sandbox runs.
+
+use std::fmt;
+
+/// What a warning is about, so that a page which has lines of its own for a subject can leave its warnings out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WarningTopic {
+    /// A configuration file that has no effect.
+    ConfigFile,
+    /// An option that has no effect here.
+    Options,
+    /// The preset of an agent.
+    Preset,
+    /// The workspace and mounts.
+    Files,
+    /// Variables of the guest.
+    Environment,
+    /// The network and its proxy.
+    Network,
+    /// The SSH agent.
+    SshAgent,
+    /// Git's configuration.
+    Git,
+    /// The guest's user.
+    User,
+    /// The program that runs inside as the first process.
+    Helper,
+}
+
+/// One warning of a plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Warning {
+    /// What it is about.
+    pub topic: WarningTopic,
+    /// One sentence: what does not work inside, and how to fix or silence it.
+    pub text: String,
+}
+
+impl Warning {
+    /// Makes a warning of a sentence.
+    pub fn new(topic: WarningTopic, text: impl Into<String>) -> Self {
+        Warning { topic, text: text.into() }
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
