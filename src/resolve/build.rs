@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::config::preset::Preset;
+use crate::config::preset::{Preset, agent_image};
 use crate::config::value::{EngineSetting, ImageRef, Value};
 use crate::config::{Config, Sourced};
 use crate::error::{Error, Result};
@@ -33,11 +33,6 @@ pub enum Recipe {
     },
     /// A built-in text, without any context.
     BuiltIn(&'static str),
-}
-
-/// The name of the image that `sandpen build --agent NAME` makes.
-pub fn agent_image(name: &str) -> String {
-    format!("localhost/sandpen/{name}")
 }
 
 impl Recipe {

@@ -128,7 +128,7 @@ pub fn explain_command(plan: &Plan, report: Report, ui: Ui) {
     match crate::config::preset::Preset::dockerfile(&command) {
         Some(_) => ui.notice(&format!(
             "build an image that has it: `sandpen build --agent {command}`, then run with `--image {}`",
-            crate::resolve::build::agent_image(&command)
+            crate::config::preset::agent_image(&command)
         )),
         None => ui.notice("name an image that has it with `--image`, or check the spelling"),
     }

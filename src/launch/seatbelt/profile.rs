@@ -17,6 +17,82 @@ const PROXIED: &str = include_str!("profiles/proxied.sb");
 const PROTECTED: &str = include_str!("profiles/protected.sb");
 const LAST: &str = include_str!("profiles/last.sb");
 
+/// The places below HOME that `protected.sb` closes; a test compares the two.
+const PROTECTED_IN_HOME: &[&str] = &[
+    ".aws",
+    ".azure",
+    ".bash_aliases",
+    ".bash_history",
+    ".bash_login",
+    ".bash_logout",
+    ".bash_profile",
+    ".bashrc",
+    ".cargo",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".colima",
+    ".config/fish",
+    ".config/gcloud",
+    ".config/gh",
+    ".config/git",
+    ".config/git/credentials",
+    ".config/hub",
+    ".config/nvim",
+    ".config/op",
+    ".config/zsh",
+    ".cshrc",
+    ".docker",
+    ".emacs.d",
+    ".gem/credentials",
+    ".git-credentials",
+    ".gitconfig",
+    ".gitignore_global",
+    ".gnupg",
+    ".inputrc",
+    ".kube",
+    ".lima",
+    ".local/bin",
+    ".local/share/containers",
+    ".login",
+    ".netrc",
+    ".npmrc",
+    ".orbstack",
+    ".password-store",
+    ".pgpass",
+    ".profile",
+    ".pypirc",
+    ".rd",
+    ".ssh",
+    ".tcshrc",
+    ".terraform.d",
+    ".vault-token",
+    ".vim",
+    ".vimrc",
+    ".zlogin",
+    ".zlogout",
+    ".zprofile",
+    ".zsh_history",
+    ".zsh_sessions",
+    ".zshenv",
+    ".zshrc",
+    "Library/Application Support/Arc",
+    "Library/Application Support/BraveSoftware",
+    "Library/Application Support/Chromium",
+    "Library/Application Support/Firefox",
+    "Library/Application Support/Google",
+    "Library/Application Support/Microsoft Edge",
+    "Library/Application Support/Vivaldi",
+    "Library/Containers",
+    "Library/Cookies",
+    "Library/Group Containers",
+    "Library/Keychains",
+    "Library/LaunchAgents",
+    "Library/Mail",
+    "Library/Messages",
+    "Library/Preferences",
+    "Library/Safari",
+];
+
 /// The seeds' profiles name five include directories; those that are not there are this.
 const NO_DIRECTORY: &str = "/dev/null";
 const SEEDS_INCLUDES: usize = 5;
@@ -201,8 +277,20 @@ impl Profile {
 
 /// Whether a place was named that lies in one which otherwise stays shut: a key of `~/.ssh`, an engine's socket.
 fn is_protected(seatbelt: &SeatbeltPlan, source: &HostPath) -> bool {
-    // The file is the list: what it appends to the home.
-    let names = PROTECTED.split("(param \"HOME_DIR\") \"/").skip(1).filter_map(|rest| rest.split('"').next());
-    let mut protected = names.map(|name| seatbelt.facts.home.join(name));
+    let mut protected = PROTECTED_IN_HOME.iter().map(|name| seatbelt.facts.home.join(name));
     protected.any(|place| source.is_within(&place)) || source.as_path().extension().is_some_and(|end| end == "sock")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_of_protected_places_is_that_of_the_profile() {
+        let places = PROTECTED.split("(param \"HOME_DIR\") \"/").skip(1).filter_map(|rest| rest.split('"').next());
+        let mut places: Vec<&str> = places.collect();
+        places.sort_unstable();
+        places.dedup();
+        assert_eq!(places, PROTECTED_IN_HOME);
+    }
 }
