@@ -1,4 +1,4 @@
-//! Every message a user can meet, from outside: the built program in a world of the test's own, with an engine that only records.
+//! Every message of sandpen, compared as a whole. The engine only records how it is called.
 
 mod bytes;
 mod commands;
@@ -18,4 +18,12 @@ mod suggestions;
 mod trust;
 mod unbuilt;
 mod variables;
-pub mod world;
+
+use serde_json::Value;
+
+/// The entry of a list in the JSON whose `key` is `value`.
+#[track_caller]
+fn entry<'a>(json: &'a Value, list: &str, key: &str, value: &str) -> &'a Value {
+    let entries = json[list].as_array().expect("a list");
+    entries.iter().find(|entry| entry[key] == value).unwrap_or_else(|| panic!("no {key} {value} in {list}: {json:#}"))
+}

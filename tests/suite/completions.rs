@@ -3,24 +3,24 @@
 use rustix::process::Signal;
 
 use crate::support::pty::Pty;
-use crate::support::{Engine, Pen, RunToEnd, Running, binary};
+use crate::support::{Engine, Fixture, RunToEnd, Running, binary};
 
 /// A running sandbox with a name, and a profile of the user's.
-fn with_names(test: impl FnOnce(&Pen, &str)) {
-    Pen::on(Engine::NativeRoot, |pen| {
-        pen.write(".config/sandpen/profiles/mine.toml", "network = \"off\"\n");
+fn with_names(test: impl FnOnce(&Fixture, &str)) {
+    Fixture::on(Engine::NativeRoot, |fixture| {
+        fixture.write(".config/sandpen/profiles/mine.toml", "network = \"off\"\n");
         let mut running =
-            Running::start(pen.run().args(["--name", "review-2", "--", "sh", "-c", "echo ready; exec sleep 300"]));
+            Running::start(fixture.run().args(["--name", "review-2", "--", "sh", "-c", "echo ready; exec sleep 300"]));
         assert_eq!(running.line(), "ready");
-        test(pen, &binary().parent().expect("a directory").display().to_string());
+        test(fixture, &binary().parent().expect("a directory").display().to_string());
         running.signal(Signal::TERM);
-        running.ran();
+        running.finish();
     });
 }
 
 #[test]
 fn bash_completes_names() {
-    with_names(|pen, bin| {
+    with_names(|fixture, bin| {
         let script = format!(
             r#"PATH={bin}:$PATH; eval "$(sandpen completions bash)"
             try() {{ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _sandpen_with_names sandpen "${{@: -1}}" "${{@: -2:1}}"; echo "${{COMPREPLY[*]}}"; }}
@@ -28,31 +28,32 @@ fn bash_completes_names() {
             try sandpen exec ''; try sandpen stop rev; try sandpen stop x; try sandpen stop --al; try sandpen pru
             try sandpen run --profile mi; try sandpen run --engine nat"#
         );
-        let ran = pen.host_command("bash").args(["-c", &script]).ran();
+        let finished = fixture.host_command("bash").args(["-c", &script]).finish();
         let expected = "_sandpen_with_names\nreview-2\nreview-2\n\n--all\nprune\nmine\nnative";
-        assert_eq!(ran.ok(), expected, "{}", ran.stderr);
+        assert_eq!(finished.success(), expected, "{}", finished.stderr);
     });
 }
 
 #[test]
 fn fish_completes_names() {
-    with_names(|pen, bin| {
+    with_names(|fixture, bin| {
         let tries =
             ["exec ", "stop rev", "exec review-2 rev", "stop --al", "pru", "run --profile mi", "run --engine nat"];
         let tries: Vec<String> = tries.iter().map(|line| format!("complete -C 'sandpen {line}'; echo .")).collect();
         let script = format!("set PATH {bin} $PATH; sandpen completions fish | source; {}", tries.join("; "));
-        let ran = pen.host_command("fish").args(["--no-config", "--command", &script]).ran();
+        let finished = fixture.host_command("fish").args(["--no-config", "--command", &script]).finish();
         // Behind a tab stands what it is.
-        let found: Vec<&str> = ran.ok().lines().map(|line| line.split('\t').next().unwrap_or_default()).collect();
+        let found: Vec<&str> =
+            finished.success().lines().map(|line| line.split('\t').next().unwrap_or_default()).collect();
         let expected = ["review-2", ".", "review-2", ".", ".", "--all", ".", "prune", ".", "mine", ".", "native", "."];
-        assert_eq!(found, expected, "{}", ran.stderr);
+        assert_eq!(found, expected, "{}", finished.stderr);
     });
 }
 
 #[test]
 fn zsh_completes_names() {
-    with_names(|pen, bin| {
-        let mut zsh = pen.host_command("zsh");
+    with_names(|fixture, bin| {
+        let mut zsh = fixture.host_command("zsh");
         zsh.args(["-f", "-i"]).env("TERM", "dumb").env("PATH", format!("{bin}:/usr/bin:/bin"));
         let mut pty = Pty::start(&zsh);
         let start = "autoload -U compinit; compinit -u -D; eval \"$(sandpen completions zsh)\"; PS1='[prompt] '; echo re''ady\r";

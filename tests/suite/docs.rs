@@ -8,13 +8,10 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use tempfile::TempDir;
-
-use crate::support::{Engine, Pen, Ran, RunToEnd, binary};
+use crate::support::{Engine, Fixture, RunToEnd, SYSTEM_PATH, binary, install_program};
 
 /// Separates the commands of a session in what it says.
 const MARK: &str = "sandpen-docs-mark";
@@ -175,48 +172,30 @@ fn every_built_in_preset_is_on_its_page() {
     }
 }
 
-/// Where a session is played.
-struct World {
-    /// With an engine, as the user that the engine's other tests have.
-    pen: Option<Pen>,
-    directory: TempDir,
-    home: PathBuf,
+/// Where the commands of a block are run.
+struct Session {
+    fixture: Fixture,
 }
 
-impl World {
-    fn new(engine: Option<&str>) -> Self {
-        let directory = tempfile::Builder::new().prefix("sandpen-docs-").tempdir_in("/var/tmp").expect("directory");
-        fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).expect("chmod");
-        fs::create_dir(directory.path().join("bin")).expect("bin");
-        fs::copy(binary(), directory.path().join("bin/sandpen")).expect("the program");
-        let pen = engine.map(|engine| match engine {
-            "docker" => Pen::new(Engine::Docker),
-            "podman" => Pen::new(Engine::Podman),
-            "docker-rootless" => Pen::new(Engine::DockerRootless),
-            // The native engine is shown as an ordinary user.
-            "podman-rootless" | "native" => Pen::new(Engine::PodmanRootless),
-            other => panic!("there is no engine `{other}`"),
-        });
-        let home = pen.as_ref().map_or_else(|| directory.path().join("home"), |pen| pen.home.clone());
-        fs::create_dir_all(home.join("project")).expect("project");
-        World { pen, directory, home }
+impl Session {
+    fn new(engine: Option<Engine>) -> Self {
+        let fixture = match engine {
+            Some(engine) => Fixture::new().with_engine(engine),
+            None => Fixture::new(),
+        };
+        install_program(binary(), fixture.root.join("bin/sandpen"));
+        Session { fixture }
     }
 
     fn command(&self, program: &str) -> Command {
-        let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-        let path = format!("{}:{path}", self.directory.path().join("bin").display());
-        let mut command = match &self.pen {
-            Some(pen) => pen.host_command(program),
-            None => {
-                let mut command = Command::new(program);
-                command.env_clear().env("HOME", &self.home).env("USER", "me").current_dir(self.home.join("project"));
-                command
-            }
-        };
-        command.env_remove("SANDPEN_SSH_AGENT").env("PATH", path).env("LC_ALL", "C");
+        let mut command = self.fixture.host_command(program);
+        command.env_remove("SANDPEN_SSH_AGENT").env("LC_ALL", "C");
+        command.env("PATH", format!("{}:{SYSTEM_PATH}", self.fixture.root.join("bin").display()));
+        if self.fixture.uid == 0 {
+            command.env("USER", "me");
+        }
         // Homes are longer here than the one that is shown: lines are broken as if they were not.
         command.env("COLUMNS", "140");
-        command.stdin(Stdio::null());
         command
     }
 
@@ -233,19 +212,17 @@ impl World {
             script += &format!("printf '\\n%s\\n' {MARK}\n{command}\n");
         }
         // The agent ends with the shell.
-        let ran: Ran = self.command("ssh-agent").args(["sh", "-c", &script]).ran();
+        let finished = self.command("ssh-agent").args(["sh", "-c", &script]).finish();
         // How long something takes is the machine's matter.
         let is_wait = |line: &&str| line.starts_with("sandpen: waiting for ");
-        let said: Vec<&str> = ran.stdout.split('\n').filter(|line| !is_wait(line)).collect();
-        let said = self.neutral(&said.join("\n"));
+        let said: Vec<&str> = finished.stdout.split('\n').filter(|line| !is_wait(line)).collect();
+        let said = self.normalize(&said.join("\n"));
         said.split(&format!("\n{MARK}\n")).skip(1).map(str::to_owned).collect()
     }
 
-    fn neutral(&self, text: &str) -> String {
-        let real = self.home.canonicalize().expect("home");
-        text.replace(&real.display().to_string(), "/home/me")
-            .replace(&self.home.display().to_string(), "/home/me")
-            .replace(&self.directory.path().join("bin").display().to_string(), "/usr/local/bin")
+    fn normalize(&self, text: &str) -> String {
+        text.replace(&self.fixture.home.display().to_string(), "/home/me")
+            .replace(&self.fixture.root.join("bin").display().to_string(), "/usr/local/bin")
     }
 }
 
@@ -291,18 +268,20 @@ fn the_pattern_of_sessions_can_fail() {
     );
 }
 
-fn is_there(engine: &str) -> bool {
-    std::env::var("SANDPEN_TEST_ENGINES").unwrap_or_default().split(',').any(|name| name == engine)
+/// The engines that a session can name.
+fn engine_named(name: &str) -> Option<Engine> {
+    let engines = [Engine::Native, Engine::Docker, Engine::Podman, Engine::PodmanRootless];
+    engines.into_iter().find(|engine| engine.name() == name)
 }
 
 /// Runs every session of one engine, or of none.
-fn sessions_of(engine: Option<&str>) {
-    if let Some(engine) = engine.filter(|engine| !is_there(engine)) {
-        eprintln!("SKIPPED: {engine} is not in SANDPEN_TEST_ENGINES");
+fn sessions_of(name: Option<&str>) {
+    let engine = name.map(|name| engine_named(name).expect("an engine"));
+    if engine.is_some_and(|engine| !engine.is_available()) {
         return;
     }
     let mut failures = Vec::new();
-    for block in blocks().iter().filter(|block| block.engine.as_deref() == engine) {
+    for block in blocks().iter().filter(|block| block.engine.as_deref() == name) {
         let starts: Vec<usize> = (0..block.lines.len()).filter(|at| block.lines[*at].starts_with("$ ")).collect();
         // A shell asks for the rest of a command with `> `.
         let further = |at: usize| block.lines[at + 1..].iter().map_while(|line| line.strip_prefix("> "));
@@ -312,7 +291,7 @@ fn sessions_of(engine: Option<&str>) {
             .collect();
         let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
         assert!(commands.iter().any(|command| command.contains("sandpen")), "{}: no command of sandpen's", block.place);
-        let said = World::new(engine).play(&commands);
+        let said = Session::new(engine).play(&commands);
         for (number, command) in commands.iter().enumerate() {
             let end = starts.get(number + 1).copied().unwrap_or(block.lines.len());
             let first = starts[number] + 1 + further(starts[number]).count();
@@ -355,11 +334,15 @@ fn sessions_on_rootless_podman() {
 /// A misspelt engine would never be run.
 #[test]
 fn every_session_is_run_by_a_test() {
-    let known = [None, Some("native"), Some("docker"), Some("podman"), Some("podman-rootless")];
     let blocks = blocks();
     assert!(blocks.iter().any(|block| block.place.starts_with("README.md")), "the README shows no session");
     for block in &blocks {
-        assert!(known.contains(&block.engine.as_deref()), "{}: `{:?}`", block.place, block.engine);
+        assert!(
+            block.engine.as_deref().is_none_or(|name| engine_named(name).is_some()),
+            "{}: `{:?}`",
+            block.place,
+            block.engine
+        );
     }
 }
 

@@ -7,35 +7,37 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::cli::world::World;
 use crate::for_every_engine;
-use crate::support::{Pen, Ran, RunToEnd, binary, plain};
+use crate::support::{Engine, Finished, Fixture, RunToEnd, binary, install_program, sandpen_without_home};
 
 for_every_engine!(a_working_engine_is_ready);
 
 /// Docker's answers: `info` as given, an image that is there, and a note of every call.
-fn answering(info: &str, image: &str) -> World {
-    let world = World::new();
-    let calls = world.root.join("calls").display().to_string();
-    world.program(
+fn answering(info: &str, image: &str) -> Fixture {
+    let fixture = Fixture::new().with_recording_docker();
+    let calls = fixture.root.join("calls").display().to_string();
+    fixture.install(
         "docker",
         &format!(
             "#!/bin/sh\n{{ printf '%s\\0' docker \"$@\"; printf '\\n\\0'; }} >>'{calls}'\n\
              case \"$1\" in info) {info};; image) {image};; *) exit 1;; esac\n"
         ),
     );
-    world
+    fixture
 }
 
 const INFO: &str = r#"echo '{"ServerVersion":"29.1.3","MemTotal":2147483648,"NCPU":2,"Architecture":"x86_64","SecurityOptions":["name=rootless"]}'"#;
 const IMAGE: &str = r#"echo '[{"Architecture":"amd64","Config":{}}]'"#;
 
 #[track_caller]
-fn doctor(world: &World, arguments: &[&str]) -> (i32, Value) {
-    let before = world.tree();
-    let ran = world.ran(&mut world.sandpen(["doctor", "--format", "json"].iter().chain(arguments)));
-    assert_eq!(world.tree(), before, "it wrote something");
-    (ran.code.expect("an exit code"), serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{ran:?}")))
+fn doctor(fixture: &Fixture, arguments: &[&str]) -> (i32, Value) {
+    let before = fixture.snapshot();
+    let finished = fixture.finish(&mut fixture.sandpen(["doctor", "--format", "json"].iter().chain(arguments)));
+    assert_eq!(fixture.snapshot(), before, "it wrote something");
+    (
+        finished.code.expect("an exit code"),
+        serde_json::from_str(&finished.stdout).unwrap_or_else(|_| panic!("{finished:?}")),
+    )
 }
 
 #[track_caller]
@@ -53,52 +55,48 @@ fn assert_check(report: &Value, group: &str, name: &str, state: &str, text: &str
     assert_eq!(found["fix"].as_str(), fix, "{found:#}");
 }
 
-fn a_working_engine_is_ready(pen: &Pen) {
-    let mut command = pen.sandpen();
-    command.args(["doctor", "--format", "json", "--engine", pen.engine.flag()]);
-    if pen.engine.is_container() {
-        command.args(["--image", crate::support::IMAGE]);
-    }
-    let ran = command.ran();
-    let report: Value = serde_json::from_str(ran.ok()).expect("JSON");
-    assert_eq!((&report["ready"], &report["engine"]), (&Value::Bool(true), &Value::from(pen.engine.flag())));
-    assert_check(&report, "engines", pen.engine.flag(), "ok", "; chosen", None);
-    if pen.engine.is_container() {
-        let kind = if pen.engine.is_rootless() { ", rootless" } else { ", as root" };
-        assert_check(&report, "engines", pen.engine.flag(), "ok", kind, None);
+fn a_working_engine_is_ready(fixture: &Fixture) {
+    let mut command = fixture.command("doctor");
+    command.args(["--format", "json"]);
+    let report = command.finish().json();
+    assert_eq!((&report["ready"], &report["engine"]), (&Value::Bool(true), &Value::from(fixture.engine().flag())));
+    assert_check(&report, "engines", fixture.engine().flag(), "ok", "; chosen", None);
+    if fixture.engine().is_container() {
+        let kind = if fixture.engine().is_rootless() { ", rootless" } else { ", as root" };
+        assert_check(&report, "engines", fixture.engine().flag(), "ok", kind, None);
         assert_check(&report, "sandbox", "image", "ok", ": here, ", None);
     }
-    assert_eq!((pen.sessions(), pen.containers()), (Vec::<PathBuf>::new(), Vec::<String>::new()));
+    assert_eq!((fixture.sessions(), fixture.containers()), (Vec::<PathBuf>::new(), Vec::<String>::new()));
 }
 
 /// Inside a sandbox no further one can be made: the one machine without namespaces that every test run has.
 #[test]
 fn a_kernel_that_forbids_namespaces_is_a_problem() {
-    Pen::on(crate::support::Engine::Native, |pen| {
-        std::fs::copy(binary(), pen.project.join("sandpen")).expect("copy");
-        let ran = pen.run().args(["--", "./sandpen", "doctor", "--engine", "native"]).ran();
-        assert_eq!(ran.code, Some(1), "{ran:?}");
+    Fixture::on(Engine::Native, |fixture| {
+        install_program(binary(), fixture.project.join("sandpen"));
+        let finished = fixture.run().args(["--", "./sandpen", "doctor", "--engine", "native"]).finish();
+        finished.failure(1);
         assert!(
-            ran.stdout.contains("problem  engine        native: the native sandbox cannot be set up"),
+            finished.stdout.contains("problem  engine        native: the native sandbox cannot be set up"),
             "{}",
-            ran.stdout
+            finished.stdout
         );
         assert!(
-            ran.stdout.contains(
+            finished.stdout.contains(
                 "
 Not ready: `sandpen run` cannot start. 1 problem, "
             ),
             "{}",
-            ran.stdout
+            finished.stdout
         );
     });
 }
 
 #[test]
 fn the_page_is_aligned_and_ends_with_the_verdict() {
-    let world = answering(INFO, IMAGE);
-    let ran = world.ran(&mut world.sandpen(["doctor", "--memory", "4g", "--cpus", "4"]));
-    assert_eq!((ran.code, ran.stderr.as_str()), (Some(1), ""), "{ran:?}");
+    let fixture = answering(INFO, IMAGE);
+    let finished = fixture.finish(&mut fixture.sandpen(["doctor", "--memory", "4g", "--cpus", "4"]));
+    assert_eq!((finished.code, finished.stderr.as_str()), (Some(1), ""), "{finished:?}");
     let start = "\
 Sandbox
   ok       engine        docker: named; no other is tried (env LLXPRT_SANDBOX)
@@ -112,27 +110,31 @@ Engines
   ok       docker        29.1.3, rootless, 2.0g of memory, 2 CPUs; chosen
   -        podman        not installed
 ";
-    assert!(ran.stdout.starts_with(start), "{}", ran.stdout);
-    assert!(ran.stdout.ends_with("\nNot ready: `sandpen run` cannot start. 1 problem, 1 warning.\n"), "{}", ran.stdout);
-    let ran = world.ran(&mut world.sandpen(["doctor", "--memory", "2g", "--cpus", "2"]));
-    assert!(ran.ok().ends_with("\nReady: `sandpen run` starts on docker."), "{}", ran.stdout);
+    assert!(finished.stdout.starts_with(start), "{}", finished.stdout);
+    assert!(
+        finished.stdout.ends_with("\nNot ready: `sandpen run` cannot start. 1 problem, 1 warning.\n"),
+        "{}",
+        finished.stdout
+    );
+    let finished = fixture.finish(&mut fixture.sandpen(["doctor", "--memory", "2g", "--cpus", "2"]));
+    assert!(finished.success().ends_with("\nReady: `sandpen run` starts on docker."), "{}", finished.stdout);
 }
 
 #[test]
 fn it_asks_and_starts_nothing() {
-    let world = answering(INFO, IMAGE);
-    let (code, _) = doctor(&world, &[]);
+    let fixture = answering(INFO, IMAGE);
+    let (code, _) = doctor(&fixture, &[]);
     assert_eq!(code, 0);
-    let calls = world.calls();
+    let calls = fixture.calls();
     let words: Vec<&str> = calls.iter().map(|call| call[1].as_str()).collect();
     assert_eq!(words, ["info", "image"]);
 }
 
 #[test]
 fn an_engine_that_hangs_does_not_hang_it() {
-    let world = answering("exec /bin/sleep 30", "exec /bin/sleep 30");
+    let fixture = answering("exec /bin/sleep 30", "exec /bin/sleep 30");
     let start = Instant::now();
-    let (code, report) = doctor(&world, &[]);
+    let (code, report) = doctor(&fixture, &[]);
     assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
     assert_eq!((code, &report["ready"]), (1, &Value::Bool(false)));
     let fix = Some("start the daemon there, or: unset DOCKER_HOST");
@@ -157,9 +159,9 @@ fn what_an_engine_says_instead_of_an_answer_is_shown() {
 
 #[test]
 fn nothing_installed_is_said_and_nothing_crashes() {
-    let world = World::new();
-    world.uninstall("docker");
-    let (code, report) = doctor(&world, &[]);
+    let fixture = Fixture::new().with_recording_docker();
+    fixture.uninstall("docker");
+    let (code, report) = doctor(&fixture, &[]);
     assert_eq!(code, 1);
     let fix = Some("install Docker: https://docs.docker.com/engine/install");
     assert_check(&report, "sandbox", "engine", "problem", "Docker is not installed", fix);
@@ -168,10 +170,19 @@ fn nothing_installed_is_said_and_nothing_crashes() {
     }
     assert_eq!(check(&report, "git", "git")["state"], "note");
     // No variable at all, not even HOME and PATH.
-    let ran =
-        Ran::from(plain(&world.project).env_clear().args(["doctor", "--engine", "podman"]).output().expect("starts"));
-    assert_eq!(ran.code, Some(1), "{ran:?}");
-    assert!(ran.stdout.contains("fix: install Podman: https://podman.io/docs/installation"), "{}", ran.stdout);
+    let finished = Finished::from(
+        sandpen_without_home(&fixture.project)
+            .env_clear()
+            .args(["doctor", "--engine", "podman"])
+            .output()
+            .expect("starts"),
+    );
+    finished.failure(1);
+    assert!(
+        finished.stdout.contains("fix: install Podman: https://podman.io/docs/installation"),
+        "{}",
+        finished.stdout
+    );
 }
 
 #[test]
@@ -192,13 +203,13 @@ fn an_image_is_here_or_pulled_or_built_or_foreign() {
 
 #[test]
 fn every_configuration_file_is_judged() {
-    let world = answering(INFO, IMAGE);
-    world.config("network = \"off\"\n");
-    world.write(".config/sandpen/profiles/mine.toml", "netwrok = \"off\"\n");
-    world.write(".config/sandpen/profiles/other.json", "{\"network\": \"off\"}");
-    world.write(".config/sandpen/presets/agent.toml", "name = \"agent\"\nimagee = 1\n");
-    world.write("project/.sandpen/config.toml", "network = \"on\"\n");
-    let (code, report) = doctor(&world, &[]);
+    let fixture = answering(INFO, IMAGE);
+    fixture.write_config("network = \"off\"\n");
+    fixture.write(".config/sandpen/profiles/mine.toml", "netwrok = \"off\"\n");
+    fixture.write(".config/sandpen/profiles/other.json", "{\"network\": \"off\"}");
+    fixture.write(".config/sandpen/presets/agent.toml", "name = \"agent\"\nimagee = 1\n");
+    fixture.write("project/.sandpen/config.toml", "network = \"on\"\n");
+    let (code, report) = doctor(&fixture, &[]);
     assert_eq!(code, 0);
     assert_check(&report, "files", "yours", "ok", "config.toml: valid", None);
     assert_check(&report, "files", "profile mine", "warning", "unknown key `netwrok`", Some("did you mean `network`?"));
@@ -206,13 +217,13 @@ fn every_configuration_file_is_judged() {
     assert_check(&report, "files", "preset agent", "warning", "unknown key `imagee`", Some("did you mean `image`?"));
     assert_check(&report, "files", "the project's", "warning", "until you trust it", Some("sandpen trust"));
     // What stops `run` is a problem, and it is told once.
-    let (code, report) = doctor(&world, &["--profile", "mine"]);
+    let (code, report) = doctor(&fixture, &["--profile", "mine"]);
     assert_eq!(code, 1);
     assert_check(&report, "files", "profile mine", "problem", "unknown key `netwrok`", Some("did you mean `network`?"));
     let problems = report["checks"].as_array().expect("checks").iter().filter(|check| check["state"] == "problem");
     assert_eq!(problems.count(), 1, "{report:#}");
     // So is a wrong option, and the engines are judged all the same.
-    let (code, report) = doctor(&world, &["--memory", "lots"]);
+    let (code, report) = doctor(&fixture, &["--memory", "lots"]);
     assert_eq!((code, &report["engine"]), (1, &Value::Null));
     assert_eq!(check(&report, "sandbox", "options")["state"], "problem");
     assert_eq!(check(&report, "engines", "docker")["state"], "ok");
@@ -220,21 +231,21 @@ fn every_configuration_file_is_judged() {
 
 #[test]
 fn settings_of_git_that_only_work_outside() {
-    let world = answering(INFO, IMAGE);
-    world.program("git", "#!/bin/sh\nexec /usr/bin/git \"$@\"\n");
-    world.write(".gitconfig", "[core]\n\tfsmonitor = true\n[gpg]\n\tprogram = /opt/gpg\n");
-    let (code, report) = doctor(&world, &[]);
+    let fixture = answering(INFO, IMAGE);
+    fixture.install("git", "#!/bin/sh\nexec /usr/bin/git \"$@\"\n");
+    fixture.write(".gitconfig", "[core]\n\tfsmonitor = true\n[gpg]\n\tprogram = /opt/gpg\n");
+    let (code, report) = doctor(&fixture, &[]);
     assert_eq!(code, 0);
     assert_check(&report, "git", "git", "ok", "/git", None);
     assert_check(&report, "git", "core.fsmonitor", "note", "`true` in [ROOT]/home/.gitconfig", None);
     assert_check(&report, "git", "gpg.program", "warning", "`/opt/gpg` in [ROOT]/home/.gitconfig", None);
-    let (_, report) = doctor(&world, &["--guard", "off"]);
+    let (_, report) = doctor(&fixture, &["--guard", "off"]);
     assert_check(&report, "git", "guard", "warning", "switched off by flag --guard", Some("--guard review"));
 }
 
 /// An agent that says how many keys it has, to everyone who asks.
-fn agent(world: &World, keys: u8) -> PathBuf {
-    let path = world.root.join(format!("agent-{keys}"));
+fn agent(fixture: &Fixture, keys: u8) -> PathBuf {
+    let path = fixture.root.join(format!("agent-{keys}"));
     let listener = UnixListener::bind(&path).expect("socket");
     std::thread::spawn(move || {
         for mut client in listener.incoming().flatten() {
@@ -247,33 +258,33 @@ fn agent(world: &World, keys: u8) -> PathBuf {
 
 #[test]
 fn the_agent_and_its_keys() {
-    let world = answering(INFO, IMAGE);
+    let fixture = answering(INFO, IMAGE);
     let start = Some("eval \"$(ssh-agent)\" && ssh-add");
     let asked = |socket: Option<PathBuf>| {
-        let mut command = world.sandpen(["doctor", "--format", "json"]);
+        let mut command = fixture.sandpen(["doctor", "--format", "json"]);
         command.env_remove("SANDPEN_SSH_AGENT").envs(socket.map(|socket| ("SSH_AUTH_SOCK", socket)));
-        serde_json::from_str::<Value>(world.ran(&mut command).ok()).expect("JSON")
+        fixture.finish(&mut command).json()
     };
     assert_check(&asked(None), "ssh", "agent", "warning", "is not set", start);
     assert_check(&asked(Some("/nowhere".into())), "ssh", "agent", "warning", "does not exist", start);
-    assert_check(&asked(Some(agent(&world, 0))), "ssh", "agent", "warning", "holds no keys", Some("ssh-add"));
-    let report = asked(Some(agent(&world, 2)));
+    assert_check(&asked(Some(agent(&fixture, 0))), "ssh", "agent", "warning", "holds no keys", Some("ssh-add"));
+    let report = asked(Some(agent(&fixture, 2)));
     assert_check(&report, "ssh", "agent", "ok", "holds 2 keys", None);
     assert_check(&report, "ssh", "forwarding", "ok", "its socket, directly", None);
-    let (_, report) = doctor(&world, &[]);
+    let (_, report) = doctor(&fixture, &[]);
     assert_check(&report, "ssh", "agent", "note", "switched off by env SANDPEN_SSH_AGENT", None);
 }
 
 #[test]
 fn leftovers_are_counted_and_prune_removes_them() {
-    let world = answering(INFO, IMAGE);
-    let (_, report) = doctor(&world, &[]);
+    let fixture = answering(INFO, IMAGE);
+    let (_, report) = doctor(&fixture, &[]);
     assert_check(&report, "leftovers", "stale", "ok", "nothing", None);
-    world.write(".local/state/sandpen/sessions/0123456789ab/session.json", "{}");
-    world.write(".local/state/sandpen/sessions/0123456789ab/owner", "");
-    let (code, report) = doctor(&world, &[]);
+    fixture.write(".local/state/sandpen/sessions/0123456789ab/session.json", "{}");
+    fixture.write(".local/state/sandpen/sessions/0123456789ab/owner", "");
+    let (code, report) = doctor(&fixture, &[]);
     assert_eq!(code, 0);
     assert_check(&report, "leftovers", "stale", "warning", "1 sandbox whose sandpen was killed", Some("sandpen prune"));
-    world.ran(&mut world.sandpen(["prune"])).ok();
-    assert_check(&doctor(&world, &[]).1, "leftovers", "stale", "ok", "nothing", None);
+    fixture.finish(&mut fixture.sandpen(["prune"])).success();
+    assert_check(&doctor(&fixture, &[]).1, "leftovers", "stale", "ok", "nothing", None);
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::for_every_engine;
-use crate::support::{Engine, Pen, Ran, Running, eventually};
+use crate::support::{Engine, Finished, Fixture, Running, eventually};
 
 for_every_engine!(every_fault_has_its_end);
 
@@ -29,7 +29,7 @@ struct Row {
     /// On which engines; the others have a reason beside the row.
     on: fn(Engine) -> bool,
     sees: fn(Engine) -> Sees,
-    play: fn(&Pen) -> Ran,
+    play: fn(&Fixture) -> Finished,
 }
 
 const EVERYWHERE: fn(Engine) -> bool = |_| true;
@@ -44,134 +44,138 @@ const TABLE: &[Row] = &[
             // Native needs no files; only `ps` will not list it, and a killed launcher leaves nothing to review by.
             false => Sees::Warns("if sandpen is killed, nobody will review"),
         },
-        play: |pen| {
-            let full = Full::new(pen, "size=4k,nr_inodes=40");
+        play: |fixture| {
+            let full = Full::new(fixture, "size=4k,nr_inodes=40");
             fs::write(full.0.join("filler"), [0; 4096]).expect("it fits");
-            run(pen.run().env("XDG_STATE_HOME", &full.0))
+            run(fixture.run().env("XDG_STATE_HOME", &full.0))
         },
     },
     Row {
         fault: "no inode for the session's directory",
         on: EVERYWHERE,
         sees: |_| Sees::Says(44, &["cannot be made for the session", "No space left", "hint: check free space"]),
-        play: |pen| {
-            let full = Full::new(pen, "size=64k,nr_inodes=2");
+        play: |fixture| {
+            let full = Full::new(fixture, "size=64k,nr_inodes=2");
             fs::write(full.0.join("filler"), []).expect("it fits");
-            run(pen.run().env("XDG_STATE_HOME", &full.0))
+            run(fixture.run().env("XDG_STATE_HOME", &full.0))
         },
     },
     Row {
         fault: "HOME is read-only: the temp directory holds the session",
         on: EVERYWHERE,
         sees: WORKS,
-        play: |pen| {
-            let home = Full::new(pen, "size=64k");
+        play: |fixture| {
+            let home = Full::new(fixture, "size=64k");
             home.remount_read_only();
-            let temp = pen.outside("temp");
-            let ran = run(pen.run().env("HOME", &home.0).env("TMPDIR", &temp));
+            let temp = fixture.outside("temp");
+            let finished = run(fixture.run().env("HOME", &home.0).env("TMPDIR", &temp));
             assert_eq!(sessions_below(&temp), 0);
-            ran
+            finished
         },
     },
     Row {
         fault: "HOME is unset: the account's own is taken",
         on: EVERYWHERE,
         sees: WORKS,
-        play: |pen| run(pen.run().env_remove("HOME").env("XDG_STATE_HOME", pen.home.join(".local/state"))),
+        play: |fixture| run(fixture.run().env_remove("HOME").env("XDG_STATE_HOME", fixture.home.join(".local/state"))),
     },
     Row {
         fault: "XDG_RUNTIME_DIR is missing",
         // Rootless Podman itself would take its next-best directory, and believe that the machine has started anew.
         on: |engine| engine != Engine::PodmanRootless,
         sees: WORKS,
-        play: |pen| run(pen.run().env_remove("XDG_RUNTIME_DIR")),
+        play: |fixture| run(fixture.run().env_remove("XDG_RUNTIME_DIR")),
     },
     Row {
         fault: "XDG_RUNTIME_DIR leads nowhere",
         on: |engine| engine != Engine::PodmanRootless,
         sees: WORKS,
-        play: |pen| run(pen.run().env("XDG_RUNTIME_DIR", "/nonexistent/runtime")),
+        play: |fixture| run(fixture.run().env("XDG_RUNTIME_DIR", "/nonexistent/runtime")),
     },
     Row {
         fault: "the current directory was deleted",
         on: EVERYWHERE,
         sees: |_| Sees::Says(2, &["the current directory cannot be determined", "hint: it may have been deleted"]),
-        play: |pen| shell(pen, r#"mkdir gone; cd gone; rmdir ../gone; exec "$@""#),
+        play: |fixture| shell(fixture, r#"mkdir gone; cd gone; rmdir ../gone; exec "$@""#),
     },
-    Row { fault: "stdin is closed", on: EVERYWHERE, sees: WORKS, play: |pen| shell(pen, r#"exec "$@" <&-"#) },
-    Row { fault: "stderr is closed", on: EVERYWHERE, sees: WORKS, play: |pen| shell(pen, r#"exec "$@" 2>&-"#) },
+    Row { fault: "stdin is closed", on: EVERYWHERE, sees: WORKS, play: |fixture| shell(fixture, r#"exec "$@" <&-"#) },
+    Row { fault: "stderr is closed", on: EVERYWHERE, sees: WORKS, play: |fixture| shell(fixture, r#"exec "$@" 2>&-"#) },
     Row {
         fault: "there is no controlling terminal",
         on: EVERYWHERE,
         sees: WORKS,
-        play: |pen| shell(pen, r#"exec setsid --wait "$@""#),
+        play: |fixture| shell(fixture, r#"exec setsid --wait "$@""#),
     },
     Row {
         fault: "signals were ignored by whoever started it",
         on: EVERYWHERE,
         sees: WORKS,
-        play: |pen| shell(pen, r#"trap '' INT QUIT HUP PIPE CHLD; exec "$@""#),
+        play: |fixture| shell(fixture, r#"trap '' INT QUIT HUP PIPE CHLD; exec "$@""#),
     },
     Row {
         fault: "a file where the sessions should be",
         on: EVERYWHERE,
         sees: |_| Sees::Says(44, &["cannot be made for the session", "hint: "]),
-        play: |pen| {
-            pen.write(".other/sandpen/sessions", "");
-            run(pen.run().env("XDG_STATE_HOME", pen.home.join(".other")))
+        play: |fixture| {
+            fixture.write(".other/sandpen/sessions", "");
+            run(fixture.run().env("XDG_STATE_HOME", fixture.home.join(".other")))
         },
     },
     Row {
         fault: "a record that is no record",
         on: EVERYWHERE,
         sees: WORKS,
-        play: |pen| {
-            pen.write(".local/state/sandpen/sessions/0123456789ab/session.json", "{\"id\": 7");
-            pen.write(".local/state/sandpen/sessions/0123456789ab/owner", "");
+        play: |fixture| {
+            fixture.write(".local/state/sandpen/sessions/0123456789ab/session.json", "{\"id\": 7");
+            fixture.write(".local/state/sandpen/sessions/0123456789ab/owner", "");
             // Long enough for the sweep beside it.
-            run_script(pen.run(), "sleep 0.5; echo ran")
+            run_script(fixture.run(), "sleep 0.5; echo ran")
         },
     },
 ];
 
-fn every_fault_has_its_end(pen: &Pen) {
+fn every_fault_has_its_end(fixture: &Fixture) {
     let mut failures = Vec::new();
-    for row in TABLE.iter().filter(|row| (row.on)(pen.engine)) {
-        let ran = (row.play)(pen);
-        let holds = match (row.sees)(pen.engine) {
-            Sees::Works => ran.code == Some(0) && ran.stdout == "ran" && !ran.stderr.contains("error"),
-            Sees::Warns(words) => ran.code == Some(0) && ran.stdout == "ran" && ran.stderr.contains(words),
+    for row in TABLE.iter().filter(|row| (row.on)(fixture.engine())) {
+        let finished = (row.play)(fixture);
+        let holds = match (row.sees)(fixture.engine()) {
+            Sees::Works => finished.code == Some(0) && finished.stdout == "ran" && !finished.stderr.contains("error"),
+            Sees::Warns(words) => {
+                finished.code == Some(0) && finished.stdout == "ran" && finished.stderr.contains(words)
+            }
             Sees::Says(code, words) => {
-                ran.code == Some(code) && ran.stdout.is_empty() && words.iter().all(|word| ran.stderr.contains(word))
+                finished.code == Some(code)
+                    && finished.stdout.is_empty()
+                    && words.iter().all(|word| finished.stderr.contains(word))
             }
         };
         if !holds {
-            failures.push(format!("{}: {ran:?}", row.fault));
+            failures.push(format!("{}: {finished:?}", row.fault));
         }
-        let left = || pen.sessions().len() + pen.containers().len();
+        let left = || fixture.sessions().len() + fixture.containers().len();
         if left() > 0 {
-            failures.push(format!("{}: {:?} and {:?} remain", row.fault, pen.sessions(), pen.containers()));
+            failures.push(format!("{}: {:?} and {:?} remain", row.fault, fixture.sessions(), fixture.containers()));
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-fn run(command: &mut Command) -> Ran {
-    Running::start(command.args(["--", "echo", "ran"])).ran()
+fn run(command: &mut Command) -> Finished {
+    Running::start(command.args(["--", "echo", "ran"])).finish()
 }
 
-fn run_script(mut command: Command, script: &str) -> Ran {
-    Running::start(command.args(["--", "sh", "-c", script])).ran()
+fn run_script(mut command: Command, script: &str) -> Finished {
+    Running::start(command.args(["--", "sh", "-c", script])).finish()
 }
 
 /// Starts it through a shell script, whose `"$@"` it is.
-fn shell(pen: &Pen, script: &str) -> Ran {
-    let mut run = pen.run();
+fn shell(fixture: &Fixture, script: &str) -> Finished {
+    let mut run = fixture.run();
     run.args(["--", "echo", "ran"]);
     let mut shell = Command::new("/bin/sh");
     shell.env_clear().envs(run.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    shell.current_dir(&pen.project).stdin(Stdio::null()).args(["-c", script, "sh"]);
-    Running::start(shell.arg(run.get_program()).args(run.get_args())).ran()
+    shell.current_dir(&fixture.project).stdin(Stdio::null()).args(["-c", script, "sh"]);
+    Running::start(shell.arg(run.get_program()).args(run.get_args())).finish()
 }
 
 fn sessions_below(directory: &Path) -> usize {
@@ -183,9 +187,9 @@ fn sessions_below(directory: &Path) -> usize {
 struct Full(PathBuf);
 
 impl Full {
-    fn new(pen: &Pen, options: &str) -> Self {
-        let path = pen.outside("full");
-        let options = format!("{options},uid={},gid={}", pen.uid, pen.gid);
+    fn new(fixture: &Fixture, options: &str) -> Self {
+        let path = fixture.outside("full");
+        let options = format!("{options},uid={},gid={}", fixture.uid, fixture.gid);
         mount(&["-t", "tmpfs", "-o", &options, "tmpfs"], &path);
         Full(path)
     }

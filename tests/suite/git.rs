@@ -8,29 +8,29 @@ mod settings;
 
 use std::path::{Path, PathBuf};
 
-use crate::support::{Pen, Ran, RunToEnd};
+use crate::support::{Finished, Fixture, RunToEnd};
 
 /// The host's Git, as the user, in a directory.
-fn git(pen: &Pen, directory: impl AsRef<Path>, arguments: &[&str]) -> Ran {
+fn git(fixture: &Fixture, directory: impl AsRef<Path>, arguments: &[&str]) -> Finished {
     let identity = ["-c", "user.name=Host", "-c", "user.email=host@example.org", "-c", "protocol.file.allow=always"];
-    pen.host_command("git").arg("-C").arg(directory.as_ref()).args(identity).args(arguments).ran()
+    fixture.host_command("git").arg("-C").arg(directory.as_ref()).args(identity).args(arguments).finish()
 }
 
 /// A repository with one commit, owned by the user.
-fn repository(pen: &Pen, directory: &Path) -> PathBuf {
+fn repository(fixture: &Fixture, directory: &Path) -> PathBuf {
     std::fs::create_dir_all(directory).expect("directory");
-    std::os::unix::fs::chown(directory, Some(pen.uid), Some(pen.gid)).expect("chown");
-    git(pen, directory, &["init", "--quiet", "--initial-branch=main"]).ok();
-    git(pen, directory, &["commit", "--quiet", "--allow-empty", "--message", "first"]).ok();
+    std::os::unix::fs::chown(directory, Some(fixture.uid), Some(fixture.gid)).expect("chown");
+    git(fixture, directory, &["init", "--quiet", "--initial-branch=main"]).success();
+    git(fixture, directory, &["commit", "--quiet", "--allow-empty", "--message", "first"]).success();
     directory.to_owned()
 }
 
 /// The subject of the last commit, seen from the host.
-fn last_subject(pen: &Pen, directory: &Path) -> String {
-    git(pen, directory, &["log", "-1", "--format=%s"]).ok().to_owned()
+fn last_subject(fixture: &Fixture, directory: &Path) -> String {
+    git(fixture, directory, &["log", "-1", "--format=%s"]).success().to_owned()
 }
 
 /// `sandpen run` in a directory of the pen.
-fn bash_in(pen: &Pen, directory: &Path, options: &[&str], script: &str) -> Ran {
-    pen.run().current_dir(directory).args(options).args(["--", "bash", "-c", script]).ran()
+fn bash_in(fixture: &Fixture, directory: &Path, options: &[&str], script: &str) -> Finished {
+    fixture.run().current_dir(directory).args(options).args(["--", "bash", "-c", script]).finish()
 }

@@ -1,19 +1,19 @@
-//! Whole plans and command lines, compared with files: the same world on every engine. UPDATE_GOLDEN=1 rewrites them.
+//! Whole plans and command lines, compared with files: the same input on every engine. UPDATE_GOLDEN=1 rewrites them.
 //!
-//! Everything that depends on the machine is set by hand: user, home, engines, agent. The world's place is `[ROOT]`.
+//! Everything that depends on the machine is set by hand: user, home, engines, agent. The fixture's directory is `[ROOT]`.
 
+mod handwritten_host;
 mod rows;
-mod world;
 
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use sandpen::internals::{Purpose, Resolved, Terminal, explain_json, explain_text};
 use sandpen::{Options, SessionId, View};
 
-use world::{Engine, World};
+use handwritten_host::{Engine, HandwrittenHost};
 
 /// The engines whose plan is compared as text, too.
 const TEXTS: [Engine; 2] = [Engine::Docker, Engine::Native];
@@ -21,8 +21,8 @@ const TEXTS: [Engine; 2] = [Engine::Docker, Engine::Native];
 /// What is asked for.
 struct Scenario {
     name: &'static str,
-    /// Puts files into the world and variables into the environment, and returns the options.
-    set_up: fn(&mut World) -> Options,
+    /// Writes files, sets variables, and returns the options.
+    set_up: fn(&mut HandwrittenHost) -> Options,
     command: &'static [&'static str],
     engines: &'static [Engine],
 }
@@ -54,9 +54,9 @@ const SCENARIOS: [Scenario; 9] = [
     Scenario {
         name: "subdirectory",
         engines: &Engine::ALL,
-        set_up: |world| {
-            fs::create_dir_all(world.project.join(".git")).expect("repository");
-            world.change_to("home/project/src/deep");
+        set_up: |handwritten| {
+            fs::create_dir_all(handwritten.files.project.join(".git")).expect("repository");
+            handwritten.change_to("home/project/src/deep");
             Options::default()
         },
         command: &[],
@@ -92,31 +92,30 @@ const SCENARIOS: [Scenario; 9] = [
 ];
 
 /// A tool that a user installed for themselves: one version of node and no more of HOME.
-fn installed_tool(world: &mut World) -> Options {
+fn installed_tool(handwritten: &mut HandwrittenHost) -> Options {
     for (file, content) in [
         ("v22/lib/node_modules/mytool/cli.js", "#!/usr/bin/env node\n"),
         ("v22/bin/node", "\x7fELF"),
         ("v18/bin/node", "\x7fELF"),
     ] {
         let file = format!(".nvm/versions/node/{file}");
-        world.write(&file, content);
-        fs::set_permissions(world.home.join(file), fs::Permissions::from_mode(0o755)).expect("executable");
+        handwritten.files.write_script(file, content);
     }
-    fs::create_dir_all(world.home.join(".local/bin")).expect("directory");
+    fs::create_dir_all(handwritten.files.home.join(".local/bin")).expect("directory");
     let link = "../../.nvm/versions/node/v22/lib/node_modules/mytool/cli.js";
-    symlink(link, world.home.join(".local/bin/mytool")).expect("link");
-    let home = world.home.display().to_string();
-    world.env("PATH", &format!("{home}/.local/bin:{home}/.nvm/versions/node/v22/bin:/usr/bin"));
-    world.env("LANG", "de_DE.UTF-8");
+    symlink(link, handwritten.files.home.join(".local/bin/mytool")).expect("link");
+    let home = handwritten.files.home.display().to_string();
+    handwritten.env("PATH", &format!("{home}/.local/bin:{home}/.nvm/versions/node/v22/bin:/usr/bin"));
+    handwritten.env("LANG", "de_DE.UTF-8");
     Options::default()
 }
 
 /// One of each: every row of the seeds' table takes part.
-fn everything(world: &mut World) -> Options {
+fn everything(handwritten: &mut HandwrittenHost) -> Options {
     for file in
         [".gitconfig", ".config/git/config", ".gitignore_global", ".ssh/known_hosts", ".git-credentials", "adc.json"]
     {
-        world.write(file, "");
+        handwritten.files.write(file, "");
     }
     for directory in [
         ".config/llxprt-code",
@@ -130,22 +129,22 @@ fn everything(world: &mut World) -> Options {
         "dict",
         "misc",
     ] {
-        fs::create_dir_all(world.home.join(directory)).expect("directory");
+        fs::create_dir_all(handwritten.files.home.join(directory)).expect("directory");
     }
-    world.write("project/.llxprt/sandbox.bashrc", "");
-    world.write(
+    handwritten.files.write("project/.llxprt/sandbox.bashrc", "");
+    handwritten.files.write(
         ".config/sandpen/profiles/work.toml",
         "ports = [8080]\nmounts = [{ from = \"~/data\", to = \"/data\", mode = \"rw\" }]\n[resources]\npids = 300\n[env]\nFROM_PROFILE = \"yes\"\n",
     );
-    let project = world.project.display().to_string();
+    let project = handwritten.files.project.display().to_string();
     for (name, value) in [
         ("PATH", format!("{project}/node_modules/.bin:/usr/bin")),
         ("PYTHONPATH", format!("{project}/lib:/usr/lib/python")),
         ("VIRTUAL_ENV", format!("{project}/.venv")),
         ("SANDBOX_MOUNTS", "~/dict:/dict".to_owned()),
-        ("GOOGLE_APPLICATION_CREDENTIALS", world.home.join("adc.json").display().to_string()),
+        ("GOOGLE_APPLICATION_CREDENTIALS", handwritten.files.home.join("adc.json").display().to_string()),
     ] {
-        world.env(name, &value);
+        handwritten.env(name, &value);
     }
     for (name, value) in [
         ("GEMINI_API_KEY", "hunter2"),
@@ -161,15 +160,15 @@ fn everything(world: &mut World) -> Options {
         ("SANDBOX_PORTS", "3000,61000"),
         ("SANDBOX_MEMORY", "2g"),
     ] {
-        world.env(name, value);
+        handwritten.env(name, value);
     }
     // Native has no command line to pass them to, and refuses them.
     let mut engine_flags = Vec::new();
-    if world.engine != Engine::Native {
-        world.env("SANDBOX_FLAGS", "--shm-size 1g --label 'a b'");
+    if handwritten.engine != Engine::Native {
+        handwritten.env("SANDBOX_FLAGS", "--shm-size 1g --label 'a b'");
         engine_flags.push("--annotation=x=y".into());
     }
-    world.host.terminal = Terminal { stdin: true, stdout: true, width: None };
+    handwritten.host.terminal = Terminal { stdin: true, stdout: true, width: None };
     Options {
         profile: Some("work".into()),
         env: vec!["GH_TOKEN".into(), "FLAG=from flag".into(), "HTTPS_PROXY".into()],
@@ -183,16 +182,16 @@ fn everything(world: &mut World) -> Options {
 
 /// The plan and its command line, as `explain` makes them.
 fn explained(scenario: &Scenario, engine: Engine) -> (String, String) {
-    let mut world = World::new(engine);
-    let mut options = (scenario.set_up)(&mut world);
+    let mut handwritten = HandwrittenHost::new(engine);
+    let mut options = (scenario.set_up)(&mut handwritten);
     options.engine = Some(engine.setting().to_string());
     let command: Vec<OsString> = scenario.command.iter().map(OsString::from).collect();
-    let mut resolved = Resolved::on(world.host.clone(), &options, command, Purpose::Run).expect("facts");
-    world.pin(&mut resolved, scenario.name == "everything");
+    let mut resolved = Resolved::on(handwritten.host.clone(), &options, command, Purpose::Run).expect("facts");
+    handwritten.replace_facts(&mut resolved, scenario.name == "everything");
     let id = resolved.config.name.as_ref().map(|name| SessionId::named(&name.value).as_example());
     let (plan, launch) = resolved.plan(id.unwrap_or_else(SessionId::placeholder)).expect("plan");
-    let json = explain_json(&world.host, &plan, &launch).expect("JSON");
-    (world.neutral(&json), world.neutral(&explain_text(&plan, &launch, View::default())))
+    let json = explain_json(&handwritten.host, &plan, &launch).expect("JSON");
+    (handwritten.normalize(&json), handwritten.normalize(&explain_text(&plan, &launch, View::default())))
 }
 
 fn file(name: &str) -> PathBuf {

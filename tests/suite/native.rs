@@ -4,16 +4,16 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
-use crate::support::{Engine, Pen, RunToEnd};
+use crate::support::{Engine, Fixture, RunToEnd, install_program};
 
 macro_rules! natively {
     ($($name:ident),+ $(,)?) => {$(
         mod $name {
-            use $crate::support::{Engine, Pen};
+            use $crate::support::{Engine, Fixture};
             #[test]
-            fn user() { Pen::on(Engine::Native, super::$name) }
+            fn user() { Fixture::on(Engine::Native, super::$name) }
             #[test]
-            fn root() { Pen::on(Engine::NativeRoot, super::$name) }
+            fn root() { Fixture::on(Engine::NativeRoot, super::$name) }
         }
     )+};
 }
@@ -32,8 +32,8 @@ natively!(
     nothing_of_the_sandbox_is_on_the_host_after_a_kill,
 );
 
-fn attack_15_nothing_secret_of_the_system_is_visible(pen: &Pen) {
-    pen.write(".ssh/id_ed25519", "private");
+fn attack_15_nothing_secret_of_the_system_is_visible(fixture: &Fixture) {
+    fixture.write(".ssh/id_ed25519", "private");
     let script = r#"
         for path in /etc/shadow /etc/gshadow /etc/sudoers /etc/ssh/ssh_host_ed25519_key /etc/ssl/private /root/.bashrc \
             /var/lib /var/log /run/dbus /boot /sys/kernel /home/node "$HOME/.ssh/id_ed25519" /proc/kcore; do
@@ -41,95 +41,93 @@ fn attack_15_nothing_secret_of_the_system_is_visible(pen: &Pen) {
         done
         head -c1 /proc/kcore /proc/sysrq-trigger 2>/dev/null
         true"#;
-    assert_eq!(pen.bash(script).ok(), "");
+    assert_eq!(fixture.bash(script).success(), "");
 }
 
-fn attack_16_abstract_sockets_of_the_host_are_out_of_reach(pen: &Pen) {
+fn attack_16_abstract_sockets_of_the_host_are_out_of_reach(fixture: &Fixture) {
     let name = format!("sandpen-test-{}-{:?}", std::process::id(), std::thread::current().id());
     let address = SocketAddr::from_abstract_name(&name).expect("an abstract name");
     let _listener = UnixListener::bind_addr(&address).expect("the host listens");
     let script = format!(
         "use Socket; socket(my $s, AF_UNIX, SOCK_STREAM, 0); print connect($s, pack('S a*', AF_UNIX, qq(\\0{name}))) ? 'reached' : $!"
     );
-    let ran = pen.run().args(["--", "perl", "-e", &script]).ran();
-    assert_eq!(ran.ok(), "Operation not permitted");
+    let finished = fixture.run().args(["--", "perl", "-e", &script]).finish();
+    assert_eq!(finished.success(), "Operation not permitted");
 }
 
-fn attack_16_the_hosts_processes_are_out_of_reach(pen: &Pen) {
+fn attack_16_the_hosts_processes_are_out_of_reach(fixture: &Fixture) {
     let host = std::process::id();
     let script = format!(
         "kill -0 {host} 2>&-; echo $?; ls /proc | grep -c '^[0-9]'; cat /proc/1/environ 2>&- | wc -c; ls /proc/1/root/ 2>&- | wc -l; kill -9 1; echo alive"
     );
-    let ran = pen.bash(&script);
-    let lines: Vec<&str> = ran.ok().lines().collect();
+    let finished = fixture.bash(&script);
+    let lines: Vec<&str> = finished.success().lines().collect();
     assert_eq!((lines[0], lines[2], lines[3], lines[4]), ("1", "0", "0", "alive"), "{lines:?}");
     assert!(lines[1].parse::<u32>().is_ok_and(|processes| processes < 10), "{lines:?}");
 }
 
-fn attack_11_nothing_can_be_typed_into_a_terminal(pen: &Pen) {
+fn attack_11_nothing_can_be_typed_into_a_terminal(fixture: &Fixture) {
     let script = r#"open my $t, '+<', '/dev/ptmx' or die $!; my $c = 'x';
         for my $request (0x5412, 0x541c, 0x100005412) { print ioctl($t, $request, $c) ? 'typed' : $!, "\n" }"#;
-    let ran = pen.run().args(["--", "perl", "-e", script]).ran();
-    assert_eq!(ran.ok(), "Operation not permitted\nOperation not permitted\nOperation not permitted");
+    let finished = fixture.run().args(["--", "perl", "-e", script]).finish();
+    assert_eq!(finished.success(), "Operation not permitted\nOperation not permitted\nOperation not permitted");
 }
 
-fn attack_18_setuid_programs_gain_nothing_here(pen: &Pen) {
-    let program = pen.project.join("setuid-id");
-    std::fs::copy("/usr/bin/id", &program).expect("copy");
+fn attack_18_setuid_programs_gain_nothing_here(fixture: &Fixture) {
+    let program = fixture.project.join("setuid-id");
+    install_program("/usr/bin/id", &program);
     std::os::unix::fs::chown(&program, Some(0), Some(0)).expect("chown");
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o6755)).expect("setuid");
-    let ran = pen.run().args(["--", "./setuid-id", "-u"]).ran();
-    assert_eq!(ran.ok(), pen.uid.to_string());
+    let finished = fixture.run().args(["--", "./setuid-id", "-u"]).finish();
+    assert_eq!(finished.success(), fixture.uid.to_string());
 }
 
-fn the_system_is_read_only(pen: &Pen) {
+fn the_system_is_read_only(fixture: &Fixture) {
     let script = "for place in / /usr /usr/bin /etc /bin /dev/sandpen; do touch $place/sandpen-was-here 2>&- && echo $place; done; true";
-    assert_eq!(pen.bash(script).ok(), "");
+    assert_eq!(fixture.bash(script).success(), "");
 }
 
-fn host_tools_run(pen: &Pen) {
+fn host_tools_run(fixture: &Fixture) {
     assert_eq!(
-        pen.bash("git --version >/dev/null && perl -e 'print 6*7' && ls / >/dev/null && echo && hostname")
-            .ok()
+        fixture
+            .bash("git --version >/dev/null && perl -e 'print 6*7' && ls / >/dev/null && echo && hostname")
+            .success()
             .lines()
             .next(),
         Some("42")
     );
 }
 
-fn auto_means_native_when_no_image_is_named(pen: &Pen) {
-    let mut command = pen.sandpen();
-    let ran = command.args(["explain", "--format", "json", "--", "true"]).ran();
-    let plan: serde_json::Value = serde_json::from_str(ran.ok()).expect("JSON");
+fn auto_means_native_when_no_image_is_named(fixture: &Fixture) {
+    let plan = fixture.sandpen(["explain", "--format", "json", "--", "true"]).finish().json();
     assert_eq!(plan["engine"]["name"], "native");
     assert!(plan["steps"].as_array().is_some_and(|steps| steps.len() > 20));
     assert_eq!(plan["argv"], serde_json::json!(["true"]));
 }
 
-fn a_command_under_home_brings_what_it_needs_and_nothing_else(pen: &Pen) {
-    let tool = pen.write(
+fn a_command_under_home_brings_what_it_needs_and_nothing_else(fixture: &Fixture) {
+    fixture.write_script(
         ".local/share/tool/versions/1/tool",
         "#!/bin/sh\ncat ~/.local/share/tool/data; ls -A ~ ~/.local/share\n",
     );
-    std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).expect("executable");
-    pen.write(".local/share/tool/data", "its data\n");
-    pen.write(".local/share/other/secret", "hunter2");
-    pen.write(".local/bin/placeholder", "");
-    std::os::unix::fs::symlink("../share/tool/versions/1/tool", pen.home.join(".local/bin/tool")).expect("link");
-    let path = format!("{}:/usr/bin:/bin", pen.home.join(".local/bin").display());
-    let ran = pen.run().env("PATH", path).args(["--", "tool"]).ran();
-    let home = pen.home.display();
-    assert_eq!(ran.ok(), format!("its data\n{home}:\n.local\nproject\n\n{home}/.local/share:\ntool"));
+    fixture.write(".local/share/tool/data", "its data\n");
+    fixture.write(".local/share/other/secret", "hunter2");
+    fixture.write(".local/bin/placeholder", "");
+    std::os::unix::fs::symlink("../share/tool/versions/1/tool", fixture.home.join(".local/bin/tool")).expect("link");
+    let path = format!("{}:/usr/bin:/bin", fixture.home.join(".local/bin").display());
+    let finished = fixture.run().env("PATH", path).args(["--", "tool"]).finish();
+    let home = fixture.home.display();
+    assert_eq!(finished.success(), format!("its data\n{home}:\n.local\nproject\n\n{home}/.local/share:\ntool"));
 }
 
-fn names_resolve_as_on_the_host(pen: &Pen) {
-    assert_eq!(pen.bash("getent hosts localhost | wc -l; getent hosts \"$SANDBOX\" | wc -l").ok(), "1\n1");
+fn names_resolve_as_on_the_host(fixture: &Fixture) {
+    assert_eq!(fixture.bash("getent hosts localhost | wc -l; getent hosts \"$SANDBOX\" | wc -l").success(), "1\n1");
 }
 
-fn nothing_of_the_sandbox_is_on_the_host_after_a_kill(pen: &Pen) {
-    let ran = pen.bash("echo secret > ~/file; echo secret > /tmp/file; ls ~ /tmp | grep -c file");
-    assert_eq!(ran.ok(), "2");
-    assert!(pen.sessions().is_empty());
-    assert!(!pen.home.join("file").exists());
-    assert_ne!(pen.engine, Engine::Docker);
+fn nothing_of_the_sandbox_is_on_the_host_after_a_kill(fixture: &Fixture) {
+    let finished = fixture.bash("echo secret > ~/file; echo secret > /tmp/file; ls ~ /tmp | grep -c file");
+    assert_eq!(finished.success(), "2");
+    assert!(fixture.sessions().is_empty());
+    assert!(!fixture.home.join("file").exists());
+    assert_ne!(fixture.engine(), Engine::Docker);
 }

@@ -3,10 +3,10 @@
 
 mod choice;
 mod judge;
+mod profiles;
 mod proxied;
 mod questions;
 mod run;
 mod sbpl;
 mod terminal;
 mod texts;
-pub mod world;

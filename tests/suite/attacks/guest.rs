@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::support::{Pen, Running, comes_true, eventually, is_running, signal};
+use crate::support::{Fixture, Running, eventually, holds_within, is_running, signal};
 use crate::{for_every_container_engine, for_every_engine};
 
 for_every_engine!(
@@ -17,29 +17,29 @@ for_every_engine!(
 for_every_container_engine!(the_helper_and_the_accounts_cannot_be_changed,);
 
 /// A command line that no other process has.
-fn mark(pen: &Pen) -> String {
-    let digits: String = pen.root().display().to_string().bytes().map(|byte| (byte % 10).to_string()).collect();
+fn mark(fixture: &Fixture) -> String {
+    let digits: String = fixture.root.display().to_string().bytes().map(|byte| (byte % 10).to_string()).collect();
     format!("sleep 7{digits}")
 }
 
-fn kill_launcher(pen: &Pen, script: &str, mark: &str) {
-    let mut running = Running::start(pen.run().stdin(Stdio::piped()).args(["--", "bash", "-c", script]));
+fn kill_launcher(fixture: &Fixture, script: &str, mark: &str) {
+    let mut running = Running::start(fixture.run().stdin(Stdio::piped()).args(["--", "bash", "-c", script]));
     assert_eq!(running.line(), "ready");
     eventually("the guest runs", || is_running(mark));
     signal(running.pid(), Signal::KILL);
-    let ended = comes_true(Duration::from_secs(8), || !is_running(mark));
+    let ended = holds_within(Duration::from_secs(8), || !is_running(mark));
     assert!(ended, "the guest runs on without its launcher");
-    eventually("the container is gone", || pen.containers().is_empty());
+    eventually("the container is gone", || fixture.containers().is_empty());
 }
 
-fn attack_25_a_killed_launcher_takes_the_guest_along(pen: &Pen) {
-    let mark = mark(pen);
-    kill_launcher(pen, &format!("echo ready; exec {mark}"), &mark);
+fn attack_25_a_killed_launcher_takes_the_guest_along(fixture: &Fixture) {
+    let mark = mark(fixture);
+    kill_launcher(fixture, &format!("echo ready; exec {mark}"), &mark);
 }
 
 /// It tries to take the launcher's lock, to stop its first process, and to hide.
-fn attack_25_the_guest_cannot_hold_off_its_end(pen: &Pen) {
-    let mark = mark(pen);
+fn attack_25_the_guest_cannot_hold_off_its_end(fixture: &Fixture) {
+    let mark = mark(fixture);
     let script = format!(
         r#"trap '' TERM HUP INT
         perl -e 'open F, "<", "/.sandpen/owner"; flock F, 2; sleep 600' &
@@ -49,11 +49,11 @@ fn attack_25_the_guest_cannot_hold_off_its_end(pen: &Pen) {
         setsid {mark} & setsid nohup {mark} > /dev/null &
         echo ready; exec {mark}"#
     );
-    kill_launcher(pen, &script, &mark);
+    kill_launcher(fixture, &script, &mark);
 }
 
 /// The helper reports through a directory that the guest can write to.
-fn the_guests_report_cannot_hang_the_launcher(pen: &Pen) {
+fn the_guests_report_cannot_hang_the_launcher(fixture: &Fixture) {
     for trick in [
         "rm -f status; mkfifo status",
         "rm -f status; ln -s /dev/zero status",
@@ -62,12 +62,12 @@ fn the_guests_report_cannot_hang_the_launcher(pen: &Pen) {
         "rm -f status; mkfifo real; ln -s real status",
     ] {
         let script = format!("cd /.sandpen && {{ {trick}; }}; exit 7");
-        let mut running = Running::start(pen.run().args(["--", "bash", "-c", &script]));
-        let ended = comes_true(Duration::from_secs(15), || running.children().is_empty() && !is_alive(running.pid()));
+        let mut running = Running::start(fixture.run().args(["--", "bash", "-c", &script]));
+        let ended = holds_within(Duration::from_secs(15), || running.children().is_empty() && !is_alive(running.pid()));
         assert!(ended, "sandpen hangs after the guest did: {trick}");
-        let ran = running.ran();
-        assert_eq!(ran.code, Some(7), "{trick}: {}", ran.stderr);
-        assert_eq!(pen.sessions(), Vec::<std::path::PathBuf>::new(), "{trick}");
+        let finished = running.finish();
+        assert_eq!(finished.code, Some(7), "{trick}: {}", finished.stderr);
+        assert_eq!(fixture.sessions(), Vec::<std::path::PathBuf>::new(), "{trick}");
     }
 }
 
@@ -77,8 +77,8 @@ fn is_alive(pid: u32) -> bool {
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
 }
 
-fn the_guests_report_cannot_lead_the_launcher_elsewhere(pen: &Pen) {
-    let secret = pen.write("secret", "hunter2 not-found");
+fn the_guests_report_cannot_lead_the_launcher_elsewhere(fixture: &Fixture) {
+    let secret = fixture.write("secret", "hunter2 not-found");
     for trick in [
         format!("ln -sf {} status", secret.display()),
         "rm -f status; printf not-found > status".into(),
@@ -86,15 +86,19 @@ fn the_guests_report_cannot_lead_the_launcher_elsewhere(pen: &Pen) {
         "rm -f status; printf wrong-architecture > status".into(),
         "rm -f status".into(),
     ] {
-        let ran = pen.bash(&format!("cd /.sandpen && {{ {trick}; }}; exit 125"));
+        let finished = fixture.bash(&format!("cd /.sandpen && {{ {trick}; }}; exit 125"));
         // A forged report may cost the guest its own exit code, never more; nothing of the host is shown.
-        assert!(!ran.stderr.contains("hunter2") && !ran.stderr.contains('\u{1b}'), "{trick}: {}", ran.stderr);
-        assert!(matches!(ran.code, Some(125 | 44)), "{trick}: {:?} {}", ran.code, ran.stderr);
+        assert!(
+            !finished.stderr.contains("hunter2") && !finished.stderr.contains('\u{1b}'),
+            "{trick}: {}",
+            finished.stderr
+        );
+        assert!(matches!(finished.code, Some(125 | 44)), "{trick}: {:?} {}", finished.code, finished.stderr);
         assert!(secret.exists());
     }
 }
 
-fn the_helper_and_the_accounts_cannot_be_changed(pen: &Pen) {
+fn the_helper_and_the_accounts_cannot_be_changed(fixture: &Fixture) {
     let before = std::fs::read(crate::support::binary()).expect("the program");
     let script = r#"
         for file in /.sandpen/sandpen /.sandpen/owner /etc/passwd /etc/group; do
@@ -104,6 +108,6 @@ fn the_helper_and_the_accounts_cannot_be_changed(pen: &Pen) {
         done
         cat /proc/1/environ /proc/1/mem 2>&- | head -c 1
         true"#;
-    assert_eq!(pen.bash(script).ok(), "");
+    assert_eq!(fixture.bash(script).success(), "");
     assert!(std::fs::read(crate::support::binary()).expect("the program") == before);
 }

@@ -6,7 +6,7 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 
 use crate::for_every_engine;
 use crate::network::{ASK, Server, outer_address};
-use crate::support::{Pen, RunToEnd};
+use crate::support::{Fixture, RunToEnd};
 
 for_every_engine!(
     attack_21_odd_names_and_addresses_are_refused_and_logged,
@@ -14,7 +14,7 @@ for_every_engine!(
     attack_23_a_listed_name_does_not_lead_to_this_machine,
 );
 
-fn attack_21_odd_names_and_addresses_are_refused_and_logged(pen: &Pen) {
+fn attack_21_odd_names_and_addresses_are_refused_and_logged(fixture: &Fixture) {
     let server = Server::start("reached");
     let port = server.port;
     let targets: Vec<String> = [
@@ -60,10 +60,10 @@ fn attack_21_odd_names_and_addresses_are_refused_and_logged(pen: &Pen) {
         script += &format!("ask '{head}\\r\\n\\r\\n' | head -1\n");
     }
     script += &format!("get {port} | tail -1");
-    let ran = pen.run().args(["-v", "--allow-host", &server.rule(), "--", "bash", "-c", &script]).ran();
-    let mut answers: Vec<&str> = ran.ok().lines().collect();
-    assert_eq!(answers.pop(), Some("reached"), "the plain request is answered: {}", ran.stdout);
-    assert_eq!(answers.len(), 2 * targets.len() + mismatches.len(), "{}", ran.stdout);
+    let finished = fixture.run().args(["-v", "--allow-host", &server.rule(), "--", "bash", "-c", &script]).finish();
+    let mut answers: Vec<&str> = finished.success().lines().collect();
+    assert_eq!(answers.pop(), Some("reached"), "the plain request is answered: {}", finished.stdout);
+    assert_eq!(answers.len(), 2 * targets.len() + mismatches.len(), "{}", finished.stdout);
     for answer in &answers {
         assert!(
             answer.starts_with("HTTP/1.1 403 sandpen: ") || answer.starts_with("HTTP/1.1 400 sandpen: "),
@@ -71,8 +71,8 @@ fn attack_21_odd_names_and_addresses_are_refused_and_logged(pen: &Pen) {
         );
     }
     assert_eq!(server.asked(), 1, "nothing else got through");
-    let logged = ran.stderr.lines().filter(|line| line.starts_with("sandpen: proxy: refused ")).count();
-    assert_eq!(logged, answers.len(), "{}", ran.stderr);
+    let logged = finished.stderr.lines().filter(|line| line.starts_with("sandpen: proxy: refused ")).count();
+    assert_eq!(logged, answers.len(), "{}", finished.stderr);
 }
 
 /// Tries everything that is not the proxy, and prints what got through.
@@ -92,25 +92,25 @@ const WAYS: &str = r#"
     socket(my $a, PF_UNIX, SOCK_STREAM, 0); print "abstract\n" if connect($a, pack("S", AF_UNIX) . "\0$abstract");
     print "done\n";"#;
 
-fn attack_22_no_way_out_but_the_proxy(pen: &Pen) {
+fn attack_22_no_way_out_but_the_proxy(fixture: &Fixture) {
     let tcp = TcpListener::bind("0.0.0.0:0").expect("listener");
     let udp = UdpSocket::bind("0.0.0.0:0").expect("socket");
-    let name = format!("sandpen-test-{}-{}", std::process::id(), pen.root().display());
+    let name = format!("sandpen-test-{}-{}", std::process::id(), fixture.root.display());
     let _abstract = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).expect("a name")).expect("listener");
     let port = |address: std::io::Result<std::net::SocketAddr>| address.expect("address").port().to_string();
     let outer = outer_address().to_string();
     let arguments = [outer.as_str(), &port(tcp.local_addr()), &port(udp.local_addr()), &name];
     udp.set_nonblocking(true).expect("nonblocking");
     for options in [&["--network", "off"][..], &["--allow-host", "example.org"]] {
-        let ran = pen.run().args(options).args(["--", "perl", "-e", WAYS]).args(arguments).ran();
-        assert_eq!(ran.ok(), "done", "{options:?}");
+        let finished = fixture.run().args(options).args(["--", "perl", "-e", WAYS]).args(arguments).finish();
+        assert_eq!(finished.success(), "done", "{options:?}");
         assert!(udp.recv(&mut [0; 16]).is_err(), "a datagram got out with {options:?}");
     }
     tcp.set_nonblocking(true).expect("nonblocking");
     assert!(tcp.accept().is_err());
     // The probe works: with the network on it finds a way.
-    let ran = pen.run().args(["--", "perl", "-e", WAYS]).args(arguments).ran();
-    assert!(ran.ok().contains(&format!("tcp {outer}\n")), "{}", ran.stdout);
+    let finished = fixture.run().args(["--", "perl", "-e", WAYS]).args(arguments).finish();
+    assert!(finished.success().contains(&format!("tcp {outer}\n")), "{}", finished.stdout);
 }
 
 /// A name of this machine that leads to an address that is not public: every Linux has one in /etc/hosts.
@@ -129,13 +129,22 @@ fn local_name() -> String {
     names.next().expect("a local name in /etc/hosts besides localhost").to_owned()
 }
 
-fn attack_23_a_listed_name_does_not_lead_to_this_machine(pen: &Pen) {
+fn attack_23_a_listed_name_does_not_lead_to_this_machine(fixture: &Fixture) {
     let server = Server::start("reached");
     let (name, port) = (local_name(), server.port);
     let script = format!("{ASK} connect {name}:{port} | head -1");
-    let ran = pen.run().args(["-v", "--allow-host", &format!("{name}:{port}"), "--", "bash", "-c", &script]).ran();
-    assert!(ran.ok().starts_with(&format!("HTTP/1.1 403 sandpen: {name}:{port}: it leads to ")), "{}", ran.stdout);
-    assert!(ran.stdout.contains("which is not a public address"), "{}", ran.stdout);
-    assert!(ran.stderr.contains(&format!("sandpen: proxy: refused {name}:{port}: it leads to ")), "{}", ran.stderr);
+    let finished =
+        fixture.run().args(["-v", "--allow-host", &format!("{name}:{port}"), "--", "bash", "-c", &script]).finish();
+    assert!(
+        finished.success().starts_with(&format!("HTTP/1.1 403 sandpen: {name}:{port}: it leads to ")),
+        "{}",
+        finished.stdout
+    );
+    assert!(finished.stdout.contains("which is not a public address"), "{}", finished.stdout);
+    assert!(
+        finished.stderr.contains(&format!("sandpen: proxy: refused {name}:{port}: it leads to ")),
+        "{}",
+        finished.stderr
+    );
     assert_eq!(server.asked(), 0);
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use crate::support::{Pen, RunToEnd, Running};
+use crate::support::{Fixture, RunToEnd, Running};
 use crate::{for_every_container_engine, for_every_engine};
 
 for_every_engine!(
@@ -16,10 +16,10 @@ for_every_engine!(
 );
 for_every_container_engine!(attack_18_setuid_programs_gain_nothing,);
 
-fn attack_12_13_no_sockets_of_the_host(pen: &Pen) {
-    let mut command = pen.run();
+fn attack_12_13_no_sockets_of_the_host(fixture: &Fixture) {
+    let mut command = fixture.run();
     command.envs([("DISPLAY", ":0"), ("WAYLAND_DISPLAY", "wayland-0"), ("GNOME_KEYRING_CONTROL", "/run/keyring")]);
-    command.args(["--env", &format!("CONTAINER={}", pen.engine.is_container())]);
+    command.args(["--env", &format!("CONTAINER={}", fixture.engine().is_container())]);
     command.env("DBUS_SESSION_BUS_ADDRESS", "unix:path=/run/dbus/system_bus_socket");
     let script = r#"
         find / -path /proc -prune -o -type s -print
@@ -29,20 +29,20 @@ fn attack_12_13_no_sockets_of_the_host(pen: &Pen) {
         $CONTAINER && awk 'NR > 1 && $8' /proc/net/unix
         env | grep -E 'DISPLAY|DBUS|KEYRING|XDG_RUNTIME|DOCKER_HOST|CONTAINER_HOST'
         true"#;
-    assert_eq!(command.args(["--", "bash", "-c", script]).ran().ok(), "");
+    assert_eq!(command.args(["--", "bash", "-c", script]).finish().success(), "");
 }
 
-fn attack_14_no_inherited_files(pen: &Pen) {
-    let secret = pen.write("secret", "hunter2");
+fn attack_14_no_inherited_files(fixture: &Fixture) {
+    let secret = fixture.write("secret", "hunter2");
     let script = "echo ready; cat > /dev/null; perl -e 'for (3..99) { print if open my $f, q(<&), $_ }'; cat <&9";
-    let mut command = pen.run();
+    let mut command = fixture.run();
     command.args(["--", "bash", "-c", script]);
     // The same command with two files open that nobody asked for, one of them a directory.
     let mut shell = Command::new("sh");
     shell.args(["-c", r#"secret=$1; shift; exec 9<"$secret" 8</ "$@""#, "sh"]).arg(&secret);
     shell.arg(command.get_program()).args(command.get_args());
     shell.env_clear().envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let mut running = Running::start(shell.current_dir(&pen.project).stdin(Stdio::piped()));
+    let mut running = Running::start(shell.current_dir(&fixture.project).stdin(Stdio::piped()));
     assert_eq!(running.line(), "ready");
     // Not in the engine's client either, which could hand them on.
     for child in running.children() {
@@ -51,12 +51,12 @@ fn attack_14_no_inherited_files(pen: &Pen) {
         assert!(!open.is_empty() && !open.contains(&secret) && !open.contains(&"/".into()), "{open:?}");
     }
     running.close_stdin();
-    let ran = running.ran();
-    assert_eq!(ran.stdout, "", "no descriptor beyond 2, and not the secret");
-    assert_ne!(ran.code, Some(0), "descriptor 9 is not there");
+    let finished = running.finish();
+    assert_eq!(finished.stdout, "", "no descriptor beyond 2, and not the secret");
+    assert_ne!(finished.code, Some(0), "descriptor 9 is not there");
 }
 
-fn attack_17_no_new_namespaces_and_mounts(pen: &Pen) {
+fn attack_17_no_new_namespaces_and_mounts(fixture: &Fixture) {
     let script = r#"
         unshare --user true 2>&- && echo 'a user namespace'
         unshare --user --map-root-user true 2>&- && echo 'root in a user namespace'
@@ -69,11 +69,11 @@ fn attack_17_no_new_namespaces_and_mounts(pen: &Pen) {
         chroot / true 2>&- && echo 'chroot'
         mknod /tmp/disk b 8 0 2>&- && echo 'a device'
         true"#;
-    assert_eq!(pen.bash(script).ok(), "");
+    assert_eq!(fixture.bash(script).success(), "");
 }
 
 /// Called by number, because no program in the image does it.
-fn attack_17_no_kernel_interfaces_that_grow_power(pen: &Pen) {
+fn attack_17_no_kernel_interfaces_that_grow_power(fixture: &Fixture) {
     let numbers: [(&str, u32, u32); 6] = [
         ("add_key", 248, 217),
         ("keyctl", 250, 219),
@@ -99,40 +99,45 @@ fn attack_17_no_kernel_interfaces_that_grow_power(pen: &Pen) {
             "syscall({number}, {arguments}) == -1 && ($! == 1 || $! == 38) or print \"{name} is let through\\n\";\n"
         );
     }
-    assert_eq!(pen.run().args(["--", "perl", "-e", &script]).ran().ok(), "");
+    assert_eq!(fixture.run().args(["--", "perl", "-e", &script]).finish().success(), "");
 }
 
-fn attack_18_setuid_programs_gain_nothing(pen: &Pen) {
-    let mut command = pen.sandpen();
-    command.args(["run", "--engine", pen.engine.flag(), "--image", "localhost/sandpen-node", "--user", "image"]);
-    let ran =
-        command.args(["--", "bash", "-c", "stat -c %A:%u /usr/local/bin/setuid-id; setuid-id -u; setuid-id -ru"]).ran();
-    assert_eq!(ran.ok(), "-rwsr-xr-x:0\n1000\n1000");
+fn attack_18_setuid_programs_gain_nothing(fixture: &Fixture) {
+    let mut command = fixture.run_image("localhost/sandpen-node");
+    command.args(["--user", "image"]);
+    let finished = command
+        .args(["--", "bash", "-c", "stat -c %A:%u /usr/local/bin/setuid-id; setuid-id -u; setuid-id -ru"])
+        .finish();
+    assert_eq!(finished.success(), "-rwsr-xr-x:0\n1000\n1000");
 }
 
-fn attack_18_there_are_no_capabilities(pen: &Pen) {
+fn attack_18_there_are_no_capabilities(fixture: &Fixture) {
     let none = "0000000000000000";
-    let ran = pen.bash("grep -E '^(Cap|NoNewPrivs|Seccomp:)' /proc/self/status | tr -s '\\t' ' '");
+    let finished = fixture.bash("grep -E '^(Cap|NoNewPrivs|Seccomp:)' /proc/self/status | tr -s '\\t' ' '");
     let expected = format!(
         "CapInh: {none}\nCapPrm: {none}\nCapEff: {none}\nCapBnd: {none}\nCapAmb: {none}\nNoNewPrivs: 1\nSeccomp: 2"
     );
-    assert_eq!(ran.ok(), expected);
+    assert_eq!(finished.success(), expected);
     // Nor through a program that has some: the file can be made inside, the capability cannot be set.
-    let ran =
-        pen.bash("chown 12345 /tmp 2>&- && echo 'chown works'; cat /etc/shadow /proc/kcore 2>&- | head -c 1; true");
-    assert_eq!(ran.ok(), "");
+    let finished =
+        fixture.bash("chown 12345 /tmp 2>&- && echo 'chown works'; cat /etc/shadow /proc/kcore 2>&- | head -c 1; true");
+    assert_eq!(finished.success(), "");
 }
 
-fn attack_20_a_fork_bomb_is_bounded(pen: &Pen) {
-    let explained = pen.explain(&["--pids", "40", "--", "true"]);
+fn attack_20_a_fork_bomb_is_bounded(fixture: &Fixture) {
+    let explained = fixture.explain(&["--pids", "40", "--", "true"]);
     let is_limited = explained["downgrades"].as_array().expect("downgrades").is_empty();
     // At most three hundred processes even if the limit fails; all end with the sandbox.
     let script = "for (1..300) { my $p = fork; if (!defined $p) { $refused = 1; last } if (!$p) { sleep 60; exit } }
         print $refused ? 'bounded' : 'unbounded'";
-    let ran = pen.run().args(["--pids", "40", "--", "perl", "-e", script]).ran();
+    let finished = fixture.run().args(["--pids", "40", "--", "perl", "-e", script]).finish();
     if is_limited {
-        assert_eq!(ran.ok(), "bounded");
+        assert_eq!(finished.success(), "bounded");
     } else {
-        assert!(pen.engine.is_rootless() && ran.stderr.contains("sandpen: warning: "), "explained: {}", ran.stderr);
+        assert!(
+            fixture.engine().is_rootless() && finished.stderr.contains("sandpen: warning: "),
+            "explained: {}",
+            finished.stderr
+        );
     }
 }

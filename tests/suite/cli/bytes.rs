@@ -5,7 +5,8 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 
-use super::world::{World, entry};
+use super::entry;
+use crate::support::Fixture;
 
 fn bytes(bytes: &[u8]) -> OsString {
     OsStr::from_bytes(bytes).to_owned()
@@ -18,7 +19,7 @@ pub fn acts(text: &str) -> bool {
 
 #[test]
 fn arguments_that_are_not_text_are_refused_by_name() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     let mut failures = Vec::new();
     for flag in [
         "--image",
@@ -33,7 +34,7 @@ fn arguments_that_are_not_text_are_refused_by_name() {
         "--engine-flag",
     ] {
         for command in ["run", "explain"] {
-            let stderr = world.refused(&mut world.sandpen([command.into(), flag.into(), bytes(b"a\xff")]));
+            let stderr = fixture.usage_error(&mut fixture.sandpen([command.into(), flag.into(), bytes(b"a\xff")]));
             if !stderr.contains(flag) {
                 failures.push(format!("{flag}: {stderr}"));
             }
@@ -44,14 +45,14 @@ fn arguments_that_are_not_text_are_refused_by_name() {
 
 #[test]
 fn a_command_that_is_not_text_is_refused_with_the_reason() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     for (words, message) in [
         (vec![bytes(b"a\xff")], "the command, `a\u{fffd}`, is not UTF-8"),
         (vec!["ls".into(), bytes(b"\xff\x1b[31m")], "argument 1 of the command, `\u{fffd}\\u{1b}[31m`, is not UTF-8"),
     ] {
         let arguments = [OsString::from("run"), "--".into()].into_iter().chain(words);
         assert_eq!(
-            world.refused(&mut world.sandpen(arguments)),
+            fixture.usage_error(&mut fixture.sandpen(arguments)),
             format!("sandpen: error: {message}\nsandpen:   docker passes arguments as JSON and would change it\n")
         );
     }
@@ -59,20 +60,20 @@ fn a_command_that_is_not_text_is_refused_with_the_reason() {
 
 #[test]
 fn directories_that_are_not_text_are_refused_with_the_reason() {
-    let world = World::new();
-    let project = world.home.join(bytes(b"pro\xffject"));
+    let fixture = Fixture::new().with_recording_docker();
+    let project = fixture.home.join(bytes(b"pro\xffject"));
     fs::create_dir(&project).unwrap();
     let message = "sandpen: error: `[ROOT]/home/pro\u{fffd}ject` is not UTF-8, and docker cannot mount such a path\nhint: rename it, or use another engine\n";
-    assert_eq!(world.refused(world.sandpen(["run"]).current_dir(&project)), message);
+    assert_eq!(fixture.usage_error(fixture.sandpen(["run"]).current_dir(&project)), message);
     let include = [OsString::from("run"), "--include-dir".into(), project.clone().into()];
-    assert_eq!(world.refused(&mut world.sandpen(include)), message);
-    let stderr = world.refused(world.sandpen(["run"]).env("HOME", &project));
+    assert_eq!(fixture.usage_error(&mut fixture.sandpen(include)), message);
+    let stderr = fixture.usage_error(fixture.sandpen(["run"]).env("HOME", &project));
     assert!(stderr.contains("is not UTF-8"), "{stderr}");
 }
 
 #[test]
 fn variables_that_are_not_text_do_no_harm() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     for name in [
         "USER",
         "LOGNAME",
@@ -86,47 +87,48 @@ fn variables_that_are_not_text_do_no_harm() {
         "XDG_CONFIG_HOME",
         "GEMINI_API_KEY",
     ] {
-        let mut command = world.sandpen(["run", "--agent", "llxprt", "--ssh-agent", "auto", "--", "true"]);
-        let ran = world.ran(command.env(name, bytes(b"/a\xff\x1b]0;x\x07")));
-        assert!(matches!(ran.code, Some(0 | 2)), "{name}: {ran:?}");
-        assert!(!acts(&ran.stderr), "{name}: {:?}", ran.stderr);
+        let mut command = fixture.sandpen(["run", "--agent", "llxprt", "--ssh-agent", "auto", "--", "true"]);
+        let finished = fixture.finish(command.env(name, bytes(b"/a\xff\x1b]0;x\x07")));
+        assert!(matches!(finished.code, Some(0 | 2)), "{name}: {finished:?}");
+        assert!(!acts(&finished.stderr), "{name}: {:?}", finished.stderr);
     }
 }
 
 #[test]
 fn a_secret_that_is_not_text_reaches_the_engine_unchanged() {
-    let world = World::new();
-    let ran = world.ran(world.sandpen(["run", "--env", "BLOB", "--", "true"]).env("BLOB", bytes(b"a\xffb")));
-    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
-    let call = world.calls().remove(0);
+    let fixture = Fixture::new().with_recording_docker();
+    let finished =
+        fixture.finish(fixture.sandpen(["run", "--env", "BLOB", "--", "true"]).env("BLOB", bytes(b"a\xffb")));
+    assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""));
+    let call = fixture.calls().remove(0);
     assert!(call.windows(2).any(|pair| pair == ["--env", "BLOB"]), "{call:?}");
-    assert!(fs::read(world.root.join("calls.env")).unwrap().windows(3).any(|part| part == b"a\xffb"));
+    assert!(fs::read(fixture.root.join("calls.env")).unwrap().windows(3).any(|part| part == b"a\xffb"));
 }
 
 #[test]
 fn attack_10_terminal_escapes_are_shown_as_text() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     let evil = "x\u{1b}[31m\u{9b}2J\u{202e}\r\n\tend";
     let shown = "x\\u{1b}[31m\\u{9b}2J\\u{202e}\\r\\n\\tend";
     for flag in ["--image", "--cpus", "--mount", "--publish", "--profile", "--agent", "--allow-host", "--include-dir"] {
-        let stderr = world.refused(&mut world.sandpen(["run", flag, evil]));
+        let stderr = fixture.usage_error(&mut fixture.sandpen(["run", flag, evil]));
         assert!(stderr.contains(shown) && !acts(&stderr), "{flag}: {stderr:?}");
     }
     for name in
         ["SANDPEN_ENGINE", "SANDPEN_IMAGE", "SANDPEN_CPUS", "SANDBOX_PORTS", "SANDPEN_PROFILE", "SANDBOX_SET_UID_GID"]
     {
-        let stderr = world.refused(world.sandpen(["run"]).env(name, evil));
+        let stderr = fixture.usage_error(fixture.sandpen(["run"]).env(name, evil));
         assert!(stderr.contains(shown) && !acts(&stderr), "{name}: {stderr:?}");
     }
-    world.config("\"a\\u001b[31m\" = 1");
-    let stderr = world.refused(&mut world.sandpen(["run"]));
+    fixture.write_config("\"a\\u001b[31m\" = 1");
+    let stderr = fixture.usage_error(&mut fixture.sandpen(["run"]));
     assert!(stderr.contains("a\\u{1b}[31m") && !acts(&stderr), "{stderr:?}");
 }
 
 /// The command line's own parser prints what it was given; it must not print it raw, on a terminal neither.
 #[test]
 fn attack_10_terminal_escapes_in_the_command_line_are_shown_as_text() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     let evil = "x\u{1b}]0;title\u{7}\u{1b}[31m\u{8}y";
     let mut failures = Vec::new();
     for arguments in [
@@ -136,22 +138,22 @@ fn attack_10_terminal_escapes_in_the_command_line_are_shown_as_text() {
         vec!["profile", evil],
         vec!["completions", evil],
     ] {
-        let stderr = world.refused(&mut world.sandpen(&arguments));
+        let stderr = fixture.usage_error(&mut fixture.sandpen(&arguments));
         if acts(&stderr) {
             failures.push(format!("{arguments:?}: {stderr:?}"));
         }
         // The same on a terminal, where escapes are not stripped.
-        let like = world.sandpen(&arguments);
+        let like = fixture.sandpen(&arguments);
         let line = std::iter::once(like.get_program()).chain(like.get_args());
         let line: Vec<String> = line.map(|word| format!("'{}'", word.to_string_lossy())).collect();
         let mut terminal = Command::new("/usr/bin/script");
         terminal
             .args(["-qec", &line.join(" "), "/dev/null"])
             .env_clear()
-            .env("HOME", &world.home)
+            .env("HOME", &fixture.home)
             .env("PATH", "/usr/bin:/bin")
             .env("TERM", "xterm");
-        let shown = world.ran(terminal.current_dir(&world.project).stdin(std::process::Stdio::null())).stdout;
+        let shown = fixture.finish(terminal.current_dir(&fixture.project).stdin(std::process::Stdio::null())).stdout;
         if shown.contains("\u{1b}]0;") || shown.contains('\u{7}') || shown.contains('\u{8}') {
             failures.push(format!("on a terminal, {arguments:?}: {shown:?}"));
         }
@@ -161,58 +163,58 @@ fn attack_10_terminal_escapes_in_the_command_line_are_shown_as_text() {
 
 #[test]
 fn attack_10_names_of_files_are_shown_as_text() {
-    let world = World::new();
-    let project = world.home.join("a\u{1b}[31m b:c,d\n-e");
+    let fixture = Fixture::new().with_recording_docker();
+    let project = fixture.home.join("a\u{1b}[31m b:c,d\n-e");
     fs::create_dir(&project).unwrap();
     fs::create_dir(project.join(".sandpen")).unwrap();
     fs::write(project.join(".sandpen/config.toml"), "").unwrap();
     for command in [vec!["explain"], vec!["explain", "--format", "json"], vec!["run", "-v", "--", "true"]] {
-        let ran = world.ran(world.sandpen(&command).current_dir(&project));
-        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-        assert!(!acts(&ran.stderr), "{:?}", ran.stderr);
-        assert!(!acts(&ran.stdout), "{:?}", ran.stdout);
+        let finished = fixture.finish(fixture.sandpen(&command).current_dir(&project));
+        finished.success();
+        assert!(!acts(&finished.stderr), "{:?}", finished.stderr);
+        assert!(!acts(&finished.stdout), "{:?}", finished.stdout);
     }
-    let ran = world.ran(world.sandpen(["trust"]).current_dir(&project));
-    assert_eq!((ran.code, acts(&ran.stderr)), (Some(0), false), "{:?}", ran.stderr);
+    let finished = fixture.finish(fixture.sandpen(["trust"]).current_dir(&project));
+    assert_eq!((finished.code, acts(&finished.stderr)), (Some(0), false), "{:?}", finished.stderr);
     // The names of own profiles are printed too, as data: one line each.
-    fs::create_dir_all(world.home.join(".config/sandpen/profiles")).unwrap();
-    fs::write(world.home.join(".config/sandpen/profiles/p\u{1b}[31mq.toml"), "").unwrap();
-    let ran = world.ran(&mut world.sandpen(["profile", "list"]));
-    assert!(!acts(&ran.stdout), "{:?}", ran.stdout);
-    let ran = world.ran(&mut world.sandpen(["run", "--profile", "xyzzy"]));
-    assert!(!acts(&ran.stderr), "{:?}", ran.stderr);
+    fs::create_dir_all(fixture.home.join(".config/sandpen/profiles")).unwrap();
+    fs::write(fixture.home.join(".config/sandpen/profiles/p\u{1b}[31mq.toml"), "").unwrap();
+    let finished = fixture.finish(&mut fixture.sandpen(["profile", "list"]));
+    assert!(!acts(&finished.stdout), "{:?}", finished.stdout);
+    let finished = fixture.finish(&mut fixture.sandpen(["run", "--profile", "xyzzy"]));
+    assert!(!acts(&finished.stderr), "{:?}", finished.stderr);
 }
 
 #[test]
 fn odd_names_reach_the_engine_as_one_word() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     for name in ["a b", "-rf", "a,b", "$(reboot)", "a'b\"c", "ü"] {
-        let directory = world.home.join(name);
+        let directory = fixture.home.join(name);
         fs::create_dir(&directory).unwrap();
-        let ran = world.ran(world.sandpen(["run", "--", "true"]).current_dir(&directory));
-        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
-        let call = world.calls().pop().unwrap();
+        let finished = fixture.finish(fixture.sandpen(["run", "--", "true"]).current_dir(&directory));
+        assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""));
+        let call = fixture.calls().pop().unwrap();
         let path = format!("[ROOT]/home/{name}");
         assert!(call.windows(2).any(|pair| pair == ["--volume", &format!("{path}:{path}")]), "{call:?}");
         assert!(call.windows(2).any(|pair| pair == ["--workdir", &path]), "{call:?}");
     }
-    let directory = world.home.join("a:b");
+    let directory = fixture.home.join("a:b");
     fs::create_dir(&directory).unwrap();
-    let json = world.explain(&["--mount", &format!("{}:/x", world.project.display())], &[]);
+    let json = fixture.explain_normalized(&["--mount", &format!("{}:/x", fixture.project.display())], &[]);
     entry(&json, "mounts", "target", "/x");
-    assert_eq!(world.ran(world.sandpen(["run", "--", "true"]).current_dir(&directory)).code, Some(0));
-    let call = world.calls().pop().unwrap();
+    assert_eq!(fixture.finish(fixture.sandpen(["run", "--", "true"]).current_dir(&directory)).code, Some(0));
+    let call = fixture.calls().pop().unwrap();
     assert!(call.contains(&"type=bind,source=[ROOT]/home/a:b,target=[ROOT]/home/a:b".to_owned()), "{call:?}");
 }
 
 #[test]
 fn a_path_that_podman_cannot_carry_is_refused() {
-    let world = World::new();
-    world.install("podman");
-    let directory = world.home.join("a:b,c");
+    let fixture = Fixture::new().with_recording_docker();
+    fixture.install_recording("podman");
+    let directory = fixture.home.join("a:b,c");
     fs::create_dir(&directory).unwrap();
     assert_eq!(
-        world.refused(world.sandpen(["run", "--engine", "podman"]).current_dir(&directory)),
+        fixture.usage_error(fixture.sandpen(["run", "--engine", "podman"]).current_dir(&directory)),
         "\
 sandpen: error: Podman cannot mount `[ROOT]/home/a:b,c`: its path contains both a colon and a comma
 hint: use Docker, or rename the directory

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::world::World;
+use crate::support::Fixture;
 
 /// A key's path (`list[].key` for the members of a list) and its types.
 const CONTRACT: &[(&str, &str)] = &[
@@ -138,9 +138,9 @@ fn fulfils(json: &Value) {
 
 #[test]
 fn every_key_is_there_with_its_type() {
-    let world = World::new();
-    world.install("podman");
-    world.write(".gitconfig", "");
+    let fixture = Fixture::new().with_recording_docker();
+    fixture.install_recording("podman");
+    fixture.write(".gitconfig", "");
     let everything = [
         "--image",
         "x:1",
@@ -173,10 +173,15 @@ fn every_key_is_there_with_its_type() {
             &["--tmp", "host"],
             &["--assume-host", "macos"],
         ] {
-            fulfils(&world.explain(&["--engine", engine].iter().chain(more).copied().collect::<Vec<_>>(), &variables));
+            fulfils(
+                &fixture.explain_normalized(
+                    &["--engine", engine].iter().chain(more).copied().collect::<Vec<_>>(),
+                    &variables,
+                ),
+            );
         }
     }
-    let json = world.explain(&everything, &variables);
+    let json = fixture.explain_normalized(&everything, &variables);
     assert_eq!(json["command"], serde_json::json!(["llxprt", "--yolo"]));
     assert_eq!(json["ports"], serde_json::json!([3000]));
     assert_eq!(json["argv"][0], "docker");
@@ -185,12 +190,12 @@ fn every_key_is_there_with_its_type() {
 
 #[test]
 fn every_key_is_there_when_the_engine_is_down() {
-    let world = World::new();
-    world.uninstall("docker");
+    let fixture = Fixture::new().with_recording_docker();
+    fixture.uninstall("docker");
     for arguments in
         [&[][..], &["--engine", "docker"], &["--engine", "podman"], &["--user", "image"], &["--assume-host", "macos"]]
     {
-        let json = world.explain(arguments, &[]);
+        let json = fixture.explain_normalized(arguments, &[]);
         fulfils(&json);
         assert_eq!(json["engine"]["program"], Value::Null);
         assert!(json["warnings"].as_array().is_some_and(|warnings| !warnings.is_empty()));
@@ -201,11 +206,20 @@ fn every_key_is_there_when_the_engine_is_down() {
 /// A plan that `run` could not carry out must not look as if it could: published ports on macOS need the helper.
 #[test]
 fn explain_on_macos_without_the_helper_says_what_run_will_say() {
-    let world = World::new();
-    let run =
-        world.stopped(44, &mut world.sandpen(["run", "--assume-host", "macos", "--publish", "3000", "--user", "host"]));
+    let fixture = Fixture::new().with_recording_docker();
+    let run = fixture.fails_without_effect(
+        44,
+        &mut fixture.sandpen(["run", "--assume-host", "macos", "--publish", "3000", "--user", "host"]),
+    );
     assert!(run.contains("need the guest helper"), "{run}");
-    let ran =
-        world.ran(&mut world.sandpen(["explain", "--assume-host", "macos", "--publish", "3000", "--user", "host"]));
-    assert!(ran.stderr.contains("need the guest helper"), "{}", ran.stderr);
+    let finished = fixture.finish(&mut fixture.sandpen([
+        "explain",
+        "--assume-host",
+        "macos",
+        "--publish",
+        "3000",
+        "--user",
+        "host",
+    ]));
+    assert!(finished.stderr.contains("need the guest helper"), "{}", finished.stderr);
 }

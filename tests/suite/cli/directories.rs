@@ -3,67 +3,70 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use super::world::{World, entry};
+use super::entry;
+use crate::support::Fixture;
 
 #[test]
 fn the_root_directory_is_refused_always() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     let message = "\
 sandpen: error: the working directory is `/`: a sandbox over the whole host protects nothing
 hint: change to the directory of your project
 ";
     for flags in [&["run"][..], &["run", "--allow-home"], &["explain"], &["explain", "--allow-home"]] {
-        assert_eq!(world.refused(world.sandpen(flags).current_dir("/")), message);
+        assert_eq!(fixture.usage_error(fixture.sandpen(flags).current_dir("/")), message);
     }
 }
 
 #[test]
 fn the_home_and_what_is_above_it_is_refused() {
-    let world = World::new();
-    for (directory, name) in [(&world.home, "[ROOT]/home"), (&world.root, "[ROOT]")] {
+    let fixture = Fixture::new().with_recording_docker();
+    for (directory, name) in [(&fixture.home, "[ROOT]/home"), (&fixture.root, "[ROOT]")] {
         let message = format!(
             "sandpen: error: the working directory `{name}` contains your whole home: keys, credentials and all\n\
              hint: change to the directory of your project, or pass --allow-home if you mean it\n"
         );
         for command in ["run", "explain"] {
-            assert_eq!(world.refused(world.sandpen([command]).current_dir(directory)), message);
+            assert_eq!(fixture.usage_error(fixture.sandpen([command]).current_dir(directory)), message);
         }
     }
 }
 
 #[test]
 fn the_home_under_another_name_is_refused() {
-    let world = World::new();
-    symlink(&world.home, world.root.join("link")).unwrap();
-    let stderr =
-        world.refused(world.sandpen(["run"]).current_dir(world.root.join("link")).env("PWD", world.root.join("link")));
+    let fixture = Fixture::new().with_recording_docker();
+    symlink(&fixture.home, fixture.root.join("link")).unwrap();
+    let stderr = fixture.usage_error(
+        fixture.sandpen(["run"]).current_dir(fixture.root.join("link")).env("PWD", fixture.root.join("link")),
+    );
     assert!(stderr.contains("contains your whole home"), "{stderr}");
-    let stderr = world.refused(world.sandpen(["run"]).current_dir(&world.home).env("HOME", world.root.join("link")));
+    let stderr =
+        fixture.usage_error(fixture.sandpen(["run"]).current_dir(&fixture.home).env("HOME", fixture.root.join("link")));
     assert!(stderr.contains("contains your whole home"), "{stderr}");
 }
 
 #[test]
 fn sandpens_own_configuration_behind_a_link_is_refused() {
     for link in [".config", ".local", ".local/state"] {
-        let world = World::new();
-        world.config("");
-        let dotfiles = world.home.join("dotfiles");
-        let (old, new) = (world.home.join(link), dotfiles.join("kept"));
+        let fixture = Fixture::new().with_recording_docker();
+        fixture.write_config("");
+        let dotfiles = fixture.home.join("dotfiles");
+        let (old, new) = (fixture.home.join(link), dotfiles.join("kept"));
         fs::create_dir_all(&dotfiles).unwrap();
         fs::create_dir_all(&old).unwrap();
         fs::rename(&old, &new).unwrap();
         symlink(&new, &old).unwrap();
-        let stderr = world.refused(world.sandpen(["run"]).current_dir(&dotfiles));
+        let stderr = fixture.usage_error(fixture.sandpen(["run"]).current_dir(&dotfiles));
         assert!(stderr.contains("sandpen's own configuration"), "{link}: {stderr}");
-        let stderr = world.refused(&mut world.sandpen(["run", "--mount", "~/dotfiles:/d:rw"]));
+        let stderr = fixture.usage_error(&mut fixture.sandpen(["run", "--mount", "~/dotfiles:/d:rw"]));
         assert!(stderr.contains("sandpen's own configuration"), "{link}: {stderr}");
     }
 }
 
 #[test]
 fn sandpens_own_configuration_is_refused() {
-    let world = World::new();
-    world.config("");
+    let fixture = Fixture::new().with_recording_docker();
+    fixture.write_config("");
     let message = |directory: &str| {
         format!(
             "sandpen: error: the working directory `{directory}` holds sandpen's own configuration, which the guest must not change\n\
@@ -71,45 +74,45 @@ fn sandpens_own_configuration_is_refused() {
         )
     };
     for directory in ["home/.config", "home/.config/sandpen"] {
-        let stderr = world.refused(world.sandpen(["run"]).current_dir(world.root.join(directory)));
+        let stderr = fixture.usage_error(fixture.sandpen(["run"]).current_dir(fixture.root.join(directory)));
         assert_eq!(stderr, message(&format!("[ROOT]/{directory}")));
     }
     // Below it, too: profiles are configuration.
-    let profiles = world.home.join(".config/sandpen/profiles");
+    let profiles = fixture.home.join(".config/sandpen/profiles");
     fs::create_dir_all(&profiles).unwrap();
-    let stderr = world.refused(world.sandpen(["run"]).current_dir(&profiles));
+    let stderr = fixture.usage_error(fixture.sandpen(["run"]).current_dir(&profiles));
     assert!(stderr.contains("sandpen's own configuration"), "{stderr}");
-    let state = world.home.join(".local/state/sandpen/trust");
+    let state = fixture.home.join(".local/state/sandpen/trust");
     fs::create_dir_all(&state).unwrap();
-    let stderr = world.refused(world.sandpen(["run"]).current_dir(&state));
+    let stderr = fixture.usage_error(fixture.sandpen(["run"]).current_dir(&state));
     assert!(stderr.contains("sandpen's own configuration"), "{stderr}");
 }
 
 #[test]
 fn allow_home_permits_it_with_a_warning() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     let warning = "sandpen: warning: the guest can change everything in your home, shell start-up files and sandpen's own settings included: nothing protects the host\n";
-    let ran = world.ran(world.sandpen(["run", "--allow-home", "--", "true"]).current_dir(&world.home));
-    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), warning));
-    let call = world.calls().remove(0);
+    let finished = fixture.finish(fixture.sandpen(["run", "--allow-home", "--", "true"]).current_dir(&fixture.home));
+    assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), warning));
+    let call = fixture.calls().remove(0);
     assert!(call.contains(&"[ROOT]/home:[ROOT]/home".to_owned()), "{call:?}");
-    world.config("allowHome = true");
-    let ran = world.ran(world.sandpen(["run", "--", "true"]).current_dir(&world.home));
-    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), warning));
+    fixture.write_config("allowHome = true");
+    let finished = fixture.finish(fixture.sandpen(["run", "--", "true"]).current_dir(&fixture.home));
+    assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), warning));
 }
 
 #[test]
 fn a_directory_that_is_gone_is_said_to_be_gone() {
-    let world = World::new();
-    let gone = world.root.join("gone");
+    let fixture = Fixture::new().with_recording_docker();
+    let gone = fixture.root.join("gone");
     fs::create_dir(&gone).unwrap();
     let script = format!("cd '{0}' && /bin/rmdir '{0}' && exec \"$@\"", gone.display());
     let mut command = std::process::Command::new("/bin/sh");
-    command.env_clear().env("HOME", &world.home).env("PATH", "/nowhere");
+    command.env_clear().env("HOME", &fixture.home).env("PATH", "/nowhere");
     command.args(["-c", &script, "sh"]).arg(crate::support::binary()).arg("run");
-    let ran = world.ran(&mut command);
+    let finished = fixture.finish(&mut command);
     assert_eq!(
-        (ran.code, ran.stderr.as_str()),
+        (finished.code, finished.stderr.as_str()),
         (
             Some(2),
             "\
@@ -123,28 +126,28 @@ hint: it may have been deleted: change to an existing directory
 
 #[test]
 fn a_missing_mount_source_is_refused() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     let message = |origin: &str, from: &str| {
         format!(
             "sandpen: error: {origin}: `{from}` does not exist on the host\nhint: expected an existing FROM in FROM[:TO[:ro|rw]]\n"
         )
     };
-    let stderr = world.refused(&mut world.sandpen(["run", "--mount", "/nowhere:/x"]));
+    let stderr = fixture.usage_error(&mut fixture.sandpen(["run", "--mount", "/nowhere:/x"]));
     assert_eq!(stderr, message("flag --mount", "/nowhere"));
-    let stderr = world.refused(&mut world.sandpen(["run", "--mount", "~/nowhere:/x"]));
+    let stderr = fixture.usage_error(&mut fixture.sandpen(["run", "--mount", "~/nowhere:/x"]));
     assert_eq!(stderr, message("flag --mount", "~/nowhere"));
-    let stderr = world.refused(world.sandpen(["run"]).env("SANDBOX_MOUNTS", "/nowhere"));
+    let stderr = fixture.usage_error(fixture.sandpen(["run"]).env("SANDBOX_MOUNTS", "/nowhere"));
     assert_eq!(stderr, message("env SANDBOX_MOUNTS", "/nowhere"));
-    world.config("mounts = [{ from = \"/nowhere\" }]");
-    let stderr = world.refused(&mut world.sandpen(["run"]));
+    fixture.write_config("mounts = [{ from = \"/nowhere\" }]");
+    let stderr = fixture.usage_error(&mut fixture.sandpen(["run"]));
     assert_eq!(stderr, message("config [ROOT]/home/.config/sandpen/config.toml", "/nowhere"));
 }
 
 #[test]
 fn what_belongs_to_the_sandbox_cannot_be_a_target() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     for target in ["/", "/.sandpen", "/.sandpen/x"] {
-        let stderr = world.refused(&mut world.sandpen(["run", "--mount", &format!("/etc:{target}")]));
+        let stderr = fixture.usage_error(&mut fixture.sandpen(["run", "--mount", &format!("/etc:{target}")]));
         assert_eq!(
             stderr,
             format!(
@@ -152,33 +155,33 @@ fn what_belongs_to_the_sandbox_cannot_be_a_target() {
             )
         );
     }
-    let stderr = world.refused(&mut world.sandpen(["run", "--mount", "/etc:/a/../.sandpen"]));
+    let stderr = fixture.usage_error(&mut fixture.sandpen(["run", "--mount", "/etc:/a/../.sandpen"]));
     assert!(stderr.contains("`/a/../.sandpen` contains `..`"), "{stderr}");
 }
 
 #[test]
 fn sandpens_own_files_cannot_be_mounted_writable() {
-    let world = World::new();
-    world.config("");
+    let fixture = Fixture::new().with_recording_docker();
+    fixture.write_config("");
     for source in ["~/.config", "~", "~/.config/sandpen", "~/.config/sandpen/config.toml"] {
-        let stderr = world.refused(&mut world.sandpen(["run", "--mount", &format!("{source}:/x:rw")]));
+        let stderr = fixture.usage_error(&mut fixture.sandpen(["run", "--mount", &format!("{source}:/x:rw")]));
         assert!(stderr.contains("sandpen's own configuration, which the guest must not change"), "{source}: {stderr}");
     }
 }
 
 #[test]
 fn a_link_out_of_the_workspace_is_not_followed() {
-    let world = World::new();
-    symlink("/etc", world.project.join("link")).unwrap();
+    let fixture = Fixture::new().with_recording_docker();
+    symlink("/etc", fixture.project.join("link")).unwrap();
     assert_eq!(
-        world.refused(&mut world.sandpen(["run", "--mount", "link:/x"])),
+        fixture.usage_error(&mut fixture.sandpen(["run", "--mount", "link:/x"])),
         "\
 sandpen: error: flag --mount: `link` is a link out of the workspace, which the workspace must not choose
 hint: if it is meant, name its target: /etc
 "
     );
     assert_eq!(
-        world.refused(&mut world.sandpen(["run", "--include-dir", "link"])),
+        fixture.usage_error(&mut fixture.sandpen(["run", "--include-dir", "link"])),
         "\
 sandpen: error: flag --include-dir: `link` is a link out of the working directory
 hint: if it is meant, name its target: --include-dir /etc
@@ -189,21 +192,21 @@ hint: if it is meant, name its target: --include-dir /etc
 /// `../lib` is how a neighbour is named in a shell; its real path is what is meant.
 #[test]
 fn neighbours_can_be_named_relative_to_the_working_directory() {
-    let world = World::new();
-    fs::create_dir(world.home.join("lib")).unwrap();
-    let lib = world.home.join("lib").display().to_string();
+    let fixture = Fixture::new().with_recording_docker();
+    fs::create_dir(fixture.home.join("lib")).unwrap();
+    let lib = fixture.home.join("lib").display().to_string();
     let mut failures = Vec::new();
     for arguments in [["--include-dir", "../lib"], ["--mount", "../lib:/lib2"], ["--mount", "../lib"]] {
-        let ran = world.ran(&mut world.sandpen(["explain", "--format", "json"].iter().chain(&arguments)));
-        if ran.code == Some(0) {
-            let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+        let finished = fixture.finish(&mut fixture.sandpen(["explain", "--format", "json"].iter().chain(&arguments)));
+        if finished.code == Some(0) {
+            let json: serde_json::Value = serde_json::from_str(&finished.stdout).unwrap();
             assert_eq!(
                 entry(&json, "mounts", "source", "[ROOT]/home/lib")["from"],
                 format!("flag {}", arguments[0]),
                 "{lib}"
             );
         } else {
-            failures.push(format!("{arguments:?}: {}", ran.stderr));
+            failures.push(format!("{arguments:?}: {}", finished.stderr));
         }
     }
     assert!(failures.is_empty(), "{}", failures.join(""));
@@ -211,42 +214,42 @@ fn neighbours_can_be_named_relative_to_the_working_directory() {
 
 #[test]
 fn included_directories_are_refused_as_working_directories_are() {
-    let world = World::new();
-    let stderr = world.refused(&mut world.sandpen(["run", "--include-dir", "/"]));
+    let fixture = Fixture::new().with_recording_docker();
+    let stderr = fixture.usage_error(&mut fixture.sandpen(["run", "--include-dir", "/"]));
     assert!(stderr.contains("the included directory is `/`"), "{stderr}");
-    let stderr = world.refused(&mut world.sandpen(["run", "--include-dir", "~"]));
+    let stderr = fixture.usage_error(&mut fixture.sandpen(["run", "--include-dir", "~"]));
     assert!(stderr.contains("the included directory `[ROOT]/home` contains your whole home"), "{stderr}");
 }
 
 #[test]
 fn a_repository_that_is_too_wide_is_not_mounted() {
-    let world = World::new();
-    fs::create_dir(world.home.join(".git")).unwrap();
-    let ran = world.ran(&mut world.sandpen(["run", "--", "true"]));
-    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), "\
+    let fixture = Fixture::new().with_recording_docker();
+    fs::create_dir(fixture.home.join(".git")).unwrap();
+    let finished = fixture.finish(&mut fixture.sandpen(["run", "--", "true"]));
+    assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), "\
 sandpen: warning: the repository around the working directory is not there: it begins at `[ROOT]/home`, which is too wide to mount; only the current directory is, and Git may not work inside
 "));
 }
 
 #[test]
 fn an_engines_socket_is_mounted_with_a_warning() {
-    let world = World::new();
-    let ran = world.ran(&mut world.sandpen([
+    let fixture = Fixture::new().with_recording_docker();
+    let finished = fixture.finish(&mut fixture.sandpen([
         "run",
         "--mount",
-        &format!("{}:/x", world.root.join("docker.sock").display()),
+        &format!("{}:/x", fixture.root.join("docker.sock").display()),
         "--",
         "true",
     ]));
-    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), "\
+    assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), "\
 sandpen: warning: flag --mount: `[ROOT]/docker.sock` gives the guest control over a container engine, and through it over the host
 "));
 }
 
 #[test]
 fn the_network_and_ports_contradict_each_other() {
-    let world = World::new();
-    world.config("network = \"off\"");
+    let fixture = Fixture::new().with_recording_docker();
+    fixture.write_config("network = \"off\"");
     for (arguments, variables, message) in [
         (
             &["--network", "off", "--publish", "80"][..],
@@ -306,8 +309,12 @@ hint: use `--network proxied`, or drop one of the two
         ),
     ] {
         for command in ["run", "explain"] {
-            let mut command = world.sandpen([command].iter().chain(arguments));
-            assert_eq!(world.refused(command.envs(variables.iter().copied())), message, "{arguments:?} {variables:?}");
+            let mut command = fixture.sandpen([command].iter().chain(arguments));
+            assert_eq!(
+                fixture.usage_error(command.envs(variables.iter().copied())),
+                message,
+                "{arguments:?} {variables:?}"
+            );
         }
     }
 }

@@ -5,8 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::process::Command;
 
-use super::world::World;
-use crate::support::binary;
+use crate::support::{Fixture, binary, install_program};
 
 const NO_DAEMON: &str = "\
 sandpen: error: Docker does not answer at `unix:///nonexistent/docker.sock` (env DOCKER_HOST): its daemon is not running there
@@ -39,47 +38,47 @@ hint: or use another engine: --engine podman
 
 /// `run` is stopped with the message, `explain` shows the plan and warns of the same.
 #[track_caller]
-fn down(world: &World, command: impl Fn(&str) -> Command, message: &str) {
-    let stderr = world.stopped(44, command("run").args(["--", "true"]));
+fn down(fixture: &Fixture, command: impl Fn(&str) -> Command, message: &str) {
+    let stderr = fixture.fails_without_effect(44, command("run").args(["--", "true"]));
     assert_eq!(stderr, message);
-    let ran = world.ran(command("explain").args(["--", "true"]));
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let finished = fixture.finish(command("explain").args(["--", "true"]));
+    finished.success();
     // The same in one line: what, and the causes side by side.
     let first = message.lines().next().and_then(|line| line.strip_prefix("sandpen: error: ")).expect("a message");
     let causes: Vec<&str> = message.lines().filter_map(|line| line.strip_prefix("sandpen:   ")).collect();
     let first = if causes.is_empty() { first.to_owned() } else { format!("{first}: {}", causes.join("; ")) };
-    assert!(ran.stderr.starts_with(&format!("sandpen: warning: {first}\n")), "{}", ran.stderr);
-    assert!(ran.stdout.contains("Command line\n"), "{}", ran.stdout);
-    let ran = world.ran(command("explain").args(["--format", "json", "--", "true"]));
-    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
-    let json: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    assert!(finished.stderr.starts_with(&format!("sandpen: warning: {first}\n")), "{}", finished.stderr);
+    assert!(finished.stdout.contains("Command line\n"), "{}", finished.stdout);
+    let finished = fixture.finish(command("explain").args(["--format", "json", "--", "true"]));
+    assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""));
+    let json: serde_json::Value = serde_json::from_str(&finished.stdout).expect("JSON");
     assert_eq!(json["warnings"][0], first);
-    assert_eq!(world.calls(), Vec::<Vec<String>>::new(), "explain started something");
+    assert_eq!(fixture.calls(), Vec::<Vec<String>>::new(), "explain started something");
 }
 
 #[test]
 fn r1_a_client_without_a_daemon() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     let command = |subcommand: &str| {
-        let mut command = world.sandpen([subcommand, "--engine", "docker"]);
+        let mut command = fixture.sandpen([subcommand, "--engine", "docker"]);
         command.env("DOCKER_HOST", "unix:///nonexistent/docker.sock");
         command
     };
-    down(&world, command, NO_DAEMON);
+    down(&fixture, command, NO_DAEMON);
 }
 
 #[test]
 fn r1_a_daemon_that_is_gone_leaves_its_socket() {
-    let world = World::new();
-    let socket = world.root.join("dead.sock");
+    let fixture = Fixture::new().with_recording_docker();
+    let socket = fixture.root.join("dead.sock");
     drop(UnixListener::bind(&socket).unwrap());
     let command = |subcommand: &str| {
-        let mut command = world.sandpen([subcommand, "--engine", "docker"]);
+        let mut command = fixture.sandpen([subcommand, "--engine", "docker"]);
         command.env("DOCKER_HOST", format!("unix://{}", socket.display()));
         command
     };
     down(
-        &world,
+        &fixture,
         command,
         "\
 sandpen: error: Docker does not answer at `unix://[ROOT]/dead.sock` (env DOCKER_HOST): its daemon is not running there
@@ -93,57 +92,57 @@ hint: or use another engine: --engine podman
 /// A daemon that this user may not talk to. A root that tests as root becomes `nobody` for this.
 #[test]
 fn r1_a_daemon_that_refuses_permission() {
-    let world = World::new();
-    let socket = world.root.join("private.sock");
+    let fixture = Fixture::new().with_recording_docker();
+    let socket = fixture.root.join("private.sock");
     let _daemon = UnixListener::bind(&socket).unwrap();
     fs::set_permissions(&socket, fs::Permissions::from_mode(0o000)).unwrap();
     // cargo's directory may be closed to other users.
-    let program = world.root.join("sandpen");
-    fs::copy(binary(), &program).unwrap();
+    let program = fixture.root.join("sandpen");
+    install_program(binary(), &program);
     let is_root = std::os::unix::fs::MetadataExt::uid(&fs::metadata("/proc/self").unwrap()) == 0;
     if is_root {
-        for path in [&world.home, &world.project] {
+        for path in [&fixture.home, &fixture.project] {
             std::os::unix::fs::chown(path, Some(65534), Some(65534)).unwrap();
         }
     }
     let command = |subcommand: &str| {
-        let like = world.sandpen([subcommand, "--engine", "docker"]);
+        let like = fixture.sandpen([subcommand, "--engine", "docker"]);
         let mut command = Command::new(if is_root { "/usr/bin/setpriv".into() } else { program.clone() });
         if is_root {
             command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--"]).arg(&program);
         }
-        command.args(like.get_args()).current_dir(&world.project).env_clear();
+        command.args(like.get_args()).current_dir(&fixture.project).env_clear();
         command.envs(like.get_envs().filter_map(|(name, value)| Some((name, value?))));
         command.env("DOCKER_HOST", format!("unix://{}", socket.display()));
         command
     };
-    down(&world, command, DENIED);
+    down(&fixture, command, DENIED);
 }
 
 #[test]
 fn r1_no_docker_program() {
-    let world = World::new();
-    world.uninstall("docker");
-    down(&world, |subcommand| world.sandpen([subcommand, "--engine", "docker"]), NO_DOCKER);
+    let fixture = Fixture::new().with_recording_docker();
+    fixture.uninstall("docker");
+    down(&fixture, |subcommand| fixture.sandpen([subcommand, "--engine", "docker"]), NO_DOCKER);
 }
 
 #[test]
 fn r1_no_podman_program() {
-    let world = World::new();
-    down(&world, |subcommand| world.sandpen([subcommand, "--engine", "podman"]), NO_PODMAN);
+    let fixture = Fixture::new().with_recording_docker();
+    down(&fixture, |subcommand| fixture.sandpen([subcommand, "--engine", "podman"]), NO_PODMAN);
 }
 
 #[test]
 fn r1_podmans_remote_service_does_not_answer() {
-    let world = World::new();
-    world.install("podman");
+    let fixture = Fixture::new().with_recording_docker();
+    fixture.install_recording("podman");
     let command = |subcommand: &str| {
-        let mut command = world.sandpen([subcommand, "--engine", "podman"]);
+        let mut command = fixture.sandpen([subcommand, "--engine", "podman"]);
         command.env("CONTAINER_HOST", "unix:///nonexistent/podman.sock");
         command
     };
     down(
-        &world,
+        &fixture,
         command,
         "\
 sandpen: error: Podman's remote service does not answer at CONTAINER_HOST
@@ -156,16 +155,16 @@ hint: or use another engine: --engine docker
 
 #[test]
 fn r1_no_engine_at_all() {
-    let world = World::new();
-    world.uninstall("docker");
+    let fixture = Fixture::new().with_recording_docker();
+    fixture.uninstall("docker");
     // An image asks for a container; `auto` by name, or by nobody: the same.
-    down(&world, |subcommand| world.sandpen([subcommand, "--engine", "auto", "--image", "debian"]), NONE);
+    down(&fixture, |subcommand| fixture.sandpen([subcommand, "--engine", "auto", "--image", "debian"]), NONE);
     let command = |subcommand: &str| {
-        let mut command = world.sandpen([subcommand]);
+        let mut command = fixture.sandpen([subcommand]);
         command.env("LLXPRT_SANDBOX", "").env("SANDPEN_IMAGE", "debian");
         command
     };
-    down(&world, command, NONE);
+    down(&fixture, command, NONE);
 }
 
 #[test]
@@ -180,14 +179,15 @@ fn r1_the_messages_differ_and_each_has_its_remedy() {
 /// A remedy that names what was just found missing is none.
 #[test]
 fn r1_the_remedy_does_not_name_an_engine_that_is_not_there_either() {
-    let world = World::new();
-    world.uninstall("docker");
-    let stderr = world.stopped(44, &mut world.sandpen(["run", "--engine", "auto", "--image", "debian"]));
+    let fixture = Fixture::new().with_recording_docker();
+    fixture.uninstall("docker");
+    let stderr =
+        fixture.fails_without_effect(44, &mut fixture.sandpen(["run", "--engine", "auto", "--image", "debian"]));
     assert!(!stderr.contains("use another engine"), "{stderr}");
-    world.install("docker");
-    let mut command = world.sandpen(["run", "--engine", "auto", "--image", "debian"]);
+    fixture.install_recording("docker");
+    let mut command = fixture.sandpen(["run", "--engine", "auto", "--image", "debian"]);
     assert_eq!(
-        world.stopped(44, command.env("DOCKER_HOST", "unix:///nonexistent/docker.sock")),
+        fixture.fails_without_effect(44, command.env("DOCKER_HOST", "unix:///nonexistent/docker.sock")),
         "\
 sandpen: error: no container engine answers
 sandpen:   Docker does not answer at `unix:///nonexistent/docker.sock` (env DOCKER_HOST): its daemon is not running there: No such file or directory (os error 2)
@@ -201,8 +201,8 @@ hint: install Podman
 /// `auto`: without an image the host's own tools are meant, with one a container.
 #[test]
 fn auto_takes_native_without_an_image_and_docker_with_one() {
-    let world = World::new();
-    let explain = |arguments: &[&str]| world.explain(arguments, &[("LLXPRT_SANDBOX", "")]);
+    let fixture = Fixture::new().with_recording_docker();
+    let explain = |arguments: &[&str]| fixture.explain_normalized(arguments, &[("LLXPRT_SANDBOX", "")]);
     for arguments in [&["--", "true"][..], &["--engine", "auto"], &["--agent", "claude"]] {
         let json = explain(arguments);
         let reason = json["engine"]["reason"].as_str().unwrap();
@@ -225,22 +225,22 @@ fn auto_takes_native_without_an_image_and_docker_with_one() {
         assert_eq!((&json["engine"]["name"], &json["image"]["reference"]), (&"docker".into(), &image.into()));
         assert_eq!(json["engine"]["reason"], format!("the image `{image}` asks for a container; Docker answers"));
     }
-    assert_eq!(world.calls(), Vec::<Vec<String>>::new());
+    assert_eq!(fixture.calls(), Vec::<Vec<String>>::new());
 }
 
 #[test]
 fn native_has_no_images_and_no_command_line() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     for command in ["run", "explain"] {
         assert_eq!(
-            world.refused(&mut world.sandpen([command, "--engine", "native", "--image", "x"])),
+            fixture.usage_error(&mut fixture.sandpen([command, "--engine", "native", "--image", "x"])),
             "\
 sandpen: error: flag --image: the engine `native` has no images: it shows the host's own tools
 hint: drop the image, or use `--engine docker` or `--engine podman`
 "
         );
         assert_eq!(
-            world.refused(&mut world.sandpen([command, "--engine", "native", "--engine-flag", "x"])),
+            fixture.usage_error(&mut fixture.sandpen([command, "--engine", "native", "--engine-flag", "x"])),
             "\
 sandpen: error: flag --engine-flag: the engine `native` has no command line for `x`
 hint: drop it, or use `--engine docker` or `--engine podman`
@@ -251,46 +251,48 @@ hint: drop it, or use `--engine docker` or `--engine podman`
 
 #[test]
 fn auto_takes_docker_then_podman() {
-    let world = World::new();
-    world.install("podman");
+    let fixture = Fixture::new().with_recording_docker();
+    fixture.install_recording("podman");
     let image = ["--engine", "auto", "--image", "debian"];
-    let json = world.explain(&image, &[]);
+    let json = fixture.explain_normalized(&image, &[]);
     assert_eq!(json["engine"]["name"], "docker");
     assert!(json["engine"]["reason"].as_str().is_some_and(|reason| reason.contains("Docker answers")), "{json:#}");
-    let json = world.explain(&image, &[("DOCKER_HOST", "unix:///nonexistent/docker.sock")]);
+    let json = fixture.explain_normalized(&image, &[("DOCKER_HOST", "unix:///nonexistent/docker.sock")]);
     assert_eq!(json["engine"]["name"], "podman");
     let reason = json["engine"]["reason"].as_str().unwrap();
     assert!(reason.contains("Podman answers, Docker does not"), "{reason}");
-    let mut command = world.sandpen(["run"].iter().chain(&image).chain(&["--", "true"]));
-    let ran = world.ran(command.env("DOCKER_HOST", "unix:///nonexistent/docker.sock"));
-    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
-    assert_eq!(world.calls().iter().map(|call| call[0].as_str()).collect::<Vec<_>>(), ["podman"]);
+    let mut command = fixture.sandpen(["run"].iter().chain(&image).chain(&["--", "true"]));
+    let finished = fixture.finish(command.env("DOCKER_HOST", "unix:///nonexistent/docker.sock"));
+    assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""));
+    assert_eq!(fixture.calls().iter().map(|call| call[0].as_str()).collect::<Vec<_>>(), ["podman"]);
 }
 
 /// `interface.md`: an engine that `auto` chose and that fails to launch is 44, and no second one is tried.
 #[test]
 fn auto_tries_no_second_engine() {
-    let world = World::new();
-    world.install("podman");
-    let mut command = world.sandpen(["run", "--engine", "auto", "--image", "debian", "--", "true"]);
-    let ran = world.ran(command.env("EXIT_CODE", "125"));
-    assert_eq!(ran.code, Some(44), "{}", ran.stderr);
-    assert!(!world.calls().is_empty());
-    assert!(world.calls().iter().all(|call| call[0] == "docker"), "{:?}", world.calls());
+    let fixture = Fixture::new().with_recording_docker();
+    fixture.install_recording("podman");
+    let mut command = fixture.sandpen(["run", "--engine", "auto", "--image", "debian", "--", "true"]);
+    let finished = fixture.finish(command.env("EXIT_CODE", "125"));
+    finished.failure(44);
+    assert!(!fixture.calls().is_empty());
+    assert!(fixture.calls().iter().all(|call| call[0] == "docker"), "{:?}", fixture.calls());
 }
 
 #[test]
 fn r1_a_missing_image_is_44_with_its_name_and_where_to_ask() {
-    let world = World::new();
-    let ran = world.ran(world.sandpen(["run", "--image", "example.org/x:1", "--", "true"]).env("EXIT_CODE", "125"));
-    assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (Some(44), "", "\
+    let fixture = Fixture::new().with_recording_docker();
+    let finished =
+        fixture.finish(fixture.sandpen(["run", "--image", "example.org/x:1", "--", "true"]).env("EXIT_CODE", "125"));
+    assert_eq!((finished.code, finished.stdout.as_str(), finished.stderr.as_str()), (Some(44), "", "\
 sandpen: error: the sandbox image `example.org/x:1` is missing and could not be pulled
 hint: check the image's name (flag --image), your network connection and your login at its registry (`docker pull example.org/x:1`)
 hint: if it should be there, ask at https://github.com/vybestack/llxprt-code/discussions
 "));
-    let ran = world.ran(world.sandpen(["run", "--image", "localhost/x", "--", "true"]).env("EXIT_CODE", "125"));
+    let finished =
+        fixture.finish(fixture.sandpen(["run", "--image", "localhost/x", "--", "true"]).env("EXIT_CODE", "125"));
     assert_eq!(
-        (ran.code, ran.stderr.as_str()),
+        (finished.code, finished.stderr.as_str()),
         (
             Some(44),
             "\
@@ -304,16 +306,16 @@ hint: if it should be there, ask at https://github.com/vybestack/llxprt-code/dis
 
 #[test]
 fn r1_another_architecture_is_44_and_a_message_of_its_own() {
-    let world = World::new();
-    world.program(
+    let fixture = Fixture::new().with_recording_docker();
+    fixture.install(
         "docker",
         "#!/bin/sh\ncase $1 in image) echo '[{\"Architecture\":\"s390x\"}]'; exit 0;; esac\nexit 125\n",
     );
-    let ran = world.ran(&mut world.sandpen(["run", "--image", "x", "--", "true"]));
-    assert_eq!(ran.code, Some(44));
+    let finished = fixture.finish(&mut fixture.sandpen(["run", "--image", "x", "--", "true"]));
+    assert_eq!(finished.code, Some(44));
     let arch = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
     assert_eq!(
-        ran.stderr,
+        finished.stderr,
         format!(
             "\
 sandpen: error: the image `x` is for the architecture s390x, and this machine is {arch}
@@ -326,15 +328,15 @@ hint: or install an emulator on the host: `apt-get install qemu-user-static binf
 
 #[test]
 fn any_other_failure_of_the_engine_is_44() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     let arch = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
-    world.program(
+    fixture.install(
         "docker",
         &format!("#!/bin/sh\ncase $1 in image) echo '[{{\"Architecture\":\"{arch}\"}}]'; exit 0;; esac\necho 'docker: no space left' >&2\nexit 125\n"),
     );
-    let ran = world.ran(&mut world.sandpen(["run", "--", "true"]));
+    let finished = fixture.finish(&mut fixture.sandpen(["run", "--", "true"]));
     assert_eq!(
-        (ran.code, ran.stderr.as_str()),
+        (finished.code, finished.stderr.as_str()),
         (
             Some(44),
             "\
@@ -348,10 +350,10 @@ hint: `sandpen explain` shows the exact command line; `-v` shows it at the launc
 
 #[test]
 fn the_session_leaves_nothing_behind() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     for code in ["0", "7", "125"] {
-        world.ran(world.sandpen(["run", "--", "true"]).env("EXIT_CODE", code));
-        let sessions = world.home.join(".local/state/sandpen/sessions");
+        fixture.finish(fixture.sandpen(["run", "--", "true"]).env("EXIT_CODE", code));
+        let sessions = fixture.home.join(".local/state/sandpen/sessions");
         assert_eq!(fs::read_dir(sessions).map(Iterator::count).unwrap_or(0), 0, "after exit code {code}");
     }
 }
@@ -359,26 +361,29 @@ fn the_session_leaves_nothing_behind() {
 /// Exit codes of the guest are its own.
 #[test]
 fn the_guests_exit_code_is_sandpens() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     for code in [0, 1, 2, 44, 124, 255] {
-        let ran = world.ran(world.sandpen(["run", "--", "true"]).env("EXIT_CODE", code.to_string()));
-        assert_eq!((ran.code, ran.stderr.as_str()), (Some(code), ""));
+        let finished = fixture.finish(fixture.sandpen(["run", "--", "true"]).env("EXIT_CODE", code.to_string()));
+        assert_eq!((finished.code, finished.stderr.as_str()), (Some(code), ""));
     }
 }
 
 #[test]
 fn strict_makes_a_downgrade_an_error() {
-    let world = World::new();
-    world.install("podman");
+    let fixture = Fixture::new().with_recording_docker();
+    fixture.install_recording("podman");
     let arguments = ["--engine", "podman", "--memory", "64m"];
-    let json = world.explain(&arguments, &[]);
+    let json = fixture.explain_normalized(&arguments, &[]);
     if json["downgrades"].as_array().is_some_and(Vec::is_empty) {
         // As root every limit can be enforced; there is nothing to be strict about.
-        let ran = world.ran(&mut world.sandpen(["run", "--strict"].iter().chain(&arguments).chain(&["--", "true"])));
-        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+        let finished =
+            fixture.finish(&mut fixture.sandpen(["run", "--strict"].iter().chain(&arguments).chain(&["--", "true"])));
+        assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""));
         return;
     }
-    let stderr =
-        world.stopped(44, &mut world.sandpen(["run", "--strict"].iter().chain(&arguments).chain(&["--", "true"])));
+    let stderr = fixture.fails_without_effect(
+        44,
+        &mut fixture.sandpen(["run", "--strict"].iter().chain(&arguments).chain(&["--", "true"])),
+    );
     assert!(stderr.starts_with("sandpen: error: memory 64m (flag --memory) cannot be enforced here\n"), "{stderr}");
 }

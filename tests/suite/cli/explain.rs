@@ -3,21 +3,21 @@
 use std::fs;
 use std::process::Command;
 
-use super::world::World;
+use crate::support::Fixture;
 use crate::support::pty::Pty;
 
 /// The page about the project of a world, as text.
-fn page(world: &World, arguments: &[&str]) -> String {
-    let mut command = world.sandpen(["explain"].iter().chain(arguments));
-    world.ran(command.env("SSL_CERT_DIR", "/etc").env("ANTHROPIC_API_KEY", "hunter2")).ok().to_owned()
+fn page(fixture: &Fixture, arguments: &[&str]) -> String {
+    let mut command = fixture.sandpen(["explain"].iter().chain(arguments));
+    fixture.finish(command.env("SSL_CERT_DIR", "/etc").env("ANTHROPIC_API_KEY", "hunter2")).success().to_owned()
 }
 
 /// The answer about one thing, without its title's line.
 #[track_caller]
-fn why(world: &World, thing: &str, options: &[&str]) -> (String, Vec<String>) {
-    let mut command = world.sandpen(["explain", "--why", thing].iter().chain(options));
-    let ran = world.ran(command.env("GH_TOKEN", "hunter2").env("EDITOR", "vi"));
-    let text = ran.ok().to_owned();
+fn why(fixture: &Fixture, thing: &str, options: &[&str]) -> (String, Vec<String>) {
+    let mut command = fixture.sandpen(["explain", "--why", thing].iter().chain(options));
+    let finished = fixture.finish(command.env("GH_TOKEN", "hunter2").env("EDITOR", "vi"));
+    let text = finished.success().to_owned();
     assert!(!text.contains("hunter2"), "a secret shows: {text}");
     let mut lines: Vec<String> = Vec::new();
     for line in text.lines() {
@@ -33,10 +33,10 @@ fn why(world: &World, thing: &str, options: &[&str]) -> (String, Vec<String>) {
 
 #[test]
 fn the_page_has_a_place_for_everything_a_person_asks_about() {
-    let world = World::new();
-    fs::create_dir_all(world.home.join("data")).expect("data");
-    let data = world.home.join("data").display().to_string();
-    let text = page(&world, &["--agent", "claude", "--mount", &data, "--network", "proxied", "--", "true"]);
+    let fixture = Fixture::new().with_recording_docker();
+    fs::create_dir_all(fixture.home.join("data")).expect("data");
+    let data = fixture.home.join("data").display().to_string();
+    let text = page(&fixture, &["--agent", "claude", "--mount", &data, "--network", "proxied", "--", "true"]);
     let titles: Vec<&str> = text.lines().filter(|line| !line.starts_with(' ') && !line.is_empty()).collect();
     let titles: Vec<&str> = titles.iter().map(|title| title.split(" – ").next().unwrap_or(title)).collect();
     assert_eq!(
@@ -64,8 +64,8 @@ fn the_page_has_a_place_for_everything_a_person_asks_about() {
 
 #[test]
 fn no_line_but_a_command_is_wider_than_the_page() {
-    let world = World::new();
-    let text = page(&world, &["--agent", "llxprt", "--", "llxprt"]);
+    let fixture = Fixture::new().with_recording_docker();
+    let text = page(&fixture, &["--agent", "llxprt", "--", "llxprt"]);
     let columns = text.split("\nCommand line").next().expect("a page").lines();
     // A value is never broken; what is longer stands alone.
     let wide: Vec<&str> =
@@ -75,8 +75,8 @@ fn no_line_but_a_command_is_wider_than_the_page() {
 
 #[test]
 fn details_are_summed_up_unless_asked_for() {
-    let world = World::new();
-    let (short, long) = (page(&world, &["--", "true"]), page(&world, &["-v", "--", "true"]));
+    let fixture = Fixture::new().with_recording_docker();
+    let (short, long) = (page(&fixture, &["--", "true"]), page(&fixture, &["-v", "--", "true"]));
     assert!(!short.contains("(default") && long.contains("(default, R2.1)"), "{long}");
     assert!(!short.contains("exit code") && long.contains("exit code"), "{long}");
     assert!(long.lines().count() > short.lines().count() + 4, "{long}");
@@ -84,9 +84,9 @@ fn details_are_summed_up_unless_asked_for() {
 
 #[test]
 fn a_terminal_decides_the_width_and_has_colours_unless_it_wants_none() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     let shown = |no_color: &str| {
-        let mut command = world.sandpen(["explain", "--engine", "docker", "--", "true"]);
+        let mut command = fixture.sandpen(["explain", "--engine", "docker", "--", "true"]);
         command.env("TERM", "xterm").env("NO_COLOR", no_color);
         let mut pty = Pty::script("stty cols 72; \"$@\"", &command);
         pty.expect("[ended 0]");
@@ -104,12 +104,12 @@ fn a_terminal_decides_the_width_and_has_colours_unless_it_wants_none() {
 
 #[test]
 fn why_a_path_is_inside_or_not() {
-    let world = World::new();
-    world.write("project/notes.txt", "");
-    world.write(".ssh/id_ed25519", "");
-    world.write(".gitconfig", "");
-    world.write("data/deep/file", "");
-    let data = world.home.join("data").display().to_string();
+    let fixture = Fixture::new().with_recording_docker();
+    fixture.write("project/notes.txt", "");
+    fixture.write(".ssh/id_ed25519", "");
+    fixture.write(".gitconfig", "");
+    fixture.write("data/deep/file", "");
+    let data = fixture.home.join("data").display().to_string();
     let mount = format!("{data}:/data");
     for (thing, options, title, lines) in [
         (
@@ -152,7 +152,7 @@ fn why_a_path_is_inside_or_not() {
             vec!["change no option changes this"],
         ),
     ] {
-        let (said, rest) = why(&world, thing, &options);
+        let (said, rest) = why(&fixture, thing, &options);
         assert_eq!(said, title, "{thing}: {rest:?}");
         for line in lines {
             assert!(rest.iter().any(|said| said == line), "{thing}: no `{line}` in {rest:?}");
@@ -162,7 +162,7 @@ fn why_a_path_is_inside_or_not() {
 
 #[test]
 fn why_a_variable_is_set_or_not() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     for (thing, options, title, lines) in [
         (
             "EDITOR",
@@ -190,7 +190,7 @@ fn why_a_variable_is_set_or_not() {
         ),
         ("LEVEL", vec!["--env", "LEVEL=3"], "LEVEL – set inside: 3", vec!["why asked for"]),
     ] {
-        let (said, rest) = why(&world, thing, &options);
+        let (said, rest) = why(&fixture, thing, &options);
         assert_eq!(said, title, "{rest:?}");
         for line in lines {
             assert!(rest.iter().any(|said| said == line), "{thing}: no `{line}` in {rest:?}");
@@ -200,7 +200,7 @@ fn why_a_variable_is_set_or_not() {
 
 #[test]
 fn why_a_host_is_reached_or_not() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     for (thing, options, title, line) in [
         (
             "github.com",
@@ -245,7 +245,7 @@ fn why_a_host_is_reached_or_not() {
             "why the proxy command decides about every host",
         ),
     ] {
-        let (said, rest) = why(&world, thing, &options);
+        let (said, rest) = why(&fixture, thing, &options);
         assert_eq!(said, title, "{rest:?}");
         assert!(rest.iter().any(|said| said == line), "{thing} {options:?}: no `{line}` in {rest:?}");
     }
@@ -254,8 +254,8 @@ fn why_a_host_is_reached_or_not() {
 /// What `--why` offers does what it says: the option is taken, and the answer is another.
 #[test]
 fn the_options_that_why_offers_work() {
-    let world = World::new();
-    world.write("data/file", "");
+    let fixture = Fixture::new().with_recording_docker();
+    fixture.write("data/file", "");
     for (thing, options) in [
         ("~/data", vec![]),
         ("EDITOR", vec![]),
@@ -263,9 +263,9 @@ fn the_options_that_why_offers_work() {
         ("github.com", vec!["--allow-host", "example.org"]),
     ] {
         let asked = |options: &[String]| {
-            let mut command = world.sandpen(["explain", "--format", "json", "--why", thing]);
-            let ran = world.ran(command.args(options).env("EDITOR", "vi"));
-            let json: serde_json::Value = serde_json::from_str(ran.ok()).expect("JSON");
+            let mut command = fixture.sandpen(["explain", "--format", "json", "--why", thing]);
+            let finished = fixture.finish(command.args(options).env("EDITOR", "vi"));
+            let json = finished.json();
             json["answers"][0].clone()
         };
         let options: Vec<String> = options.into_iter().map(str::to_owned).collect();
@@ -273,7 +273,7 @@ fn the_options_that_why_offers_work() {
         assert_eq!(answer["inside"], false, "{answer}");
         for change in answer["change"].as_array().expect("changes") {
             let option =
-                change["option"].as_str().expect("an option").replace("[ROOT]", &world.root.display().to_string());
+                change["option"].as_str().expect("an option").replace("[ROOT]", &fixture.root.display().to_string());
             // A policy that is offered takes the place of the one that is there.
             let replaces = option.starts_with("--network");
             let with = options.iter().filter(|_| !replaces).cloned().chain(option.split(' ').map(str::to_owned));
@@ -284,17 +284,17 @@ fn the_options_that_why_offers_work() {
 
 #[test]
 fn what_is_no_path_variable_or_host_is_refused() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     for thing in ["", "a b", "*.example.org", "-x"] {
-        let stderr = world.refused(&mut world.sandpen(["explain", &format!("--why={thing}")]));
+        let stderr = fixture.usage_error(&mut fixture.sandpen(["explain", &format!("--why={thing}")]));
         assert!(stderr.contains("is neither a path nor a variable nor a host"), "{thing}: {stderr}");
     }
 }
 
 #[test]
 fn nothing_in_an_answer_drives_the_terminal() {
-    let world = World::new();
-    let mut command: Command = world.sandpen(["explain", "--why", "/x\u{1b}[31m"]);
-    let ran = world.ran(&mut command);
-    assert!(!ran.stdout.contains('\u{1b}') && ran.stdout.contains("\\u{1b}"), "{}", ran.stdout);
+    let fixture = Fixture::new().with_recording_docker();
+    let mut command: Command = fixture.sandpen(["explain", "--why", "/x\u{1b}[31m"]);
+    let finished = fixture.finish(&mut command);
+    assert!(!finished.stdout.contains('\u{1b}') && finished.stdout.contains("\\u{1b}"), "{}", finished.stdout);
 }

@@ -1,6 +1,6 @@
 //! A wrong file: exit code 2, and the message names the file, the key, the value and the form expected.
 
-use super::world::World;
+use crate::support::Fixture;
 
 /// The file's text, and what the message must hold: the key, the value, the form.
 const WRONG: &[(&str, &[&str])] = &[
@@ -48,11 +48,11 @@ fn holds(failures: &mut Vec<String>, stderr: &str, parts: &[&str], case: &str) {
 
 #[test]
 fn a_wrong_value_in_the_users_file_names_file_key_value_and_form() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     let mut failures = Vec::new();
     for (text, parts) in WRONG {
-        world.config(text);
-        let stderr = world.refused(&mut world.sandpen(["run", "--", "true"]));
+        fixture.write_config(text);
+        let stderr = fixture.usage_error(&mut fixture.sandpen(["run", "--", "true"]));
         holds(&mut failures, &stderr, parts, text);
         holds(&mut failures, &stderr, &["[ROOT]/home/.config/sandpen/config.toml"], text);
     }
@@ -61,11 +61,11 @@ fn a_wrong_value_in_the_users_file_names_file_key_value_and_form() {
 
 #[test]
 fn no_message_about_a_file_speaks_of_rust() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     let mut failures = Vec::new();
     for (text, _) in WRONG {
-        world.config(text);
-        let stderr = world.refused(&mut world.sandpen(["run", "--", "true"]));
+        fixture.write_config(text);
+        let stderr = fixture.usage_error(&mut fixture.sandpen(["run", "--", "true"]));
         for jargon in ["variant", "struct ", "sequence", "invalid type", " map", "field", "untagged"] {
             if stderr.contains(jargon) {
                 failures.push(format!("{jargon:?} in: {stderr}"));
@@ -77,11 +77,11 @@ fn no_message_about_a_file_speaks_of_rust() {
 
 #[test]
 fn a_wrong_value_in_a_profile_names_its_file() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     let json = "{\n  \"network\": \"maybe\"\n}";
     for (name, text, place) in [("a.toml", "\nnetwork = \"maybe\"", "a.toml:2:11"), ("b.json", json, "b.json:2:20")] {
-        world.write(format!(".config/sandpen/profiles/{name}"), text);
-        let stderr = world.refused(&mut world.sandpen(["run", "--profile", &name[..1]]));
+        fixture.write(format!(".config/sandpen/profiles/{name}"), text);
+        let stderr = fixture.usage_error(&mut fixture.sandpen(["run", "--profile", &name[..1]]));
         let expected = format!(
             "sandpen: error: [ROOT]/home/.config/sandpen/profiles/{place}: key `network`: `maybe` is not a network policy\n\
              hint: expected `on`, `off` or `proxied`\n"
@@ -93,7 +93,7 @@ fn a_wrong_value_in_a_profile_names_its_file() {
 /// What is wrong reads the same from a file as from a flag.
 #[test]
 fn a_misspelt_choice_and_its_reason_are_lines_of_their_own() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     for (text, message) in [
         (
             "engine = \"dockr\"",
@@ -104,8 +104,8 @@ fn a_misspelt_choice_and_its_reason_are_lines_of_their_own() {
             "1:15: key `allowHosts[0]`: `https://a.org/b` is not an allowed host\nsandpen:   write the host only: `a.org`\nhint: expected `HOST`, `HOST:PORT` or `*.example.org`; names in ASCII, IPv6 in brackets\n",
         ),
     ] {
-        world.config(text);
-        let stderr = world.refused(&mut world.sandpen(["run"]));
+        fixture.write_config(text);
+        let stderr = fixture.usage_error(&mut fixture.sandpen(["run"]));
         assert_eq!(stderr, format!("sandpen: error: [ROOT]/home/.config/sandpen/config.toml:{message}"));
     }
 }
@@ -113,39 +113,39 @@ fn a_misspelt_choice_and_its_reason_are_lines_of_their_own() {
 /// `interface.md`: "An empty value means not set."
 #[test]
 fn an_empty_value_in_a_file_means_not_set() {
-    let world = World::new();
-    let plain = world.explain(&["--", "true"], &[]);
+    let fixture = Fixture::new().with_recording_docker();
+    let plain = fixture.explain_normalized(&["--", "true"], &[]);
     for key in
         ["engine", "image", "network", "proxyCommand", "sshAgent", "user", "tmp", "seatbeltProfile", "agent", "guard"]
     {
-        world.config(&format!("{key} = \"\""));
-        assert_eq!(world.explain(&["--", "true"], &[]), plain, "{key}");
+        fixture.write_config(&format!("{key} = \"\""));
+        assert_eq!(fixture.explain_normalized(&["--", "true"], &[]), plain, "{key}");
     }
-    world.config("[resources]\ncpus = \"\"\nmemory = \"\"\npids = \"\"");
-    assert_eq!(world.explain(&["--", "true"], &[]), plain);
-    world.config("");
-    world.write(".config/sandpen/profiles/p.json", "{\"image\": null, \"network\": \"\"}");
-    assert_eq!(world.explain(&["--profile", "p", "--", "true"], &[]), plain);
+    fixture.write_config("[resources]\ncpus = \"\"\nmemory = \"\"\npids = \"\"");
+    assert_eq!(fixture.explain_normalized(&["--", "true"], &[]), plain);
+    fixture.write_config("");
+    fixture.write(".config/sandpen/profiles/p.json", "{\"image\": null, \"network\": \"\"}");
+    assert_eq!(fixture.explain_normalized(&["--profile", "p", "--", "true"], &[]), plain);
 }
 
 #[test]
 fn a_wrong_value_in_a_trusted_project_file_names_the_file() {
-    let world = World::new();
-    world.write("project/.sandpen/config.toml", "netwrok = \"off\"\n");
+    let fixture = Fixture::new().with_recording_docker();
+    fixture.write("project/.sandpen/config.toml", "netwrok = \"off\"\n");
     // It cannot be trusted as it is …
-    let stderr = world.refused(&mut world.sandpen(["trust"]));
+    let stderr = fixture.usage_error(&mut fixture.sandpen(["trust"]));
     assert!(stderr.starts_with("sandpen: error: [ROOT]/home/project/.sandpen/config.toml:1:1: "), "{stderr}");
     assert!(stderr.ends_with("hint: did you mean `network`?\n"), "{stderr}");
     // … and without trust it has no effect, right or wrong.
-    let ran = world.ran(&mut world.sandpen(["run", "--", "true"]));
-    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), "\
+    let finished = fixture.finish(&mut fixture.sandpen(["run", "--", "true"]));
+    assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), "\
 sandpen: warning: the project file `[ROOT]/home/project/.sandpen/config.toml` is not trusted and has no effect: read it, then run `sandpen trust`
 "));
 }
 
 #[test]
 fn an_unknown_key_is_answered_with_the_nearest() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     for (text, place, wrong, near) in [
         ("netwrok = \"on\"", "1:1", "netwrok", Some("network")),
         ("\n[resources]\ncpu = 1", "3:1", "cpu", Some("cpus")),
@@ -153,8 +153,8 @@ fn an_unknown_key_is_answered_with_the_nearest() {
         ("sshagent = \"on\"", "1:1", "sshagent", Some("sshAgent")),
         ("xyzzy = 1", "1:1", "xyzzy", None),
     ] {
-        world.config(text);
-        let stderr = world.refused(&mut world.sandpen(["run"]));
+        fixture.write_config(text);
+        let stderr = fixture.usage_error(&mut fixture.sandpen(["run"]));
         let start = format!("sandpen: error: [ROOT]/home/.config/sandpen/config.toml:{place}: ");
         assert!(stderr.starts_with(&start) && stderr.contains(&format!("`{wrong}`")), "{stderr}");
         let hint = near.map_or(String::new(), |near| format!("hint: did you mean `{near}`?\n"));
@@ -164,45 +164,45 @@ fn an_unknown_key_is_answered_with_the_nearest() {
 
 #[test]
 fn a_file_that_is_not_toml_or_json_names_the_place() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     for (text, place) in [("engine = ", ":1:10: "), ("network = \"on\"\n[[[", ":2:"), ("a = 1\na = 2", ":")] {
-        world.config(text);
-        let stderr = world.refused(&mut world.sandpen(["run"]));
+        fixture.write_config(text);
+        let stderr = fixture.usage_error(&mut fixture.sandpen(["run"]));
         assert!(
             stderr.starts_with(&format!("sandpen: error: [ROOT]/home/.config/sandpen/config.toml{place}")),
             "{stderr}"
         );
     }
-    world.config("");
-    world.write(".config/sandpen/profiles/p.json", "{\"network\": ");
-    let stderr = world.refused(&mut world.sandpen(["run", "--profile", "p"]));
+    fixture.write_config("");
+    fixture.write(".config/sandpen/profiles/p.json", "{\"network\": ");
+    let stderr = fixture.usage_error(&mut fixture.sandpen(["run", "--profile", "p"]));
     assert!(stderr.starts_with("sandpen: error: [ROOT]/home/.config/sandpen/profiles/p.json:1:"), "{stderr}");
 }
 
 #[test]
 fn a_file_that_cannot_be_read_is_named() {
-    let world = World::new();
-    std::fs::create_dir_all(world.home.join(".config/sandpen/config.toml")).expect("a directory in its place");
+    let fixture = Fixture::new().with_recording_docker();
+    std::fs::create_dir_all(fixture.home.join(".config/sandpen/config.toml")).expect("a directory in its place");
     assert_eq!(
-        world.refused(&mut world.sandpen(["run"])),
+        fixture.usage_error(&mut fixture.sandpen(["run"])),
         "\
 sandpen: error: the configuration file `[ROOT]/home/.config/sandpen/config.toml` cannot be read
 sandpen:   Is a directory (os error 21)
 "
     );
-    let world = World::new();
-    std::fs::create_dir_all(world.home.join(".config/sandpen")).expect("directory");
-    std::fs::write(world.home.join(".config/sandpen/config.toml"), b"image = \"\xff\"").expect("write");
-    let stderr = world.refused(&mut world.sandpen(["run"]));
+    let fixture = Fixture::new().with_recording_docker();
+    std::fs::create_dir_all(fixture.home.join(".config/sandpen")).expect("directory");
+    std::fs::write(fixture.home.join(".config/sandpen/config.toml"), b"image = \"\xff\"").expect("write");
+    let stderr = fixture.usage_error(&mut fixture.sandpen(["run"]));
     assert!(stderr.contains("config.toml` cannot be read") && stderr.contains("UTF-8"), "{stderr}");
 }
 
 #[test]
 fn an_own_preset_with_a_mistake_is_named() {
-    let world = World::new();
-    world.write(".config/sandpen/presets/mine.toml", "name = \"mine\"\nimgae = \"x\"\n");
+    let fixture = Fixture::new().with_recording_docker();
+    fixture.write(".config/sandpen/presets/mine.toml", "name = \"mine\"\nimgae = \"x\"\n");
     for arguments in [["run", "--agent", "mine"], ["run", "--", "mine"]] {
-        let stderr = world.refused(&mut world.sandpen(arguments));
+        let stderr = fixture.usage_error(&mut fixture.sandpen(arguments));
         assert_eq!(
             stderr,
             "\
@@ -219,18 +219,18 @@ hint: did you mean `image`?
         ("image = \"x\"\n", "1:1: the key `name` is missing\n"),
         ("name = 1\n", "1:8: key `name`: `1` is the wrong kind of value\nhint: expected a string\n"),
     ] {
-        world.write(".config/sandpen/presets/mine.toml", text);
-        let stderr = world.refused(&mut world.sandpen(["run", "--agent", "mine"]));
+        fixture.write(".config/sandpen/presets/mine.toml", text);
+        let stderr = fixture.usage_error(&mut fixture.sandpen(["run", "--agent", "mine"]));
         assert_eq!(stderr, format!("sandpen: error: [ROOT]/home/.config/sandpen/presets/mine.toml:{message}"));
     }
 }
 
 #[test]
 fn project_files_that_are_no_text_files_are_refused() {
-    let world = World::new();
-    world.write("project/.sandpen/config.toml", &" ".repeat((1 << 20) + 1));
+    let fixture = Fixture::new().with_recording_docker();
+    fixture.write("project/.sandpen/config.toml", &" ".repeat((1 << 20) + 1));
     assert_eq!(
-        world.refused(&mut world.sandpen(["run"])),
+        fixture.usage_error(&mut fixture.sandpen(["run"])),
         "\
 sandpen: error: `[ROOT]/home/project/.sandpen/config.toml` is not a text file of at most 1 MiB
 "

@@ -1,6 +1,6 @@
 //! A wrong value of a flag: exit code 2, and the message names the value, the flag and the form expected.
 
-use super::world::World;
+use crate::support::Fixture;
 
 /// Flag, wrong value, the whole of stderr.
 const WRONG: &[(&str, &str, &str)] = &[
@@ -152,10 +152,10 @@ sandpen: error: flag --include-dir: `nowhere` is not a directory
 
 #[test]
 fn a_wrong_value_names_itself_its_flag_and_the_form() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     for (flag, value, message) in WRONG {
         for command in ["run", "explain"] {
-            let stderr = world.refused(&mut world.sandpen([command, flag, value, "--", "true"]));
+            let stderr = fixture.usage_error(&mut fixture.sandpen([command, flag, value, "--", "true"]));
             assert_eq!(stderr, *message, "{command} {flag} {value}");
         }
     }
@@ -163,7 +163,7 @@ fn a_wrong_value_names_itself_its_flag_and_the_form() {
 
 #[test]
 fn a_wrong_choice_names_itself_its_flag_and_the_choices() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     for (flag, choices) in [
         ("--engine", ["auto", "docker", "podman", "sandbox-exec", "native"].as_slice()),
         ("--network", &["on", "off", "proxied"]),
@@ -174,23 +174,23 @@ fn a_wrong_choice_names_itself_its_flag_and_the_choices() {
         ("--assume-host", &["linux", "macos"]),
     ] {
         for command in ["run", "explain"] {
-            let stderr = world.refused(&mut world.sandpen([command, flag, "xyzzy", "--", "true"]));
+            let stderr = fixture.usage_error(&mut fixture.sandpen([command, flag, "xyzzy", "--", "true"]));
             for part in [flag, "xyzzy"].iter().chain(choices) {
                 assert!(stderr.contains(part), "{part} is missing in: {stderr}");
             }
         }
     }
     assert_eq!(
-        world.refused(&mut world.sandpen(["explain", "--format", "yaml"])),
+        fixture.usage_error(&mut fixture.sandpen(["explain", "--format", "yaml"])),
         "sandpen: error: flag --format: `yaml` is not known\nhint: expected `text` or `json`\n"
     );
 }
 
 #[test]
 fn a_flag_without_its_value_is_named() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     for flag in ["--engine", "--image", "--profile", "--mount", "--env", "--publish", "--cpus", "--network", "--tmp"] {
-        let stderr = world.refused(&mut world.sandpen(["run", flag]));
+        let stderr = fixture.usage_error(&mut fixture.sandpen(["run", flag]));
         assert!(
             stderr.starts_with(&format!("sandpen: error: flag {flag}: a value is missing\nhint: expected ")),
             "{stderr}"
@@ -200,15 +200,15 @@ fn a_flag_without_its_value_is_named() {
 
 #[test]
 fn a_flag_that_takes_one_value_cannot_be_given_twice() {
-    let world = World::new();
-    let stderr = world.refused(&mut world.sandpen(["run", "--cpus", "1", "--cpus", "2"]));
+    let fixture = Fixture::new().with_recording_docker();
+    let stderr = fixture.usage_error(&mut fixture.sandpen(["run", "--cpus", "1", "--cpus", "2"]));
     assert_eq!(stderr, "sandpen: error: flag --cpus: it can be given once only\n");
-    let stderr = world.refused(&mut world.sandpen(["run", "-q", "-v"]));
+    let stderr = fixture.usage_error(&mut fixture.sandpen(["run", "-q", "-v"]));
     assert_eq!(
         stderr,
         "sandpen: error: flag --quiet and flag --verbose contradict each other\nhint: drop one of the two\n"
     );
-    let stderr = world.refused(&mut world.sandpen(["run", "--strict=yes"]));
+    let stderr = fixture.usage_error(&mut fixture.sandpen(["run", "--strict=yes"]));
     assert_eq!(stderr, "sandpen: error: flag --strict: it takes no value, and `yes` is one\n");
 }
 
@@ -239,16 +239,16 @@ pub const FLAGS: &[&str] = &[
 
 #[test]
 fn an_empty_value_means_not_set() {
-    let world = World::new();
-    let plain = world.explain(&["--", "true"], &[]);
+    let fixture = Fixture::new().with_recording_docker();
+    let plain = fixture.explain_normalized(&["--", "true"], &[]);
     let mut failures = Vec::new();
     for flag in FLAGS.iter().copied() {
-        let ran = world.ran(&mut world.sandpen(["explain", "--format", "json", flag, "", "--", "true"]));
-        if ran.code != Some(0) {
-            failures.push(format!("{flag} '' is refused: {}", ran.stderr));
+        let finished = fixture.finish(&mut fixture.sandpen(["explain", "--format", "json", flag, "", "--", "true"]));
+        if finished.code != Some(0) {
+            failures.push(format!("{flag} '' is refused: {}", finished.stderr));
             continue;
         }
-        let json: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
+        let json: serde_json::Value = serde_json::from_str(&finished.stdout).expect("JSON");
         if json != plain {
             failures.push(format!("{flag} '' changes something: {}\n", json["argv"]));
         }

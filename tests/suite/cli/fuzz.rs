@@ -8,8 +8,7 @@ use proptest::test_runner::{Config, FileFailurePersistence};
 
 use super::bytes::acts;
 use super::flags::FLAGS;
-use super::world::World;
-use crate::support::RunToEnd;
+use crate::support::{Fixture, RunToEnd};
 
 const SWITCHES: &[&str] = &["--allow-home", "--strict", "-q", "-v", "--", "-", "--no-such-flag", "--help=x"];
 const VARIABLES: &[&str] = &[
@@ -103,7 +102,7 @@ fn os(bytes: &[u8]) -> OsString {
 /// PROPTEST_CASES=5000 looks further.
 #[test]
 fn explain_survives_300_random_calls() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     let config = Config {
         cases: Config::default().cases.max(300),
         failure_persistence: Some(Box::new(FileFailurePersistence::Off)),
@@ -111,23 +110,23 @@ fn explain_survives_300_random_calls() {
         ..Config::default()
     };
     let variables = prop::collection::vec((prop::sample::select(VARIABLES), value()), 0..4);
-    let before = world.tree();
+    let before = fixture.snapshot();
     proptest!(config, |(words in words(), variables in variables)| {
-        let mut command = world.sandpen(["explain"]);
+        let mut command = fixture.sandpen(["explain"]);
         command.args(words.iter().map(|word| os(word)));
         command.envs(variables.iter().map(|(name, value)| (*name, os(value))));
-        let ran = command.ran();
-        prop_assert!(matches!(ran.code, Some(0 | 2 | 44)), "{command:?}: {ran:?}");
-        prop_assert!(!acts(&ran.stderr), "{command:?}: {:?}", ran.stderr);
-        prop_assert!(!ran.stderr.contains("panicked"), "{command:?}: {}", ran.stderr);
-        prop_assert!(ran.code == Some(0) || !ran.stderr.is_empty(), "{command:?}: not a word");
+        let finished = command.finish();
+        prop_assert!(matches!(finished.code, Some(0 | 2 | 44)), "{command:?}: {finished:?}");
+        prop_assert!(!acts(&finished.stderr), "{command:?}: {:?}", finished.stderr);
+        prop_assert!(!finished.stderr.contains("panicked"), "{command:?}: {}", finished.stderr);
+        prop_assert!(finished.code == Some(0) || !finished.stderr.is_empty(), "{command:?}: not a word");
     });
-    prop_assert_unchanged(&world, &before);
+    prop_assert_unchanged(&fixture, &before);
 }
 
-fn prop_assert_unchanged(world: &World, before: &std::collections::BTreeMap<std::path::PathBuf, Vec<u8>>) {
-    assert_eq!(&world.tree(), before, "explain wrote something");
+fn prop_assert_unchanged(fixture: &Fixture, before: &std::collections::BTreeMap<std::path::PathBuf, Vec<u8>>) {
+    assert_eq!(&fixture.snapshot(), before, "explain wrote something");
     // It may ask an engine for an image, for its machine or its connections; it starts no container.
-    let calls = world.calls();
+    let calls = fixture.calls();
     assert!(calls.iter().all(|call| ["image", "info", "system"].contains(&call[1].as_str())), "{calls:?}");
 }

@@ -1,18 +1,18 @@
 //! What can be wrong with a network policy: always exit 2, with the entry.
 
-use super::world::World;
+use crate::support::Fixture;
 
 #[test]
 fn a_filtered_network_needs_somebody_who_decides() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     for (arguments, variables, reason) in [
         (&["--network", "proxied"][..], &[][..], "asked for by flag --network"),
         (&[], &[("SANDBOX_NETWORK", "proxied")], "asked for by env SANDBOX_NETWORK"),
     ] {
         for command in ["run", "explain"] {
-            let mut command = world.sandpen([command].iter().chain(arguments));
+            let mut command = fixture.sandpen([command].iter().chain(arguments));
             assert_eq!(
-                world.refused(command.envs(variables.iter().copied())),
+                fixture.usage_error(command.envs(variables.iter().copied())),
                 format!(
                     "sandpen: error: a filtered network needs a list of hosts, or a proxy of your own
 sandpen:   it is filtered because of this: {reason}
@@ -25,10 +25,10 @@ hint: name hosts with `--allow-host HOST[:PORT]`, or a proxy with `--proxy-comma
 
 #[test]
 fn the_list_and_a_proxy_contradict_each_other() {
-    let world = World::new();
-    let mut command = world.sandpen(["run", "--allow-host", "example.org", "--proxy-command", "x"]);
+    let fixture = Fixture::new().with_recording_docker();
+    let mut command = fixture.sandpen(["run", "--allow-host", "example.org", "--proxy-command", "x"]);
     assert_eq!(
-        world.refused(&mut command),
+        fixture.usage_error(&mut command),
         "\
 sandpen: error: flag --proxy-command and flag --allow-host contradict each other: either your proxy decides, or the list does
 hint: drop one of the two
@@ -38,10 +38,10 @@ hint: drop one of the two
 
 #[test]
 fn a_proxy_command_is_words() {
-    let world = World::new();
-    let mut command = world.sandpen(["run", "--proxy-command", "proxy 'x"]);
+    let fixture = Fixture::new().with_recording_docker();
+    let mut command = fixture.sandpen(["run", "--proxy-command", "proxy 'x"]);
     assert_eq!(
-        world.refused(&mut command),
+        fixture.usage_error(&mut command),
         "\
 sandpen: error: flag --proxy-command: `proxy 'x` is not a command
 sandpen:   its quotes are not closed
@@ -52,7 +52,7 @@ hint: it is divided into words as a shell does, and executed without one
 
 #[test]
 fn entries_that_are_no_hosts() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     for (entry, reason) in [
         ("http://example.org/", "write the host only: `example.org`"),
         ("me@example.org", "user information has no place in it"),
@@ -67,7 +67,7 @@ fn entries_that_are_no_hosts() {
         ("*", "it is not a host name"),
     ] {
         assert_eq!(
-            world.refused(&mut world.sandpen(["run", "--allow-host", entry])),
+            fixture.usage_error(&mut fixture.sandpen(["run", "--allow-host", entry])),
             format!(
                 "sandpen: error: flag --allow-host: `{entry}` is not an allowed host
 sandpen:   {reason}
@@ -79,8 +79,8 @@ hint: expected `HOST`, `HOST:PORT` or `*.example.org`; names in ASCII, IPv6 in b
 
 #[test]
 fn explain_lists_the_hosts_of_the_list_and_of_the_preset() {
-    let world = World::new();
-    let ran = world.ran(&mut world.sandpen([
+    let fixture = Fixture::new().with_recording_docker();
+    let finished = fixture.finish(&mut fixture.sandpen([
         "explain",
         "--format",
         "json",
@@ -93,12 +93,13 @@ fn explain_lists_the_hosts_of_the_list_and_of_the_preset() {
         "--",
         "true",
     ]));
-    let json: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    let json: serde_json::Value = serde_json::from_str(&finished.stdout).expect("JSON");
     let listed = &json["network"]["allow_hosts"];
-    assert_eq!(listed[0], "github.com:22", "{}", ran.stdout);
+    assert_eq!(listed[0], "github.com:22", "{}", finished.stdout);
     assert!(listed.as_array().expect("a list").contains(&"api.anthropic.com:443".into()), "{listed}");
-    let text =
-        world.ran(&mut world.sandpen(["explain", "--agent", "claude", "--network", "proxied", "--", "true"])).stdout;
+    let text = fixture
+        .finish(&mut fixture.sandpen(["explain", "--agent", "claude", "--network", "proxied", "--", "true"]))
+        .stdout;
     let line = text.lines().find(|line| line.contains("api.anthropic.com:443")).expect("listed");
     assert!(line.trim_start().starts_with("allowed ") && line.ends_with("preset claude"), "{line}");
 }

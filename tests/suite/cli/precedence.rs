@@ -1,25 +1,26 @@
 //! Flag over environment over profile over trusted project file over user file over default; lists accumulate.
 
-use super::world::{World, entry};
+use super::entry;
+use crate::support::Fixture;
 
 /// A world in which every layer says something else; layers are removed from the top one by one.
-fn layered() -> World {
-    let world = World::new();
-    world.config("image = \"user\"\nnetwork = \"on\"\n[resources]\ncpus = 1\nmemory = \"10m\"\npids = 10\n[env]\nWHO = \"user\"\n");
-    world.write(
+fn layered() -> Fixture {
+    let fixture = Fixture::new().with_recording_docker();
+    fixture.write_config("image = \"user\"\nnetwork = \"on\"\n[resources]\ncpus = 1\nmemory = \"10m\"\npids = 10\n[env]\nWHO = \"user\"\n");
+    fixture.write(
         "project/.sandpen/config.toml",
         "image = \"project\"\n[resources]\ncpus = 2\nmemory = \"20m\"\npids = 20\n[env]\nWHO = \"project\"\n",
     );
-    world.write(
+    fixture.write(
         ".config/sandpen/profiles/p.toml",
         "image = \"profile\"\n[resources]\ncpus = 3\nmemory = \"30m\"\npids = 30\n[env]\nWHO = \"profile\"\n",
     );
-    world
+    fixture
 }
 
 #[test]
 fn the_highest_layer_wins() {
-    let world = layered();
+    let fixture = layered();
     let flags =
         ["--profile", "p", "--image", "flag", "--cpus", "5", "--memory", "50m", "--pids", "50", "--env", "WHO=flag"];
     let variables = [
@@ -30,7 +31,7 @@ fn the_highest_layer_wins() {
         ("SANDBOX_ENV", "WHO=env"),
     ];
     let check = |flags: &[&str], variables: &[(&str, &str)], who: &str, from: &str, step: u64| {
-        let json = world.explain(flags, variables);
+        let json = fixture.explain_normalized(flags, variables);
         assert_eq!(json["image"]["reference"], who, "{json:#}");
         let origin = |what: &str| if what.is_empty() { from.to_owned() } else { format!("{from} {what}") };
         let suffix = |flag: &'static str, env: &'static str| match from {
@@ -45,16 +46,16 @@ fn the_highest_layer_wins() {
         let limits = serde_json::json!({"cpus": step.to_string(), "memory": format!("{step}0m"), "pids": step * 10});
         assert_eq!(json["limits"], limits);
     };
-    assert_eq!(world.ran(&mut world.sandpen(["trust"])).code, Some(0));
+    assert_eq!(fixture.finish(&mut fixture.sandpen(["trust"])).code, Some(0));
     check(&flags, &variables, "flag", "flag", 5);
     check(&flags[..2], &variables, "env", "env", 4);
     check(&flags[..2], &[], "profile", "profile p", 3);
     check(&[], &[("SANDPEN_PROFILE", "p")], "profile", "profile p", 3);
     check(&[], &[], "project", "config [ROOT]/home/project/.sandpen/config.toml", 2);
-    std::fs::remove_dir_all(world.project.join(".sandpen")).unwrap();
+    std::fs::remove_dir_all(fixture.project.join(".sandpen")).unwrap();
     check(&[], &[], "user", "config [ROOT]/home/.config/sandpen/config.toml", 1);
-    world.config("");
-    let json = world.explain(&[], &[]);
+    fixture.write_config("");
+    let json = fixture.explain_normalized(&[], &[]);
     assert_eq!(json["limits"], serde_json::json!({"cpus": null, "memory": null, "pids": 2048}));
     assert_eq!(json["image"]["from"], "default");
     assert_eq!(json["image"]["reference"], "docker.io/library/buildpack-deps:bookworm-scm");
@@ -62,40 +63,41 @@ fn the_highest_layer_wins() {
 
 #[test]
 fn an_untrusted_project_file_is_no_layer() {
-    let world = layered();
-    let json = world.explain(&[], &[]);
+    let fixture = layered();
+    let json = fixture.explain_normalized(&[], &[]);
     assert_eq!(json["image"]["reference"], "user");
     assert_eq!(json["limits"]["pids"], 10);
     assert_eq!(json["warnings"].as_array().map(Vec::len), Some(1), "{json:#}");
     // Trust is pinned to the content.
-    assert_eq!(world.ran(&mut world.sandpen(["trust"])).code, Some(0));
-    assert_eq!(world.explain(&[], &[])["image"]["reference"], "project");
-    world.write("project/.sandpen/config.toml", "image = \"changed\"");
-    assert_eq!(world.explain(&[], &[])["image"]["reference"], "user");
+    assert_eq!(fixture.finish(&mut fixture.sandpen(["trust"])).code, Some(0));
+    assert_eq!(fixture.explain_normalized(&[], &[])["image"]["reference"], "project");
+    fixture.write("project/.sandpen/config.toml", "image = \"changed\"");
+    assert_eq!(fixture.explain_normalized(&[], &[])["image"]["reference"], "user");
 }
 
 #[test]
 fn a_flags_profile_wins_over_the_environments() {
-    let world = World::new();
-    let json = world.explain(&["--profile", "tight"], &[("SANDPEN_PROFILE", "dev")]);
+    let fixture = Fixture::new().with_recording_docker();
+    let json = fixture.explain_normalized(&["--profile", "tight"], &[("SANDPEN_PROFILE", "dev")]);
     assert_eq!(json["limits"]["pids"], 64);
     assert_eq!(json["network"]["mode"], "off");
-    assert_eq!(world.explain(&["--profile", ""], &[("SANDPEN_PROFILE", "dev")])["limits"]["pids"], 256);
+    assert_eq!(fixture.explain_normalized(&["--profile", ""], &[("SANDPEN_PROFILE", "dev")])["limits"]["pids"], 256);
 }
 
 #[test]
 fn choices_follow_the_same_order() {
-    let world = World::new();
-    world.config("engine = \"podman\"\nuser = \"image\"\nnetwork = \"off\"\ntmp = \"host\"\n");
-    let json = world.explain(&[], &[("LLXPRT_SANDBOX", "")]);
+    let fixture = Fixture::new().with_recording_docker();
+    fixture.write_config("engine = \"podman\"\nuser = \"image\"\nnetwork = \"off\"\ntmp = \"host\"\n");
+    let json = fixture.explain_normalized(&[], &[("LLXPRT_SANDBOX", "")]);
     assert_eq!(json["engine"]["name"], "podman");
     assert_eq!(json["engine"]["from"], "config [ROOT]/home/.config/sandpen/config.toml");
     assert_eq!((&json["user"]["how"], &json["network"]["mode"]), (&"image".into(), &"off".into()));
     let env = [("SANDPEN_ENGINE", "docker"), ("SANDBOX_SET_UID_GID", "1"), ("SANDBOX_NETWORK", "on")];
-    let json = world.explain(&[], &env);
+    let json = fixture.explain_normalized(&[], &env);
     assert_eq!((&json["engine"]["name"], &json["engine"]["from"]), (&"docker".into(), &"env SANDPEN_ENGINE".into()));
     assert_eq!((&json["user"]["how"], &json["network"]["mode"]), (&"host".into(), &"on".into()));
-    let json = world.explain(&["--engine", "podman", "--user", "image", "--network", "off", "--tmp", "private"], &env);
+    let json = fixture
+        .explain_normalized(&["--engine", "podman", "--user", "image", "--network", "off", "--tmp", "private"], &env);
     assert_eq!((&json["engine"]["name"], &json["engine"]["from"]), (&"podman".into(), &"flag --engine".into()));
     assert_eq!((&json["user"]["how"], &json["network"]["mode"]), (&"image".into(), &"off".into()));
     assert_eq!(entry(&json, "mounts", "target", "/tmp")["source"], "tmpfs");
@@ -103,42 +105,42 @@ fn choices_follow_the_same_order() {
 
 #[test]
 fn among_environment_names_the_leftmost_non_empty_one_is_taken_whole() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     let names = ["SANDPEN_CPUS", "LLXPRT_SANDBOX_CPUS", "SANDBOX_CPUS"];
     for (index, name) in names.iter().enumerate() {
         let mut variables: Vec<(&str, &str)> =
             names.iter().zip(["1", "2", "3"]).map(|(name, value)| (*name, value)).collect();
         variables.iter_mut().take(index).for_each(|variable| variable.1 = "");
-        assert_eq!(world.explain(&[], &variables)["limits"]["cpus"], (index + 1).to_string(), "{name}");
+        assert_eq!(fixture.explain_normalized(&[], &variables)["limits"]["cpus"], (index + 1).to_string(), "{name}");
     }
     // A wrong value to the right is not even looked at.
-    assert_eq!(world.explain(&[], &[("SANDPEN_CPUS", "1"), ("SANDBOX_CPUS", "x")])["limits"]["cpus"], "1");
-    let json = world.explain(&[], &[("SANDPEN_MOUNTS", "/etc:/a"), ("SANDBOX_MOUNTS", "/etc:/b")]);
+    assert_eq!(fixture.explain_normalized(&[], &[("SANDPEN_CPUS", "1"), ("SANDBOX_CPUS", "x")])["limits"]["cpus"], "1");
+    let json = fixture.explain_normalized(&[], &[("SANDPEN_MOUNTS", "/etc:/a"), ("SANDBOX_MOUNTS", "/etc:/b")]);
     assert_eq!(entry(&json, "mounts", "target", "/a")["from"], "env SANDPEN_MOUNTS");
     assert!(!json["mounts"].to_string().contains("\"/b\""), "{json:#}");
-    let json = world.explain(&[], &[("LLXPRT_SANDBOX_IMAGE", "b"), ("SANDPEN_IMAGE", "a")]);
+    let json = fixture.explain_normalized(&[], &[("LLXPRT_SANDBOX_IMAGE", "b"), ("SANDPEN_IMAGE", "a")]);
     assert_eq!(json["image"]["reference"], "a");
-    let json = world.explain(&[], &[("LLXPRT_SANDBOX", "podman"), ("SANDPEN_ENGINE", "docker")]);
+    let json = fixture.explain_normalized(&[], &[("LLXPRT_SANDBOX", "podman"), ("SANDPEN_ENGINE", "docker")]);
     assert_eq!(json["engine"]["from"], "env SANDPEN_ENGINE");
 }
 
 #[test]
 fn llxprt_sandbox_may_be_a_truth_value() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     for (value, from) in
         [("true", "env LLXPRT_SANDBOX"), ("1", "env LLXPRT_SANDBOX"), ("false", "default"), ("0", "default")]
     {
-        assert_eq!(world.explain(&[], &[("LLXPRT_SANDBOX", value)])["engine"]["from"], from, "{value}");
+        assert_eq!(fixture.explain_normalized(&[], &[("LLXPRT_SANDBOX", value)])["engine"]["from"], from, "{value}");
     }
 }
 
 #[test]
 fn lists_accumulate_over_all_layers() {
-    let world = World::new();
-    world.config("ports = [1001]\nmounts = [{ from = \"/etc\", to = \"/m1\" }]\nengineFlags = [\"--one\"]\nincludeDirs = [\"~/inc1\"]\n[env]\nA = \"user\"\n");
-    world.write(".config/sandpen/profiles/p.toml", "ports = [1002]\nmounts = [{ from = \"/etc\", to = \"/m2\" }]\nengineFlags = [\"--two\"]\n[env]\nB = \"profile\"\n");
+    let fixture = Fixture::new().with_recording_docker();
+    fixture.write_config("ports = [1001]\nmounts = [{ from = \"/etc\", to = \"/m1\" }]\nengineFlags = [\"--one\"]\nincludeDirs = [\"~/inc1\"]\n[env]\nA = \"user\"\n");
+    fixture.write(".config/sandpen/profiles/p.toml", "ports = [1002]\nmounts = [{ from = \"/etc\", to = \"/m2\" }]\nengineFlags = [\"--two\"]\n[env]\nB = \"profile\"\n");
     for name in ["inc1", "inc2"] {
-        std::fs::create_dir(world.home.join(name)).unwrap();
+        std::fs::create_dir(fixture.home.join(name)).unwrap();
     }
     let variables = [
         ("SANDBOX_PORTS", "1003"),
@@ -160,7 +162,7 @@ fn lists_accumulate_over_all_layers() {
         "--include-dir",
         "~/inc2",
     ];
-    let json = world.explain(&flags, &variables);
+    let json = fixture.explain_normalized(&flags, &variables);
     let mut ports: Vec<u64> = json["ports"].as_array().unwrap().iter().filter_map(|port| port.as_u64()).collect();
     ports.sort();
     assert_eq!(ports, [1001, 1002, 1003, 1004]);
@@ -185,9 +187,11 @@ fn lists_accumulate_over_all_layers() {
 
 #[test]
 fn on_the_same_target_or_name_the_higher_layer_wins() {
-    let world = World::new();
-    world.config("ports = [3000]\nmounts = [{ from = \"/usr\", to = \"/m\", mode = \"rw\" }]\n[env]\nA = \"user\"\n");
-    let json = world.explain(
+    let fixture = Fixture::new().with_recording_docker();
+    fixture.write_config(
+        "ports = [3000]\nmounts = [{ from = \"/usr\", to = \"/m\", mode = \"rw\" }]\n[env]\nA = \"user\"\n",
+    );
+    let json = fixture.explain_normalized(
         &["--mount", "/etc:/m", "--env", "A=flag", "--publish", "3000"],
         &[("SANDBOX_ENV", "A=env"), ("SANDBOX_MOUNTS", "/bin:/m:rw"), ("SANDBOX_PORTS", "3000")],
     );
@@ -205,18 +209,19 @@ fn on_the_same_target_or_name_the_higher_layer_wins() {
 /// Within one layer the last of two equal names wins, as with every other tool.
 #[test]
 fn on_the_same_name_in_one_layer_the_later_one_wins() {
-    let world = World::new();
-    let json = world.explain(&["--env", "A=1", "--env", "A=2", "--mount", "/etc:/m", "--mount", "/usr:/m"], &[]);
+    let fixture = Fixture::new().with_recording_docker();
+    let json =
+        fixture.explain_normalized(&["--env", "A=1", "--env", "A=2", "--mount", "/etc:/m", "--mount", "/usr:/m"], &[]);
     assert_eq!(entry(&json, "env", "name", "A")["value"], "2");
     assert_eq!(entry(&json, "mounts", "target", "/m")["source"], "/usr");
 }
 
 #[test]
 fn built_in_profiles_give_way_to_flags_and_own_files() {
-    let world = World::new();
-    let json = world.explain(&["--profile", "safe", "--network", "on", "--cpus", "0.5"], &[]);
+    let fixture = Fixture::new().with_recording_docker();
+    let json = fixture.explain_normalized(&["--profile", "safe", "--network", "on", "--cpus", "0.5"], &[]);
     assert_eq!(json["limits"], serde_json::json!({"cpus": "0.5", "memory": "4g", "pids": 128}));
     assert_eq!(json["network"]["mode"], "on");
-    world.write(".config/sandpen/profiles/safe.toml", "[resources]\npids = 7\n");
-    assert_eq!(world.explain(&["--profile", "safe"], &[])["limits"]["pids"], 7);
+    fixture.write(".config/sandpen/profiles/safe.toml", "[resources]\npids = 7\n");
+    assert_eq!(fixture.explain_normalized(&["--profile", "safe"], &[])["limits"]["pids"], 7);
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use super::world::World;
+use crate::support::Fixture;
 
 const MINE: &str = ".config/sandpen/presets/mine.toml";
 
@@ -32,11 +32,11 @@ const WRONG: &[(&str, &[&str])] = &[
 
 #[test]
 fn a_wrong_preset_names_file_key_and_form() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     let mut failures = Vec::new();
     for (text, parts) in WRONG {
-        world.write(MINE, &format!("name = \"mine\"\n{text}\n"));
-        let stderr = world.refused(&mut world.sandpen(["run", "--agent", "mine", "--", "true"]));
+        fixture.write(MINE, &format!("name = \"mine\"\n{text}\n"));
+        let stderr = fixture.usage_error(&mut fixture.sandpen(["run", "--agent", "mine", "--", "true"]));
         for part in parts.iter().chain(&["[ROOT]/home/.config/sandpen/presets/mine.toml"]) {
             if !stderr.contains(part) {
                 failures.push(format!("{text}: no {part} in: {stderr}"));
@@ -49,10 +49,10 @@ fn a_wrong_preset_names_file_key_and_form() {
 
 #[test]
 fn a_preset_has_the_name_of_its_file() {
-    let world = World::new();
-    world.write(MINE, "name = \"yours\"\n");
+    let fixture = Fixture::new().with_recording_docker();
+    fixture.write(MINE, "name = \"yours\"\n");
     assert_eq!(
-        world.refused(&mut world.sandpen(["run", "--agent", "mine", "--", "true"])),
+        fixture.usage_error(&mut fixture.sandpen(["run", "--agent", "mine", "--", "true"])),
         "\
 sandpen: error: [ROOT]/home/.config/sandpen/presets/mine.toml: key `name`: `yours` is not the file's name
 hint: expected `mine`, the command that it is for; or rename the file
@@ -62,38 +62,38 @@ hint: expected `mine`, the command that it is for; or rename the file
 
 #[test]
 fn sandpens_own_files_are_no_agents_wherever_they_are() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     let preset = "name = \"mine\"\n[[directories]]\npath = \"~/elsewhere\"\nreason = \"x\"\n";
-    world.write("elsewhere/sandpen/presets/mine.toml", preset);
-    let mut command = world.sandpen(["run", "--agent", "mine", "--", "true"]);
-    let stderr = world.refused(command.env("XDG_CONFIG_HOME", world.home.join("elsewhere")));
+    fixture.write("elsewhere/sandpen/presets/mine.toml", preset);
+    let mut command = fixture.sandpen(["run", "--agent", "mine", "--", "true"]);
+    let stderr = fixture.usage_error(command.env("XDG_CONFIG_HOME", fixture.home.join("elsewhere")));
     assert!(stderr.contains("`[ROOT]/home/elsewhere` holds sandpen's own files"), "{stderr}");
 }
 
 /// A guest that may write to the workspace could otherwise choose what is mounted.
 #[test]
 fn a_link_in_the_workspace_is_not_followed_for_a_preset() {
-    let world = World::new();
-    world.write(".secret/key", "hunter2");
-    world.write(MINE, "name = \"mine\"\n[[directories]]\npath = \"~/project/.mine\"\nreason = \"x\"\n");
-    symlink(world.home.join(".secret"), world.project.join(".mine")).expect("link");
-    let command = &mut world.sandpen(["explain", "--agent", "mine", "--format", "json", "--", "true"]);
-    let ran = world.ran(command).stdout;
-    assert!(!ran.contains("home/.secret"), "{ran}");
-    assert!(ran.contains("is a link in the workspace: the preset `mine` does not mount it"), "{ran}");
+    let fixture = Fixture::new().with_recording_docker();
+    fixture.write(".secret/key", "hunter2");
+    fixture.write(MINE, "name = \"mine\"\n[[directories]]\npath = \"~/project/.mine\"\nreason = \"x\"\n");
+    symlink(fixture.home.join(".secret"), fixture.project.join(".mine")).expect("link");
+    let command = &mut fixture.sandpen(["explain", "--agent", "mine", "--format", "json", "--", "true"]);
+    let finished = fixture.finish(command).stdout;
+    assert!(!finished.contains("home/.secret"), "{finished}");
+    assert!(finished.contains("is a link in the workspace: the preset `mine` does not mount it"), "{finished}");
 }
 
 #[test]
 fn explain_shows_all_that_a_preset_exposes() {
-    let world = World::new();
-    fs::create_dir(world.home.join(".mine")).expect("directory");
-    let certificate = world.write("certificate.pem", "x");
+    let fixture = Fixture::new().with_recording_docker();
+    fs::create_dir(fixture.home.join(".mine")).expect("directory");
+    let certificate = fixture.write("certificate.pem", "x");
     let preset = "name = \"mine\"\nsecrets = [\"MINE_PASS\"]\nvariables = [\"MINE_MODEL\"]\ncredential_files = [\"MINE_CERTIFICATE\"]\n\
                   hosts = [\"api.mine.example:443\"]\n[[directories]]\npath = \"~/.mine\"\nmode = \"rw\"\nreason = \"what mine remembers\"\n";
-    world.write(MINE, preset);
-    let mut command = world.sandpen(["explain", "--network", "proxied", "--agent", "mine", "--", "true"]);
+    fixture.write(MINE, preset);
+    let mut command = fixture.sandpen(["explain", "--network", "proxied", "--agent", "mine", "--", "true"]);
     command.env("MINE_PASS", "hunter2").env("MINE_MODEL", "large").env("MINE_CERTIFICATE", &certificate);
-    let text = world.ran(&mut command).stdout;
+    let text = fixture.finish(&mut command).stdout;
     for line in [
         "rw   [ROOT]/home/.mine what mine remembers",
         "ro   [ROOT]/home/certificate.pem the file that MINE_CERTIFICATE names",
@@ -111,10 +111,10 @@ fn explain_shows_all_that_a_preset_exposes() {
 /// Whatever an editor leaves beside them.
 #[test]
 fn only_toml_files_are_presets() {
-    let world = World::new();
-    world.write(MINE, "name = \"mine\"\n");
-    world.write(".config/sandpen/presets/mine.toml~", "");
-    world.write(".config/sandpen/presets/notes.txt", "");
-    let stderr = world.refused(&mut world.sandpen(["run", "--agent", "minf", "--", "true"]));
+    let fixture = Fixture::new().with_recording_docker();
+    fixture.write(MINE, "name = \"mine\"\n");
+    fixture.write(".config/sandpen/presets/mine.toml~", "");
+    fixture.write(".config/sandpen/presets/notes.txt", "");
+    let stderr = fixture.usage_error(&mut fixture.sandpen(["run", "--agent", "minf", "--", "true"]));
     assert!(stderr.contains("hint: known presets: llxprt, gemini, claude, codex, aider, mine, none\n"), "{stderr}");
 }

@@ -5,12 +5,12 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::world::World;
+use crate::support::Fixture;
 
-fn data(world: &World, arguments: &[&str]) -> String {
-    let ran = world.ran(&mut world.sandpen(arguments));
-    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{arguments:?}");
-    ran.stdout
+fn data(fixture: &Fixture, arguments: &[&str]) -> String {
+    let finished = fixture.finish(&mut fixture.sandpen(arguments));
+    assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{arguments:?}");
+    finished.stdout
 }
 
 /// The line of a key: `KEY = VALUE`, and who set it.
@@ -21,13 +21,15 @@ fn shown(text: &str, key: &str) -> String {
 
 #[test]
 fn every_value_is_shown_with_its_origin() {
-    let world = World::new();
-    world.config("guard = \"strict\"\nports = [3000]\nnetwork = \"on\"\n[env]\nA = \"file\"\nGH_TOKEN = \"hush\"\n");
-    world.write(".config/sandpen/profiles/mine.json", r#"{"engine": "docker", "network": "proxied"}"#);
+    let fixture = Fixture::new().with_recording_docker();
+    fixture.write_config(
+        "guard = \"strict\"\nports = [3000]\nnetwork = \"on\"\n[env]\nA = \"file\"\nGH_TOKEN = \"hush\"\n",
+    );
+    fixture.write(".config/sandpen/profiles/mine.json", r#"{"engine": "docker", "network": "proxied"}"#);
     let file = "config [ROOT]/home/.config/sandpen/config.toml";
-    let ran = world.ran(world.sandpen(["profile", "show"]).env_remove("LLXPRT_SANDBOX"));
-    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
-    let plain = ran.stdout;
+    let finished = fixture.finish(fixture.sandpen(["profile", "show"]).env_remove("LLXPRT_SANDBOX"));
+    assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""));
+    let plain = finished.stdout;
     for (key, line) in [
         ("engine", "engine = \"auto\" # default".to_owned()),
         ("image", "# image # not set".to_owned()),
@@ -42,23 +44,23 @@ fn every_value_is_shown_with_its_origin() {
         assert_eq!(shown(&plain, key), line);
     }
     assert!(!plain.contains("hush"), "{plain}");
-    world.config("guard = \"strict\"");
-    let mut command = world.sandpen(["profile", "show", "mine"]);
-    let ran = world.ran(command.env("SANDPEN_ENGINE", "podman").env("SANDBOX_ENV", "A=variable"));
-    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    fixture.write_config("guard = \"strict\"");
+    let mut command = fixture.sandpen(["profile", "show", "mine"]);
+    let finished = fixture.finish(command.env("SANDPEN_ENGINE", "podman").env("SANDBOX_ENV", "A=variable"));
+    assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""));
     for (key, line) in [
         ("engine", "engine = \"podman\" # env SANDPEN_ENGINE"),
         ("network", "network = \"proxied\" # profile mine"),
         ("env.A", "env.A = \"variable\" # env SANDBOX_ENV"),
     ] {
-        assert_eq!(shown(&ran.stdout, key), line);
+        assert_eq!(shown(&finished.stdout, key), line);
     }
 }
 
 #[test]
 fn what_holds_is_data_too() {
-    let world = World::new();
-    let text = data(&world, &["profile", "show", "tight", "--format", "json"]);
+    let fixture = Fixture::new().with_recording_docker();
+    let text = data(&fixture, &["profile", "show", "tight", "--format", "json"]);
     let json: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(json["schema"], 1);
     let of = |key: &str| {
@@ -74,27 +76,28 @@ fn what_holds_is_data_too() {
 
 #[test]
 fn of_a_variable_that_two_layers_set_the_higher_is_shown() {
-    let world = World::new();
-    world.config("env = { A = \"file\", B = \"file\" }");
+    let fixture = Fixture::new().with_recording_docker();
+    fixture.write_config("env = { A = \"file\", B = \"file\" }");
     for format in ["text", "json"] {
-        let ran = world.ran(world.sandpen(["profile", "show", "--format", format]).env("SANDBOX_ENV", "A=variable"));
+        let finished =
+            fixture.finish(fixture.sandpen(["profile", "show", "--format", format]).env("SANDBOX_ENV", "A=variable"));
         assert_eq!(
-            (ran.stdout.matches("env.A").count(), ran.stdout.matches("env.B").count()),
+            (finished.stdout.matches("env.A").count(), finished.stdout.matches("env.B").count()),
             (1, 1),
             "{}",
-            ran.stdout
+            finished.stdout
         );
-        assert!(ran.stdout.contains("\"variable\""), "{}", ran.stdout);
+        assert!(finished.stdout.contains("\"variable\""), "{}", finished.stdout);
     }
 }
 
 /// What `show` prints is a file that means the same.
 #[test]
 fn what_is_shown_can_be_kept() {
-    let world = World::new();
-    let before = data(&world, &["profile", "show", "tight"]);
-    world.write(".config/sandpen/profiles/kept.toml", &before);
-    let after = data(&world, &["profile", "show", "kept"]);
+    let fixture = Fixture::new().with_recording_docker();
+    let before = data(&fixture, &["profile", "show", "tight"]);
+    fixture.write(".config/sandpen/profiles/kept.toml", &before);
+    let after = data(&fixture, &["profile", "show", "kept"]);
     let values = |text: &str| -> Vec<String> {
         text.lines().skip(1).filter_map(|line| line.split("  #").next().map(|line| line.trim().to_owned())).collect()
     };
@@ -103,41 +106,45 @@ fn what_is_shown_can_be_kept() {
 
 #[test]
 fn a_profile_is_made_to_be_edited_and_never_twice() {
-    let world = World::new();
-    let ran = world.ran(&mut world.sandpen(["profile", "init", "mine", "--from", "tight"]));
+    let fixture = Fixture::new().with_recording_docker();
+    let finished = fixture.finish(&mut fixture.sandpen(["profile", "init", "mine", "--from", "tight"]));
     let file = "[ROOT]/home/.config/sandpen/profiles/mine.toml";
     assert_eq!(
-        (ran.code, ran.stdout.as_str(), ran.stderr),
+        (finished.code, finished.stdout.as_str(), finished.stderr),
         (Some(0), "", format!("sandpen: made {file}: edit it, then `sandpen run --profile mine`\n"))
     );
-    let text = fs::read_to_string(world.home.join(".config/sandpen/profiles/mine.toml")).unwrap();
+    let text = fs::read_to_string(fixture.home.join(".config/sandpen/profiles/mine.toml")).unwrap();
     assert!(text.starts_with("#:schema ../schema.json\n"), "{text}");
-    assert_eq!(shown(&data(&world, &["profile", "show", "mine"]), "network"), "network = \"off\" # profile mine");
-    assert!(fs::exists(world.home.join(".config/sandpen/schema.json")).unwrap());
-    let again = world.refused(&mut world.sandpen(["profile", "init", "mine"]));
+    assert_eq!(shown(&data(&fixture, &["profile", "show", "mine"]), "network"), "network = \"off\" # profile mine");
+    assert!(fs::exists(fixture.home.join(".config/sandpen/schema.json")).unwrap());
+    let again = fixture.usage_error(&mut fixture.sandpen(["profile", "init", "mine"]));
     assert!(again.starts_with(&format!("sandpen: error: `{file}` is there already\nhint: ")), "{again}");
-    world.write(".config/sandpen/profiles/json.json", "{}");
+    fixture.write(".config/sandpen/profiles/json.json", "{}");
     for (name, message) in [
         ("json", "there is a profile `json` already"),
         ("../x", "`../x` cannot be a profile's name"),
         (".x", "`.x` cannot be a profile's name"),
         ("", "`` cannot be a profile's name"),
     ] {
-        let stderr = world.refused(&mut world.sandpen(["profile", "init", name]));
+        let stderr = fixture.usage_error(&mut fixture.sandpen(["profile", "init", name]));
         assert!(stderr.contains(message), "{stderr}");
     }
-    let stderr = world.refused(&mut world.sandpen(["profile", "init", "new", "--from", "tihgt"]));
+    let stderr = fixture.usage_error(&mut fixture.sandpen(["profile", "init", "new", "--from", "tihgt"]));
     assert!(stderr.contains("flag --from: there is no profile `tihgt`\nhint: did you mean `tight`?"), "{stderr}");
 }
 
 #[test]
 fn without_a_name_the_users_own_file_is_made() {
-    let world = World::new();
-    let before = data(&world, &["profile", "show"]);
-    let ran = world.ran(&mut world.sandpen(["profile", "init"]));
-    assert!(ran.code == Some(0) && ran.stderr.contains("[ROOT]/home/.config/sandpen/config.toml"), "{}", ran.stderr);
-    assert_eq!(data(&world, &["profile", "show"]), before, "a new file changes nothing");
-    let again = world.refused(&mut world.sandpen(["profile", "init"]));
+    let fixture = Fixture::new().with_recording_docker();
+    let before = data(&fixture, &["profile", "show"]);
+    let finished = fixture.finish(&mut fixture.sandpen(["profile", "init"]));
+    assert!(
+        finished.code == Some(0) && finished.stderr.contains("[ROOT]/home/.config/sandpen/config.toml"),
+        "{}",
+        finished.stderr
+    );
+    assert_eq!(data(&fixture, &["profile", "show"]), before, "a new file changes nothing");
+    let again = fixture.usage_error(&mut fixture.sandpen(["profile", "init"]));
     assert!(again.ends_with("config.toml` is there already\nhint: edit it; nothing was changed\n"), "{again}");
 }
 
@@ -156,19 +163,19 @@ fn is_current(path: &str, text: &str) {
 
 #[test]
 fn the_committed_schemas_are_current() {
-    let world = World::new();
-    is_current("docs/schema/config.schema.json", &data(&world, &["profile", "schema"]));
-    is_current("docs/schema/preset.schema.json", &data(&world, &["profile", "schema", "--preset"]));
+    let fixture = Fixture::new().with_recording_docker();
+    is_current("docs/schema/config.schema.json", &data(&fixture, &["profile", "schema"]));
+    is_current("docs/schema/preset.schema.json", &data(&fixture, &["profile", "schema", "--preset"]));
 }
 
 #[test]
 fn the_documented_options_are_current() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     let page = fs::read_to_string(repository("docs/configuration.md")).unwrap();
     let marks = ["<!-- options: begin, generated -->\n", "<!-- options: end -->\n"];
     let (before, rest) = page.split_once(marks[0]).expect("a mark");
     let (_, after) = rest.split_once(marks[1]).expect("a mark");
-    let table = data(&world, &["profile", "reference"]);
+    let table = data(&fixture, &["profile", "reference"]);
     is_current("docs/configuration.md", &format!("{before}{}{table}{}{after}", marks[0], marks[1]));
 }
 
@@ -196,7 +203,7 @@ impl Schema {
 /// An editor and sandpen agree on what is right and what is wrong.
 #[test]
 fn the_schema_judges_as_sandpen_does() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     let schema = Schema::of("docs/schema/config.schema.json");
     for (text, is_right) in [
         ("", true),
@@ -222,9 +229,9 @@ fn the_schema_judges_as_sandpen_does() {
         ("\"$schema\" = \"x\"", true),
     ] {
         assert_eq!(schema.allows(text), is_right, "the schema: {text}");
-        world.config(text);
-        let ran = world.ran(&mut world.sandpen(["profile", "show"]));
-        assert_eq!(ran.code, Some(if is_right { 0 } else { 2 }), "sandpen: {text}: {}", ran.stderr);
+        fixture.write_config(text);
+        let finished = fixture.finish(&mut fixture.sandpen(["profile", "show"]));
+        assert_eq!(finished.code, Some(if is_right { 0 } else { 2 }), "sandpen: {text}: {}", finished.stderr);
     }
     let preset = Schema::of("docs/schema/preset.schema.json");
     for entry in fs::read_dir(repository("src/config/presets")).unwrap().flatten() {

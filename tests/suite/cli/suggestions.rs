@@ -1,40 +1,40 @@
 //! Names that sandpen does not know: exit code 2, with the name that may have been meant.
 
-use super::world::World;
+use crate::support::Fixture;
 
 #[test]
 fn an_unknown_profile_names_who_asked_for_it() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     let known =
         "hint: known profiles: dev, offline, safe, tight; own ones are files in [ROOT]/home/.config/sandpen/profiles\n";
     let near = format!("there is no profile `offlin`\nhint: did you mean `offline`?\n{known}");
-    let by_flag = world.refused(&mut world.sandpen(["run", "--profile", "offlin"]));
-    let by_variable = world.refused(world.sandpen(["run"]).env("SANDPEN_PROFILE", "offlin"));
+    let by_flag = fixture.usage_error(&mut fixture.sandpen(["run", "--profile", "offlin"]));
+    let by_variable = fixture.usage_error(fixture.sandpen(["run"]).env("SANDPEN_PROFILE", "offlin"));
     for (stderr, origin) in [(by_flag, "flag --profile"), (by_variable, "env SANDPEN_PROFILE")] {
         assert!(stderr.ends_with(&near), "{stderr}");
         assert!(stderr.contains(origin), "no origin: {stderr}");
     }
-    let stderr = world.refused(&mut world.sandpen(["profile", "show", "xyzzy"]));
+    let stderr = fixture.usage_error(&mut fixture.sandpen(["profile", "show", "xyzzy"]));
     assert_eq!(stderr, format!("sandpen: error: argument NAME: there is no profile `xyzzy`\n{known}"));
 }
 
 #[test]
 fn a_profile_is_a_name_and_never_a_path() {
-    let world = World::new();
-    world.write("project/evil.toml", "network = \"on\"\n");
+    let fixture = Fixture::new().with_recording_docker();
+    fixture.write("project/evil.toml", "network = \"on\"\n");
     for name in ["../evil", "/etc/passwd", "./evil", ".evil", "evil.toml", "evil"] {
-        let stderr = world.refused(&mut world.sandpen(["run", "--profile", name]));
+        let stderr = fixture.usage_error(&mut fixture.sandpen(["run", "--profile", name]));
         assert!(stderr.contains(&format!("there is no profile `{name}`")), "{stderr}");
     }
 }
 
 #[test]
 fn an_unknown_preset_names_who_asked_for_it() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     let rest = "there is no preset for an agent `cluade`\nhint: did you mean `claude`?\nhint: known presets: llxprt, gemini, claude, codex, aider, none\n";
-    let by_flag = world.refused(&mut world.sandpen(["run", "--agent", "cluade"]));
-    world.config("agent = \"cluade\"");
-    let by_file = world.refused(&mut world.sandpen(["run"]));
+    let by_flag = fixture.usage_error(&mut fixture.sandpen(["run", "--agent", "cluade"]));
+    fixture.write_config("agent = \"cluade\"");
+    let by_file = fixture.usage_error(&mut fixture.sandpen(["run"]));
     for (stderr, origin) in [(by_flag, "flag --agent"), (by_file, "[ROOT]/home/.config/sandpen/config.toml")] {
         assert!(stderr.ends_with(rest), "{stderr}");
         assert!(stderr.contains(origin), "no origin: {stderr}");
@@ -43,54 +43,54 @@ fn an_unknown_preset_names_who_asked_for_it() {
 
 #[test]
 fn an_own_profile_and_preset_are_among_the_known() {
-    let world = World::new();
-    world.write(".config/sandpen/profiles/mine.toml", "");
-    world.write(".config/sandpen/presets/mine.toml", "name = \"mine\"");
+    let fixture = Fixture::new().with_recording_docker();
+    fixture.write(".config/sandpen/profiles/mine.toml", "");
+    fixture.write(".config/sandpen/presets/mine.toml", "name = \"mine\"");
     for flag in ["--profile", "--agent"] {
-        let stderr = world.refused(&mut world.sandpen(["run", flag, "mien"]));
+        let stderr = fixture.usage_error(&mut fixture.sandpen(["run", flag, "mien"]));
         assert!(stderr.contains("did you mean `mine`?"), "{flag}: {stderr}");
     }
 }
 
 #[test]
 fn a_misspelt_choice_is_answered_with_the_nearest() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     for (flag, wrong, near) in
         [("--engine", "dockr", "docker"), ("--engine", "pdoman", "podman"), ("--network", "of", "off")]
     {
-        let stderr = world.refused(&mut world.sandpen(["run", flag, wrong]));
+        let stderr = fixture.usage_error(&mut fixture.sandpen(["run", flag, wrong]));
         assert!(stderr.contains(&format!("\nhint: did you mean `{near}`?\nhint: expected ")), "{stderr}");
     }
     // What holds for flags holds for variables and files.
-    let stderr = world.refused(world.sandpen(["run"]).env("SANDPEN_ENGINE", "dockr"));
+    let stderr = fixture.usage_error(fixture.sandpen(["run"]).env("SANDPEN_ENGINE", "dockr"));
     assert!(stderr.contains("did you mean `docker`?"), "{stderr}");
-    world.config("engine = \"dockr\"");
-    let stderr = world.refused(&mut world.sandpen(["run"]));
+    fixture.write_config("engine = \"dockr\"");
+    let stderr = fixture.usage_error(&mut fixture.sandpen(["run"]));
     assert!(stderr.contains("did you mean `docker`?"), "{stderr}");
 }
 
 #[test]
 fn a_misspelt_flag_is_answered_with_the_nearest() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     for (wrong, near) in
         [("--netwrok", "--network"), ("--mounts", "--mount"), ("--pid", "--pids"), ("--allowhost", "--allow-host")]
     {
         for command in [&["run"][..], &["explain"], &[]] {
-            let stderr = world.refused(&mut world.sandpen(command.iter().chain(&[wrong, "x"])));
+            let stderr = fixture.usage_error(&mut fixture.sandpen(command.iter().chain(&[wrong, "x"])));
             assert_eq!(stderr, format!("sandpen: error: there is no flag `{wrong}`\nhint: did you mean `{near}`?\n"));
         }
     }
     assert_eq!(
-        world.refused(&mut world.sandpen(["run", "--xyzzy"])),
+        fixture.usage_error(&mut fixture.sandpen(["run", "--xyzzy"])),
         "sandpen: error: there is no flag `--xyzzy`\nhint: flags of the command inside go after it, or after `--`\n"
     );
 }
 
 #[test]
 fn a_misspelt_command_is_answered_with_the_nearest() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     for (wrong, near) in [("rnu", "run"), ("explian", "explain"), ("profiles", "profile"), ("bild", "build")] {
-        let stderr = world.refused(&mut world.sandpen([wrong]));
+        let stderr = fixture.usage_error(&mut fixture.sandpen([wrong]));
         assert_eq!(
             stderr,
             format!(
@@ -104,14 +104,14 @@ fn a_misspelt_command_is_answered_with_the_nearest() {
 /// `sandpen ls` is what a newcomer types first; the answer must show the way.
 #[test]
 fn a_command_without_run_is_told_how_to_run_it() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     for (command, line) in [
         (&["ls"][..], "ls"),
         (&["git", "status"], "git status"),
         (&["git", "commit", "-m", "two words"], "git commit -m 'two words'"),
     ] {
         assert_eq!(
-            world.refused(&mut world.sandpen(command)),
+            fixture.usage_error(&mut fixture.sandpen(command)),
             format!(
                 "sandpen: error: `{}` is not a sandpen command\nhint: to run it inside: sandpen -- {line}\n",
                 command[0]
@@ -132,15 +132,15 @@ fn a_command_without_run_is_told_how_to_run_it() {
             "sandpen: error: `b` is not expected here\nhint: usage: sandpen trust [OPTIONS] [DIR]\n",
         ),
     ] {
-        assert_eq!(world.refused(&mut world.sandpen(command)), message);
+        assert_eq!(fixture.usage_error(&mut fixture.sandpen(command)), message);
     }
 }
 
 #[test]
 fn profile_names_an_unknown_action() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     assert_eq!(
-        world.refused(&mut world.sandpen(["profile", "lst"])),
+        fixture.usage_error(&mut fixture.sandpen(["profile", "lst"])),
         "\
 sandpen: error: `lst` is not a command of `sandpen profile`
 hint: did you mean `list`?

@@ -1,13 +1,13 @@
 //! What is not built yet is refused with exactly that, never ignored.
 
-use super::world::World;
+use crate::support::Fixture;
 
 #[test]
 fn engines_of_another_platform() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     for command in ["run", "explain"] {
         assert_eq!(
-            world.refused(&mut world.sandpen([command, "--engine", "sandbox-exec"])),
+            fixture.usage_error(&mut fixture.sandpen([command, "--engine", "sandbox-exec"])),
             "\
 sandpen: error: flag --engine: `sandbox-exec` exists on macOS only
 hint: use `docker`, `podman` or `auto`
@@ -18,9 +18,9 @@ hint: use `docker`, `podman` or `auto`
 
 #[test]
 fn a_seatbelt_profile_is_for_seatbelt() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     assert_eq!(
-        world.refused(&mut world.sandpen(["run", "--seatbelt-profile", "x"])),
+        fixture.usage_error(&mut fixture.sandpen(["run", "--seatbelt-profile", "x"])),
         "\
 sandpen: error: flag --seatbelt-profile: the engine `docker` has no Seatbelt profiles
 hint: drop it, or use `--engine sandbox-exec` on macOS
@@ -31,8 +31,9 @@ hint: drop it, or use `--engine sandbox-exec` on macOS
 /// A variable that others set for llxprt must not stop a container that has no use for it.
 #[test]
 fn a_seatbelt_profile_in_the_environment_does_not_stop_a_container() {
-    let world = World::new();
-    let ran = world
-        .ran(world.sandpen(["run", "--engine", "docker", "--", "true"]).env("SEATBELT_PROFILE", "permissive-open"));
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let fixture = Fixture::new().with_recording_docker();
+    let finished = fixture.finish(
+        fixture.sandpen(["run", "--engine", "docker", "--", "true"]).env("SEATBELT_PROFILE", "permissive-open"),
+    );
+    finished.success();
 }

@@ -1,6 +1,6 @@
 //! A wrong value of a variable: exit code 2, and the message names the value, the variable and the form expected.
 
-use super::world::World;
+use crate::support::Fixture;
 
 /// Variables, wrong value, what it is not, the form expected.
 type Wrong = (&'static [&'static str], &'static str, &'static str, &'static str);
@@ -54,13 +54,13 @@ const WRONG: &[Wrong] = &[
 
 #[test]
 fn a_wrong_value_names_itself_its_variable_and_the_form() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     for (names, value, what, form) in WRONG {
         for name in *names {
             for command in ["run", "explain"] {
-                let mut command = world.sandpen([command, "--", "true"]);
+                let mut command = fixture.sandpen([command, "--", "true"]);
                 // The world's own setting would win over the names to its right.
-                let stderr = world.refused(command.env_remove("SANDPEN_SSH_AGENT").env(name, value));
+                let stderr = fixture.usage_error(command.env_remove("SANDPEN_SSH_AGENT").env(name, value));
                 let expected = format!("sandpen: error: env {name}: `{value}` {what}\nhint: expected {form}\n");
                 assert_eq!(stderr, expected);
             }
@@ -70,7 +70,7 @@ fn a_wrong_value_names_itself_its_variable_and_the_form() {
 
 #[test]
 fn the_wrong_item_of_a_list_is_named() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     for (name, list, message) in [
         (
             "SANDBOX_PORTS",
@@ -116,19 +116,19 @@ hint: expected `NAME=VALUE`, or `NAME` to pass the host's value
 ",
         ),
     ] {
-        assert_eq!(world.refused(world.sandpen(["run", "--", "true"]).env(name, list)), message);
+        assert_eq!(fixture.usage_error(fixture.sandpen(["run", "--", "true"]).env(name, list)), message);
     }
 }
 
 /// A message must not become the place where a secret is first shown.
 #[test]
 fn a_secret_is_not_shown_when_its_entry_is_wrong() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     for (arguments, variables) in [
         (vec!["run", "--env", "MY API_KEY=hunter2"], vec![]),
         (vec!["run"], vec![("SANDBOX_ENV", "MY API_KEY=hunter2")]),
     ] {
-        let stderr = world.refused(world.sandpen(arguments).envs(variables));
+        let stderr = fixture.usage_error(fixture.sandpen(arguments).envs(variables));
         assert!(stderr.contains("MY API_KEY") && !stderr.contains("hunter2"), "{stderr}");
     }
 }
@@ -136,23 +136,23 @@ fn a_secret_is_not_shown_when_its_entry_is_wrong() {
 #[test]
 fn a_value_that_is_not_text_names_its_variable() {
     use std::os::unix::ffi::OsStrExt;
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     let names =
         WRONG.iter().flat_map(|(names, ..)| *names).chain(&["SANDPEN_PROFILE", "SANDBOX_ENV", "SANDBOX_MOUNTS"]);
     for name in names {
-        let mut command = world.sandpen(["run", "--", "true"]);
+        let mut command = fixture.sandpen(["run", "--", "true"]);
         command.env_remove("SANDPEN_SSH_AGENT").env(name, std::ffi::OsStr::from_bytes(b"a\xffb"));
         let expected = format!(
             "sandpen: error: env {name}: the value is not UTF-8\nhint: set {name} to plain text, or unset it\n"
         );
-        assert_eq!(world.refused(&mut command), expected);
+        assert_eq!(fixture.usage_error(&mut command), expected);
     }
 }
 
 #[test]
 fn an_empty_variable_means_not_set() {
-    let world = World::new();
-    let plain = world.explain(&["--", "true"], &[]);
+    let fixture = Fixture::new().with_recording_docker();
+    let plain = fixture.explain_normalized(&["--", "true"], &[]);
     let names = WRONG.iter().flat_map(|(names, ..)| *names).filter(|name| !name.ends_with("SSH_AGENT"));
     let lists = [
         "SANDPEN_PROFILE",
@@ -164,24 +164,28 @@ fn an_empty_variable_means_not_set() {
     ];
     // The world's own way to ask for Docker aside.
     for name in names.chain(&lists).filter(|name| **name != "LLXPRT_SANDBOX") {
-        assert_eq!(world.explain(&["--", "true"], &[(name, "")]), plain, "{name}");
+        assert_eq!(fixture.explain_normalized(&["--", "true"], &[(name, "")]), plain, "{name}");
     }
     // An empty list has no items.
     for (name, list) in
         [("SANDBOX_PORTS", ","), ("SANDBOX_ENV", " , "), ("SANDBOX_MOUNTS", ",,"), ("SANDBOX_FLAGS", " ")]
     {
-        assert_eq!(world.explain(&["--", "true"], &[(name, list)]), plain, "{name}");
+        assert_eq!(fixture.explain_normalized(&["--", "true"], &[(name, list)]), plain, "{name}");
     }
 }
 
 #[test]
 fn a_home_that_is_no_path_is_replaced_by_the_accounts() {
-    let world = World::new();
+    let fixture = Fixture::new().with_recording_docker();
     for home in ["", "relative"] {
-        let json = world.explain(&["--", "true"], &[("HOME", home)]);
+        let json = fixture.explain_normalized(&["--", "true"], &[("HOME", home)]);
         assert!(json["host"]["home"].as_str().is_some_and(|home| home.starts_with('/')), "{json:#}");
     }
     for name in ["TMPDIR", "XDG_CONFIG_HOME", "XDG_STATE_HOME"] {
-        assert_eq!(world.explain(&[], &[(name, "relative")]), world.explain(&[], &[]), "{name}");
+        assert_eq!(
+            fixture.explain_normalized(&[], &[(name, "relative")]),
+            fixture.explain_normalized(&[], &[]),
+            "{name}"
+        );
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::for_every_engine;
-use crate::support::{Pen, RunToEnd};
+use crate::support::{Fixture, RunToEnd};
 
 for_every_engine!(
     terminal_and_node_options_are_passed,
@@ -14,19 +14,19 @@ for_every_engine!(
 );
 
 /// The guest's environment, read without a shell between.
-fn environment(pen: &Pen, prepare: impl FnOnce(&mut std::process::Command)) -> BTreeMap<String, String> {
-    let mut command = pen.run();
+fn environment(fixture: &Fixture, prepare: impl FnOnce(&mut std::process::Command)) -> BTreeMap<String, String> {
+    let mut command = fixture.run();
     prepare(&mut command);
-    let ran = command.args(["--", "env", "-0"]).ran();
-    ran.ok();
-    let pairs = ran.stdout.split('\0').filter(|pair| !pair.is_empty());
+    let finished = command.args(["--", "env", "-0"]).finish();
+    finished.success();
+    let pairs = finished.stdout.split('\0').filter(|pair| !pair.is_empty());
     pairs.map(|pair| pair.split_once('=').expect("NAME=VALUE")).map(|(n, v)| (n.to_owned(), v.to_owned())).collect()
 }
 
-fn terminal_and_node_options_are_passed(pen: &Pen) {
+fn terminal_and_node_options_are_passed(fixture: &Fixture) {
     let expected =
         [("TERM", "xterm-kitty"), ("COLORTERM", "truecolor"), ("NODE_OPTIONS", "--max-old-space-size=99 -r \"a b\"")];
-    let inside = environment(pen, |command| {
+    let inside = environment(fixture, |command| {
         command.envs(expected);
     });
     for (name, value) in expected {
@@ -34,13 +34,13 @@ fn terminal_and_node_options_are_passed(pen: &Pen) {
     }
 }
 
-fn the_sandbox_has_a_name(pen: &Pen) {
-    let ran = pen.bash("echo $SANDBOX; hostname");
-    let (sandbox, hostname) = ran.ok().split_once('\n').expect("two lines");
+fn the_sandbox_has_a_name(fixture: &Fixture) {
+    let finished = fixture.bash("echo $SANDBOX; hostname");
+    let (sandbox, hostname) = finished.success().split_once('\n').expect("two lines");
     assert_eq!(sandbox, hostname);
     let id = sandbox.strip_prefix("sandpen-").expect("sandpen-ID");
     assert!(id.len() >= 8 && id.chars().all(|c| c.is_ascii_hexdigit()), "{id}");
-    assert_ne!(pen.bash("echo $SANDBOX").ok(), sandbox, "names are random");
+    assert_ne!(fixture.bash("echo $SANDBOX").success(), sandbox, "names are random");
 }
 
 const ODD: &[&str] = &[
@@ -59,8 +59,8 @@ const ODD: &[&str] = &[
     "#comment",
 ];
 
-fn values_arrive_unchanged(pen: &Pen) {
-    let inside = environment(pen, |command| {
+fn values_arrive_unchanged(fixture: &Fixture) {
+    let inside = environment(fixture, |command| {
         for (number, value) in ODD.iter().enumerate() {
             command.arg("--env").arg(format!("PLAIN_{number}={value}"));
             // By name alone, and by a name that looks secret: two other ways to the guest.
@@ -75,9 +75,9 @@ fn values_arrive_unchanged(pen: &Pen) {
     }
 }
 
-fn variables_come_from_every_layer(pen: &Pen) {
-    pen.write(".config/sandpen/config.toml", "[env]\nFROM_CONFIG = \"c\"\nBOTH = \"config\"\nNUMBER = 5\n");
-    let inside = environment(pen, |command| {
+fn variables_come_from_every_layer(fixture: &Fixture) {
+    fixture.write(".config/sandpen/config.toml", "[env]\nFROM_CONFIG = \"c\"\nBOTH = \"config\"\nNUMBER = 5\n");
+    let inside = environment(fixture, |command| {
         command.env("SANDBOX_ENV", "FROM_VARIABLE=v, WITH_EQUALS=a=b,BOTH=variable").args(["--env", "FROM_FLAG=f"]);
         command.args(["--env", "HOME=/tmp", "--env", "NOT_SET_OUTSIDE"]);
     });
@@ -97,7 +97,7 @@ fn variables_come_from_every_layer(pen: &Pen) {
 }
 
 /// The whole list is compared: an engine that adds something of the host's would be seen.
-fn what_was_not_asked_for_is_not_there(pen: &Pen) {
+fn what_was_not_asked_for_is_not_there(fixture: &Fixture) {
     let host = [
         ("GITHUB_TOKEN", "hunter2"),
         ("AWS_SECRET_ACCESS_KEY", "hunter2"),
@@ -111,7 +111,7 @@ fn what_was_not_asked_for_is_not_there(pen: &Pen) {
         // Podman hands it on by itself unless told not to.
         ("FTP_PROXY", "http://user:hunter2@proxy.invalid:1"),
     ];
-    let inside = environment(pen, |command| {
+    let inside = environment(fixture, |command| {
         command.envs(host);
     });
     let expected = [

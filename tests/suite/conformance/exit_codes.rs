@@ -1,6 +1,6 @@
 //! Exit codes: the guest's own, and the launcher's.
 
-use crate::support::{Pen, RunToEnd};
+use crate::support::{Fixture, RunToEnd};
 use crate::{for_every_container_engine, for_every_engine};
 
 for_every_engine!(
@@ -10,51 +10,64 @@ for_every_engine!(
 );
 for_every_container_engine!(a_missing_command_is_127_with_a_hint, an_engine_that_refuses_is_44,);
 
-fn the_exit_code_is_the_guests(pen: &Pen) {
+fn the_exit_code_is_the_guests(fixture: &Fixture) {
     for code in [0, 7, 44, 125, 126, 127, 255] {
-        let ran = pen.run().args(["--", "sh", "-c", &format!("exit {code}")]).ran();
-        assert_eq!((ran.code, ran.stderr.as_str()), (Some(code), ""), "exit {code}");
+        let finished = fixture.run().args(["--", "sh", "-c", &format!("exit {code}")]).finish();
+        assert_eq!((finished.code, finished.stderr.as_str()), (Some(code), ""), "exit {code}");
     }
 }
 
-fn death_by_signal_is_128_and_its_number(pen: &Pen) {
+fn death_by_signal_is_128_and_its_number(fixture: &Fixture) {
     for (signal, code) in [("TERM", 143), ("KILL", 137), ("INT", 130)] {
-        let ran = pen.bash(&format!("ulimit -c 0; kill -{signal} $$; sleep 10"));
-        assert_eq!((ran.code, ran.stderr.as_str()), (Some(code), ""), "{signal}");
+        let finished = fixture.bash(&format!("ulimit -c 0; kill -{signal} $$; sleep 10"));
+        assert_eq!((finished.code, finished.stderr.as_str()), (Some(code), ""), "{signal}");
     }
 }
 
-fn a_command_that_cannot_be_executed_is_126(pen: &Pen) {
-    pen.write("project/data", "just text");
+fn a_command_that_cannot_be_executed_is_126(fixture: &Fixture) {
+    fixture.write("project/data", "just text");
     for command in ["./data", "/etc", "/etc/passwd"] {
-        let ran = pen.run().args(["--", command]).ran();
-        assert_eq!(ran.code, Some(126), "{command}: {}", ran.stderr);
-        assert!(ran.stderr.contains(&format!("sandpen: `{command}` cannot be executed")), "{}", ran.stderr);
+        let finished = fixture.run().args(["--", command]).finish();
+        assert_eq!(finished.code, Some(126), "{command}: {}", finished.stderr);
+        assert!(finished.stderr.contains(&format!("sandpen: `{command}` cannot be executed")), "{}", finished.stderr);
     }
 }
 
-fn a_missing_command_is_127_with_a_hint(pen: &Pen) {
-    let ran = pen.run().args(["--", "claude", "--version"]).ran();
-    assert_eq!((ran.code, ran.stdout.as_str()), (Some(127), ""));
-    assert!(ran.stderr.contains("`claude` was not found in the image `localhost/sandpen-test"), "{}", ran.stderr);
-    assert!(ran.stderr.contains("`sandpen build --agent claude`"), "{}", ran.stderr);
+fn a_missing_command_is_127_with_a_hint(fixture: &Fixture) {
+    let finished = fixture.run().args(["--", "claude", "--version"]).finish();
+    assert_eq!((finished.code, finished.stdout.as_str()), (Some(127), ""));
+    assert!(
+        finished.stderr.contains("`claude` was not found in the image `localhost/sandpen-test"),
+        "{}",
+        finished.stderr
+    );
+    assert!(finished.stderr.contains("`sandpen build --agent claude`"), "{}", finished.stderr);
     for command in ["no-such-command", "./no-such-file", "/no/such/path"] {
-        let ran = pen.run().args(["--", command]).ran();
-        assert_eq!((ran.code, ran.stdout.as_str()), (Some(127), ""), "{command}");
-        assert!(ran.stderr.contains(&format!("sandpen: `{command}` was not found")), "{}", ran.stderr);
-        assert!(ran.stderr.contains("--image") && !ran.stderr.contains("build --agent"), "{}", ran.stderr);
+        let finished = fixture.run().args(["--", command]).finish();
+        assert_eq!((finished.code, finished.stdout.as_str()), (Some(127), ""), "{command}");
+        assert!(finished.stderr.contains(&format!("sandpen: `{command}` was not found")), "{}", finished.stderr);
+        assert!(
+            finished.stderr.contains("--image") && !finished.stderr.contains("build --agent"),
+            "{}",
+            finished.stderr
+        );
     }
 }
 
-fn an_engine_that_refuses_is_44(pen: &Pen) {
+fn an_engine_that_refuses_is_44(fixture: &Fixture) {
     for arguments in [&["--engine-flag", "--no-such-flag"][..], &["--engine-flag", "--name=!"]] {
-        let ran = pen.run().args(arguments).args(["--", "echo", "ran"]).ran();
-        assert_eq!((ran.code, ran.stdout.as_str()), (Some(44), ""), "{arguments:?}: {}", ran.stderr);
-        assert!(ran.stderr.contains("sandpen: error: ") && ran.stderr.contains("hint: "), "{}", ran.stderr);
+        let finished = fixture.run().args(arguments).args(["--", "echo", "ran"]).finish();
+        assert_eq!((finished.code, finished.stdout.as_str()), (Some(44), ""), "{arguments:?}: {}", finished.stderr);
+        assert!(
+            finished.stderr.contains("sandpen: error: ") && finished.stderr.contains("hint: "),
+            "{}",
+            finished.stderr
+        );
     }
-    assert_eq!(pen.sessions(), Vec::<std::path::PathBuf>::new());
-    assert_eq!(pen.containers(), Vec::<String>::new());
+    assert_eq!(fixture.sessions(), Vec::<std::path::PathBuf>::new());
+    assert_eq!(fixture.containers(), Vec::<String>::new());
     // A flag that the engine knows is passed on, also from the variable.
-    let ran = pen.run().env("SANDBOX_FLAGS", "--env 'FROM_FLAG=a b'").args(["--", "printenv", "FROM_FLAG"]).ran();
-    assert_eq!(ran.ok(), "a b");
+    let finished =
+        fixture.run().env("SANDBOX_FLAGS", "--env 'FROM_FLAG=a b'").args(["--", "printenv", "FROM_FLAG"]).finish();
+    assert_eq!(finished.success(), "a b");
 }

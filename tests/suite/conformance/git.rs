@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use crate::support::{Pen, RunToEnd};
+use crate::support::{Fixture, RunToEnd};
 use crate::{for_every_container_engine, for_every_engine};
 
 for_every_engine!(
@@ -21,43 +21,43 @@ for_every_container_engine!(r3_4_the_files_are_at_both_homes,);
 
 const FILES: [&str; 3] = [".gitconfig", ".config/git/config", ".gitignore_global"];
 
-fn r2_1_git_discovery_is_set(pen: &Pen) {
-    assert_eq!(pen.bash("echo $GIT_DISCOVERY_ACROSS_FILESYSTEM").ok(), "1");
+fn r2_1_git_discovery_is_set(fixture: &Fixture) {
+    assert_eq!(fixture.bash("echo $GIT_DISCOVERY_ACROSS_FILESYSTEM").success(), "1");
     // Nobody can switch it off by accident.
-    let ran = pen.run().args(["--env", "GIT_DISCOVERY_ACROSS_FILESYSTEM=0", "--", "printenv"]).ran();
-    assert!(ran.ok().lines().any(|line| line == "GIT_DISCOVERY_ACROSS_FILESYSTEM=1"), "{}", ran.stdout);
+    let finished = fixture.run().args(["--env", "GIT_DISCOVERY_ACROSS_FILESYSTEM=0", "--", "printenv"]).finish();
+    assert!(finished.success().lines().any(|line| line == "GIT_DISCOVERY_ACROSS_FILESYSTEM=1"), "{}", finished.stdout);
 }
 
-fn write_files(pen: &Pen) {
-    pen.write(".gitconfig", "[user]\n\tname = R3.1\n[core]\n\texcludesFile = ~/.gitignore_global\n");
-    pen.write(".config/git/config", "[user]\n\temail = r3@example.org\n");
-    pen.write(".gitignore_global", "*.ignored\n");
+fn write_files(fixture: &Fixture) {
+    fixture.write(".gitconfig", "[user]\n\tname = R3.1\n[core]\n\texcludesFile = ~/.gitignore_global\n");
+    fixture.write(".config/git/config", "[user]\n\temail = r3@example.org\n");
+    fixture.write(".gitignore_global", "*.ignored\n");
 }
 
 /// Says what Git makes of the three files.
 const WHAT_GIT_SEES: &str = "set -e; git config user.name; git config user.email;
     git init --quiet /tmp/repository; cd /tmp/repository; git check-ignore x.ignored";
 
-fn r3_2_the_xdg_configuration_is_there_and_read_only(pen: &Pen) {
-    pen.write(".config/git/config", "[user]\n\tname = From XDG\n");
+fn r3_2_the_xdg_configuration_is_there_and_read_only(fixture: &Fixture) {
+    fixture.write(".config/git/config", "[user]\n\tname = From XDG\n");
     let script = "git config user.name; echo x >> ~/.config/git/config && echo written; true";
-    assert_eq!(pen.bash(script).ok(), "From XDG");
+    assert_eq!(fixture.bash(script).success(), "From XDG");
 }
 
-fn r3_3_the_global_ignore_file_is_there_and_read_only(pen: &Pen) {
-    pen.write(".gitignore_global", "*.log\n");
+fn r3_3_the_global_ignore_file_is_there_and_read_only(fixture: &Fixture) {
+    fixture.write(".gitignore_global", "*.log\n");
     let script = "cat ~/.gitignore_global; echo x >> ~/.gitignore_global && echo written; true";
-    assert_eq!(pen.bash(script).ok(), "*.log");
+    assert_eq!(fixture.bash(script).success(), "*.log");
 }
 
-fn r3_1_to_r3_3_git_reads_the_hosts_configuration(pen: &Pen) {
-    write_files(pen);
-    assert_eq!(pen.bash(WHAT_GIT_SEES).ok(), "R3.1\nr3@example.org\nx.ignored");
+fn r3_1_to_r3_3_git_reads_the_hosts_configuration(fixture: &Fixture) {
+    write_files(fixture);
+    assert_eq!(fixture.bash(WHAT_GIT_SEES).success(), "R3.1\nr3@example.org\nx.ignored");
 }
 
-fn r3_4_the_files_are_at_both_homes(pen: &Pen) {
-    write_files(pen);
-    pen.write(".ssh/known_hosts", "known\n");
+fn r3_4_the_files_are_at_both_homes(fixture: &Fixture) {
+    write_files(fixture);
+    fixture.write(".ssh/known_hosts", "known\n");
     let script = format!(
         r#"{WHAT_GIT_SEES}
         for home in /home/node {}; do
@@ -65,19 +65,19 @@ fn r3_4_the_files_are_at_both_homes(pen: &Pen) {
                 cat "$home/$file" > /dev/null && ! (echo x >> "$home/$file") 2>&- && echo "$file"
             done
         done"#,
-        pen.home.display(),
+        fixture.home.display(),
         FILES.join(" ")
     );
-    let mut command = pen.sandpen();
-    command.args(["run", "--engine", pen.engine.flag(), "--image", "localhost/sandpen-node", "--user", "image"]);
-    let ran = command.args(["--", "bash", "-c", &script]).ran();
+    let mut command = fixture.run_image("localhost/sandpen-node");
+    command.args(["--user", "image"]);
+    let finished = command.args(["--", "bash", "-c", &script]).finish();
     let once = format!("{}\n.ssh/known_hosts", FILES.join("\n"));
-    assert_eq!(ran.ok(), format!("R3.1\nr3@example.org\nx.ignored\n{once}\n{once}"));
+    assert_eq!(finished.success(), format!("R3.1\nr3@example.org\nx.ignored\n{once}\n{once}"));
 }
 
-fn r3_5_the_files_cannot_be_changed(pen: &Pen) {
-    write_files(pen);
-    let before = FILES.map(|file| fs::read(pen.home.join(file)).expect("file"));
+fn r3_5_the_files_cannot_be_changed(fixture: &Fixture) {
+    write_files(fixture);
+    let before = FILES.map(|file| fs::read(fixture.home.join(file)).expect("file"));
     let script = format!(
         r#"for file in {}; do
             (echo x >> ~/$file) 2>&- && echo "$file can be appended to"
@@ -90,51 +90,61 @@ fn r3_5_the_files_cannot_be_changed(pen: &Pen) {
         true"#,
         FILES.join(" ")
     );
-    assert_eq!(pen.bash(&script).ok(), "");
-    assert_eq!(FILES.map(|file| fs::read(pen.home.join(file)).expect("file")), before);
+    assert_eq!(fixture.bash(&script).success(), "");
+    assert_eq!(FILES.map(|file| fs::read(fixture.home.join(file)).expect("file")), before);
 }
 
-fn r3_6_missing_files_do_not_matter(pen: &Pen) {
-    let ran = pen.bash("git init --quiet . && git status --short && ls -A ~");
-    assert_eq!(ran.ok(), "project");
-    assert_eq!(ran.stderr, "", "silent when all is well");
+fn r3_6_missing_files_do_not_matter(fixture: &Fixture) {
+    let finished = fixture.bash("git init --quiet . && git status --short && ls -A ~");
+    assert_eq!(finished.success(), "project");
+    assert_eq!(finished.stderr, "", "silent when all is well");
     // One of three is enough to start with.
-    pen.write(".config/git/config", "[user]\n\tname = Only\n");
-    assert_eq!(pen.bash("git config user.name").ok(), "Only");
+    fixture.write(".config/git/config", "[user]\n\tname = Only\n");
+    assert_eq!(fixture.bash("git config user.name").success(), "Only");
 }
 
-fn r3_7_git_credentials_stay_outside_unless_asked_for(pen: &Pen) {
-    let file = pen.write(".git-credentials", "https://user:hunter2@example.org\n");
-    pen.write(".gitconfig", "[credential]\n\thelper = store\n");
+fn r3_7_git_credentials_stay_outside_unless_asked_for(fixture: &Fixture) {
+    let file = fixture.write(".git-credentials", "https://user:hunter2@example.org\n");
+    fixture.write(".gitconfig", "[credential]\n\thelper = store\n");
     let search = "find / -path /proc -prune -o -path /sys -prune -o -name '.git-credentials*' -print; env";
-    let ran = pen.bash(search);
-    assert!(!ran.ok().contains("git-credentials") && !ran.stdout.contains("hunter2"), "{}", ran.stdout);
+    let finished = fixture.bash(search);
+    assert!(
+        !finished.success().contains("git-credentials") && !finished.stdout.contains("hunter2"),
+        "{}",
+        finished.stdout
+    );
     for variable in ["SANDBOX_MOUNTS", "LLXPRT_SANDBOX_MOUNTS"] {
-        let mut command = pen.run();
+        let mut command = fixture.run();
         command.env(variable, &file);
-        let ran =
-            command.args(["--", "bash", "-c", "cat ~/.git-credentials; (echo x >> ~/.git-credentials) 2>&-"]).ran();
-        assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), "https://user:hunter2@example.org\n"), "{}", ran.stderr);
+        let finished =
+            command.args(["--", "bash", "-c", "cat ~/.git-credentials; (echo x >> ~/.git-credentials) 2>&-"]).finish();
+        assert_eq!(
+            (finished.code, finished.stdout.as_str()),
+            (Some(1), "https://user:hunter2@example.org\n"),
+            "{}",
+            finished.stderr
+        );
     }
 }
 
-fn a_commit_in_a_subdirectory_is_the_users(pen: &Pen) {
-    pen.write(".gitconfig", "[user]\n\tname = The User\n\temail = user@example.org\n[init]\n\tdefaultBranch = main\n");
-    let subdirectory = pen.write("project/sub/directory/file", "one\n").parent().expect("parent").to_owned();
-    pen.write("project/top", "seen\n");
-    pen.host_command("git").args(["init", "--quiet"]).ran().ok();
+fn a_commit_in_a_subdirectory_is_the_users(fixture: &Fixture) {
+    fixture
+        .write(".gitconfig", "[user]\n\tname = The User\n\temail = user@example.org\n[init]\n\tdefaultBranch = main\n");
+    let subdirectory = fixture.write("project/sub/directory/file", "one\n").parent().expect("parent").to_owned();
+    fixture.write("project/top", "seen\n");
+    fixture.host_command("git").args(["init", "--quiet"]).finish().success();
     let script = "set -e; git status --short; git add -A; git commit --quiet -m 'from inside'; cat ../../top; pwd";
-    let mut command = pen.run();
+    let mut command = fixture.run();
     command.current_dir(&subdirectory);
-    let ran = command.args(["--", "bash", "-c", script]).ran();
+    let finished = command.args(["--", "bash", "-c", script]).finish();
     // The root of the repository is there as well.
-    assert_eq!(ran.ok(), format!("?? ../\n?? ../../top\nseen\n{}", subdirectory.display()));
-    let log = pen.host_command("git").args(["log", "--format=%an <%ae> %s", "--name-only"]).ran();
-    assert_eq!(log.ok(), "The User <user@example.org> from inside\n\nsub/directory/file\ntop");
-    assert_eq!(pen.host_command("git").args(["status", "--porcelain"]).ran().ok(), "");
-    every_file(&pen.project, &|path| {
+    assert_eq!(finished.success(), format!("?? ../\n?? ../../top\nseen\n{}", subdirectory.display()));
+    let log = fixture.host_command("git").args(["log", "--format=%an <%ae> %s", "--name-only"]).finish();
+    assert_eq!(log.success(), "The User <user@example.org> from inside\n\nsub/directory/file\ntop");
+    assert_eq!(fixture.host_command("git").args(["status", "--porcelain"]).finish().success(), "");
+    every_file(&fixture.project, &|path| {
         let meta = fs::symlink_metadata(path).expect("metadata");
-        assert_eq!((meta.uid(), meta.gid()), (pen.uid, pen.gid), "{}", path.display());
+        assert_eq!((meta.uid(), meta.gid()), (fixture.uid, fixture.gid), "{}", path.display());
     });
 }
 

@@ -1,7 +1,7 @@
 //! Images: missing ones (R1), foreign ones, entry points, digests.
 
 use crate::for_every_container_engine;
-use crate::support::{Engine, IMAGE, Pen, Ran, RunToEnd};
+use crate::support::{Engine, Finished, Fixture, IMAGE, RunToEnd};
 
 for_every_container_engine!(
     r1_1_a_missing_image_is_explained,
@@ -13,9 +13,9 @@ for_every_container_engine!(
 
 const SUPPORT: &str = "https://github.com/vybestack/llxprt-code/discussions";
 
-fn on_image(pen: &Pen, image: &str, command: &[&str]) -> Ran {
-    let mut sandpen = pen.sandpen();
-    sandpen.args(["run", "--engine", pen.engine.flag(), "--image", image, "--"]).args(command).ran()
+fn on_image(fixture: &Fixture, image: &str, command: &[&str]) -> Finished {
+    let mut sandpen = fixture.run_image(image);
+    sandpen.args(["--"]).args(command).finish()
 }
 
 /// Never pulled; a registry that refuses; a digest nobody has.
@@ -24,26 +24,30 @@ fn missing_images() -> [String; 4] {
     ["localhost/no-such-image:1.2".into(), "127.0.0.1:1/no/such:image".into(), "llxprt-code-sandbox".into(), digest]
 }
 
-fn r1_1_a_missing_image_is_explained(pen: &Pen) {
+fn r1_1_a_missing_image_is_explained(fixture: &Fixture) {
     for image in missing_images() {
-        let ran = on_image(pen, &image, &["true"]);
-        assert_eq!(ran.code, Some(44), "{image}: {}", ran.stderr);
+        let finished = on_image(fixture, &image, &["true"]);
+        assert_eq!(finished.code, Some(44), "{image}: {}", finished.stderr);
         assert!(
-            ran.stderr.contains(&format!("sandpen: error: the sandbox image `{image}` is missing")),
+            finished.stderr.contains(&format!("sandpen: error: the sandbox image `{image}` is missing")),
             "{}",
-            ran.stderr
+            finished.stderr
         );
-        assert!(ran.stderr.lines().any(|line| line.starts_with("hint: ") && line.ends_with(SUPPORT)), "{}", ran.stderr);
-        assert!(ran.stderr.matches("hint: ").count() >= 2, "what to check, and where to ask: {}", ran.stderr);
-        assert_eq!(ran.stdout, "");
+        assert!(
+            finished.stderr.lines().any(|line| line.starts_with("hint: ") && line.ends_with(SUPPORT)),
+            "{}",
+            finished.stderr
+        );
+        assert!(finished.stderr.matches("hint: ").count() >= 2, "what to check, and where to ask: {}", finished.stderr);
+        assert_eq!(finished.stdout, "");
     }
-    assert_eq!(pen.sessions(), Vec::<std::path::PathBuf>::new());
-    assert_eq!(pen.containers(), Vec::<String>::new());
+    assert_eq!(fixture.sessions(), Vec::<std::path::PathBuf>::new());
+    assert_eq!(fixture.containers(), Vec::<String>::new());
 }
 
-fn r1_2_no_other_projects_contact_is_shown(pen: &Pen) {
+fn r1_2_no_other_projects_contact_is_shown(fixture: &Fixture) {
     for image in missing_images() {
-        let said = on_image(pen, &image, &["true"]).stderr;
+        let said = on_image(fixture, &image, &["true"]).stderr;
         for foreign in ["gemini-cli-dev", "google", "gemini", "@"] {
             assert!(!said.replace(&image, "").to_lowercase().contains(foreign), "{foreign}: {said}");
         }
@@ -55,25 +59,25 @@ fn r1_2_no_other_projects_contact_is_shown(pen: &Pen) {
     }
 }
 
-fn an_image_for_another_machine_is_named_as_such(pen: &Pen) {
-    let ran = on_image(pen, "localhost/sandpen-arm64", &["true"]);
-    assert_eq!(ran.code, Some(44), "{}", ran.stderr);
-    assert!(ran.stderr.contains("`localhost/sandpen-arm64` is for"), "{}", ran.stderr);
-    assert!(ran.stderr.contains("hint: ") && !ran.stderr.contains("is missing"), "{}", ran.stderr);
+fn an_image_for_another_machine_is_named_as_such(fixture: &Fixture) {
+    let finished = on_image(fixture, "localhost/sandpen-arm64", &["true"]);
+    finished.failure(44);
+    assert!(finished.stderr.contains("`localhost/sandpen-arm64` is for"), "{}", finished.stderr);
+    assert!(finished.stderr.contains("hint: ") && !finished.stderr.contains("is missing"), "{}", finished.stderr);
 }
 
-fn an_entrypoint_does_not_swallow_the_command(pen: &Pen) {
+fn an_entrypoint_does_not_swallow_the_command(fixture: &Fixture) {
     let image = "localhost/sandpen-entrypoint";
-    assert_eq!(on_image(pen, image, &["sh", "-c", "echo ran $1", "sh", "it"]).ok(), "ran it");
-    assert_eq!(on_image(pen, image, &[]).ok(), "", "a shell at the end of its input");
+    assert_eq!(on_image(fixture, image, &["sh", "-c", "echo ran $1", "sh", "it"]).success(), "ran it");
+    assert_eq!(on_image(fixture, image, &[]).success(), "", "a shell at the end of its input");
 }
 
-fn a_digest_names_an_image(pen: &Pen) {
-    let inspected = pen.client().args(["image", "inspect", "--format", "{{json .RepoDigests}}", IMAGE]).ran();
-    let digests: Vec<String> = serde_json::from_str(inspected.ok()).expect("JSON");
+fn a_digest_names_an_image(fixture: &Fixture) {
+    let inspected = fixture.client().args(["image", "inspect", "--format", "{{json .RepoDigests}}", IMAGE]).finish();
+    let digests: Vec<String> = serde_json::from_str(inspected.success()).expect("JSON");
     match digests.first() {
-        Some(digest) => assert_eq!(on_image(pen, digest, &["echo", "ran"]).ok(), "ran"),
+        Some(digest) => assert_eq!(on_image(fixture, digest, &["echo", "ran"]).success(), "ran"),
         // Docker gives a digest to what came from a registry only, and there is none here.
-        None => assert!(matches!(pen.engine, Engine::Docker | Engine::DockerRootless)),
+        None => assert!(matches!(fixture.engine(), Engine::Docker | Engine::DockerRootless)),
     }
 }

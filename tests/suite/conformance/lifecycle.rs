@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use rustix::process::Signal;
 
-use crate::support::{Pen, RunToEnd, Running, eventually, is_running, signal};
+use crate::support::{Fixture, RunToEnd, Running, eventually, is_running, signal};
 use crate::{for_every_container_engine, for_every_engine};
 
 for_every_engine!(
@@ -22,134 +22,134 @@ for_every_container_engine!(
 );
 
 /// A guest that says `ready`, and ends when its stdin does.
-fn start(pen: &Pen, script: &str) -> Running {
-    let mut running = Running::start(pen.run().stdin(Stdio::piped()).args(["--", "bash", "-c", script]));
+fn start(fixture: &Fixture, script: &str) -> Running {
+    let mut running = Running::start(fixture.run().stdin(Stdio::piped()).args(["--", "bash", "-c", script]));
     assert_eq!(running.line(), "ready");
     running
 }
 
 /// The same, and the engine knows that it runs: before that Podman's client loses signals, which is a test of its own.
-fn start_and_settle(pen: &Pen, script: &str) -> Running {
-    let running = start(pen, script);
-    if !pen.engine.is_container() {
+fn start_and_settle(fixture: &Fixture, script: &str) -> Running {
+    let running = start(fixture, script);
+    if !fixture.engine().is_container() {
         return running;
     }
     eventually("the engine knows of the container", || {
-        let mut list = pen.client();
-        !list.args(["ps", "--quiet", "--filter", "status=running"]).ran().ok().is_empty() && pen.containers().len() == 1
+        let mut list = fixture.client();
+        !list.args(["ps", "--quiet", "--filter", "status=running"]).finish().success().is_empty()
+            && fixture.containers().len() == 1
     });
     running
 }
 
 #[track_caller]
-fn assert_nothing_left(pen: &Pen) {
-    eventually("the container is gone", || pen.containers().is_empty());
-    assert_eq!(pen.sessions(), Vec::<PathBuf>::new(), "session directories");
+fn assert_nothing_left(fixture: &Fixture) {
+    eventually("the container is gone", || fixture.containers().is_empty());
+    assert_eq!(fixture.sessions(), Vec::<PathBuf>::new(), "session directories");
 }
 
-fn a_running_sandbox_can_be_found_by_its_labels(pen: &Pen) {
-    let mut running = start(pen, "echo ready; echo $SANDBOX; cat > /dev/null");
+fn a_running_sandbox_can_be_found_by_its_labels(fixture: &Fixture) {
+    let mut running = start(fixture, "echo ready; echo $SANDBOX; cat > /dev/null");
     let name = running.line();
-    let ran = pen.client().args(["inspect", "--format", "{{json .Config.Labels}}", &name]).ran();
-    let labels: serde_json::Value = serde_json::from_str(ran.ok()).expect("JSON");
+    let labels = fixture.client().args(["inspect", "--format", "{{json .Config.Labels}}", &name]).finish().json();
     assert_eq!(format!("sandpen-{}", labels["dev.sandpen.session"].as_str().expect("label")), name);
-    assert_eq!(labels["dev.sandpen.workdir"], pen.project.display().to_string());
+    assert_eq!(labels["dev.sandpen.workdir"], fixture.project.display().to_string());
     assert_eq!(labels["dev.sandpen.owner-pid"], running.pid().to_string());
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", running.pid())).expect("stat");
     let start = stat.rsplit_once(')').expect("stat").1.split_whitespace().nth(19).expect("start time");
     assert_eq!(labels["dev.sandpen.owner-start"], start);
-    assert_eq!(pen.containers(), [name.as_str()]);
-    assert_eq!(pen.sessions().len(), 1);
+    assert_eq!(fixture.containers(), [name.as_str()]);
+    assert_eq!(fixture.sessions().len(), 1);
     assert_eq!(running.children().len(), 1, "one engine process");
     running.close_stdin();
-    running.ran().ok();
-    assert_nothing_left(pen);
+    running.finish().success();
+    assert_nothing_left(fixture);
 }
 
-fn two_sandboxes_over_one_project_do_not_meet(pen: &Pen) {
+fn two_sandboxes_over_one_project_do_not_meet(fixture: &Fixture) {
     let script =
         "echo ready; echo $SANDBOX > $SANDBOX; cat > /dev/null; ls; ls -A /tmp; ls -A ~; touch /tmp/mine ~/mine";
-    let (mut one, mut two) = (start(pen, script), start(pen, script));
-    eventually("both wrote", || std::fs::read_dir(&pen.project).expect("project").count() == 2);
-    let names = pen.containers();
+    let (mut one, mut two) = (start(fixture, script), start(fixture, script));
+    eventually("both wrote", || std::fs::read_dir(&fixture.project).expect("project").count() == 2);
+    let names = fixture.containers();
     assert_eq!(names.len(), 2, "{names:?}");
     for running in [&mut one, &mut two] {
         running.close_stdin();
-        let ran = running.ran();
+        let finished = running.finish();
         let mut expected = names.clone();
         expected.sort();
         // The project is shared; home and temp directory are each one's own.
-        assert_eq!(ran.ok(), format!("{}\nproject", expected.join("\n")));
+        assert_eq!(finished.success(), format!("{}\nproject", expected.join("\n")));
     }
-    assert_nothing_left(pen);
+    assert_nothing_left(fixture);
 }
 
-fn signals_reach_the_guest(pen: &Pen) {
+fn signals_reach_the_guest(fixture: &Fixture) {
     let script = "for s in TERM HUP USR1 INT; do trap \"echo got $s; n=x\\$n\" $s; done; echo ready;
         while [ ${#n} -lt 4 ]; do sleep 0.1; done; exit 5";
-    let mut running = start_and_settle(pen, script);
+    let mut running = start_and_settle(fixture, script);
     for (which, name) in [(Signal::TERM, "TERM"), (Signal::HUP, "HUP"), (Signal::USR1, "USR1"), (Signal::INT, "INT")] {
         running.signal(which);
         assert_eq!(running.line(), format!("got {name}"));
     }
-    let ran = running.ran();
-    assert_eq!(ran.code, Some(5), "the guest decided: {}", ran.stderr);
-    assert_nothing_left(pen);
+    let finished = running.finish();
+    assert_eq!(finished.code, Some(5), "the guest decided: {}", finished.stderr);
+    assert_nothing_left(fixture);
 }
 
-fn sigterm_leaves_nothing(pen: &Pen) {
+fn sigterm_leaves_nothing(fixture: &Fixture) {
     let mark = format!("{}.5", 400_000 + std::process::id());
     for (which, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
         let script = format!("echo ready; sleep {mark}");
-        let mut running = start_and_settle(pen, &script);
+        let mut running = start_and_settle(fixture, &script);
         running.signal(which);
-        assert_eq!(running.ran().code, Some(code), "{which:?}");
-        assert_nothing_left(pen);
+        assert_eq!(running.finish().code, Some(code), "{which:?}");
+        assert_nothing_left(fixture);
     }
 }
 
 /// The guest runs before its engine's client is ready to pass signals on. Six times, because it is a race.
-fn a_signal_right_after_the_start_is_not_lost(pen: &Pen) {
+fn a_signal_right_after_the_start_is_not_lost(fixture: &Fixture) {
     let codes: Vec<_> = (0..6)
         .map(|_| {
-            let mut running = start(pen, "echo ready; sleep 3");
+            let mut running = start(fixture, "echo ready; sleep 3");
             running.signal(Signal::TERM);
-            running.ran().code
+            running.finish().code
         })
         .collect();
     assert_eq!(codes, [Some(143); 6], "0: it was lost; 1: it ended the client, not the guest");
-    assert_nothing_left(pen);
+    assert_nothing_left(fixture);
 }
 
-fn a_killed_client_leaves_nothing(pen: &Pen) {
+fn a_killed_client_leaves_nothing(fixture: &Fixture) {
     let mark = format!(
         "sleep 3{}",
-        pen.project.display().to_string().bytes().map(|b| (b % 10).to_string()).collect::<String>()
+        fixture.project.display().to_string().bytes().map(|b| (b % 10).to_string()).collect::<String>()
     );
-    let mut running = start(pen, &format!("echo ready; {mark}"));
+    let mut running = start(fixture, &format!("echo ready; {mark}"));
     eventually("the guest runs", || is_running(&mark));
     let [client] = running.children()[..] else { panic!("one client expected") };
     signal(client, Signal::KILL);
-    assert_eq!(running.ran().code, Some(137));
-    assert_nothing_left(pen);
+    assert_eq!(running.finish().code, Some(137));
+    assert_nothing_left(fixture);
     eventually("the guest is gone", || !is_running(&mark));
 }
 
 /// What the guest leaves in its home and temp directory is removed, whatever its permissions.
-fn locked_directories_do_not_keep_the_session(pen: &Pen) {
+fn locked_directories_do_not_keep_the_session(fixture: &Fixture) {
     let script =
         "mkdir -p ~/a/b /tmp/a/b; touch ~/a/b/c /tmp/a/b/c; chmod 000 ~/a/b ~/a /tmp/a/b /tmp/a; ln -s / ~/link";
-    pen.bash(script).ok();
-    assert_nothing_left(pen);
+    fixture.bash(script).success();
+    assert_nothing_left(fixture);
 }
 
 /// The image's own user is somebody else to the host.
-fn files_of_the_images_user_do_not_keep_the_session(pen: &Pen) {
-    let mut command = pen.sandpen();
-    command.args(["run", "--engine", pen.engine.flag(), "--image", "localhost/sandpen-node", "--user", "image"]);
+fn files_of_the_images_user_do_not_keep_the_session(fixture: &Fixture) {
+    let mut command = fixture.run_image("localhost/sandpen-node");
+    command.args(["--user", "image"]);
     command
         .args(["--", "bash", "-c", "for d in /.sandpen /tmp ~; do mkdir -p $d/a/b && touch $d/a/b/c; done; true"])
-        .ran()
-        .ok();
-    assert_nothing_left(pen);
+        .finish()
+        .success();
+    assert_nothing_left(fixture);
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use crate::support::{Pen, Ran, RunToEnd};
+use crate::support::{Finished, Fixture, RunToEnd};
 use crate::{for_every_container_engine, for_every_engine};
 
 for_every_engine!(odd_names_can_be_mounted, odd_names_can_be_the_working_directory, command_arguments_arrive_unchanged,);
@@ -32,79 +32,83 @@ const ODD: &[&str] = &[
 ];
 
 /// Mounts directories at their own paths and reads the file in each.
-fn read_all(pen: &Pen, names: &[&str]) -> Ran {
+fn read_all(fixture: &Fixture, names: &[&str]) -> Finished {
     let mounts = names.iter().map(|name| {
-        let from = serde_json::to_string(&pen.root().join("odd").join(name)).expect("JSON");
+        let from = serde_json::to_string(&fixture.root.join("odd").join(name)).expect("JSON");
         format!("{{\"from\": {from}}}")
     });
     let profile = format!("{{\"mounts\": [{}]}}", mounts.collect::<Vec<_>>().join(","));
-    pen.write(".config/sandpen/profiles/odd.json", &profile);
-    let mut command = pen.run();
+    fixture.write(".config/sandpen/profiles/odd.json", &profile);
+    let mut command = fixture.run();
     command.args(["--profile", "odd", "--", "bash", "-c", r#"for path; do cat "$path/file"; done"#, "bash"]);
-    command.args(names.iter().map(|name| pen.root().join("odd").join(name))).ran()
+    command.args(names.iter().map(|name| fixture.root.join("odd").join(name))).finish()
 }
 
-fn odd_names_can_be_mounted(pen: &Pen) {
+fn odd_names_can_be_mounted(fixture: &Fixture) {
     for (number, name) in ODD.iter().enumerate() {
-        fs::write(pen.outside("odd").join(name).join("file"), "").unwrap_or_default();
-        fs::create_dir_all(pen.root().join("odd").join(name)).expect("directory");
-        fs::write(pen.root().join("odd").join(name).join("file"), format!("{number} ")).expect("file");
+        fs::write(fixture.outside("odd").join(name).join("file"), "").unwrap_or_default();
+        fs::create_dir_all(fixture.root.join("odd").join(name)).expect("directory");
+        fs::write(fixture.root.join("odd").join(name).join("file"), format!("{number} ")).expect("file");
     }
-    let together = read_all(pen, ODD);
+    let together = read_all(fixture, ODD);
     let expected: String = (0..ODD.len()).map(|number| format!("{number} ")).collect();
     if together.code == Some(0) && together.stdout == expected {
         return;
     }
     // One by one, to name the culprits.
     let failures = ODD.iter().enumerate().filter_map(|(number, name)| {
-        let ran = read_all(pen, &[name]);
-        (ran.stdout != format!("{number} ")).then(|| format!("{name:?}: {:?} {}", ran.code, ran.stderr))
+        let finished = read_all(fixture, &[name]);
+        (finished.stdout != format!("{number} ")).then(|| format!("{name:?}: {:?} {}", finished.code, finished.stderr))
     });
     panic!("{}", failures.collect::<Vec<_>>().join("\n"));
 }
 
-fn odd_names_can_be_the_working_directory(pen: &Pen) {
+fn odd_names_can_be_the_working_directory(fixture: &Fixture) {
     for name in ["-a, b'\"\\ ü$x", "col:on", "new\nline"] {
-        let project = pen.write(format!("{name}/file"), "content").parent().expect("parent").to_owned();
-        let mut command = pen.run();
+        let project = fixture.write(format!("{name}/file"), "content").parent().expect("parent").to_owned();
+        let mut command = fixture.run();
         command.current_dir(&project);
-        let ran = command.args(["--", "bash", "-c", "cat file && pwd && echo x > new"]).ran();
-        assert_eq!(ran.ok(), format!("content{}", project.display()), "{name:?}");
+        let finished = command.args(["--", "bash", "-c", "cat file && pwd && echo x > new"]).finish();
+        assert_eq!(finished.success(), format!("content{}", project.display()), "{name:?}");
         assert!(project.join("new").exists(), "{name:?}");
     }
-    assert_eq!(pen.sessions(), Vec::<PathBuf>::new());
+    assert_eq!(fixture.sessions(), Vec::<PathBuf>::new());
 }
 
-fn what_an_engine_cannot_carry_is_refused(pen: &Pen) {
-    let refused = |ran: Ran, part: &str| {
-        assert_eq!(ran.code, Some(2), "{part}: {}", ran.stderr);
-        assert!(ran.stderr.starts_with("sandpen: error: ") && ran.stderr.contains(part), "{}", ran.stderr);
-        assert_eq!(ran.stdout, "");
+fn what_an_engine_cannot_carry_is_refused(fixture: &Fixture) {
+    let refused = |finished: Finished, part: &str| {
+        assert_eq!(finished.code, Some(2), "{part}: {}", finished.stderr);
+        assert!(
+            finished.stderr.starts_with("sandpen: error: ") && finished.stderr.contains(part),
+            "{}",
+            finished.stderr
+        );
+        assert_eq!(finished.stdout, "");
     };
     let not_utf8 = OsStr::from_bytes(b"not-\xff-utf8");
-    fs::create_dir(pen.outside("odd").join(not_utf8)).expect("directory");
-    let mut command = pen.run();
-    refused(command.current_dir(pen.root().join("odd").join(not_utf8)).args(["--", "true"]).ran(), "not UTF-8");
-    refused(pen.run().args([OsStr::new("--"), OsStr::new("echo"), not_utf8]).ran(), "not UTF-8");
-    fs::create_dir(pen.root().join("odd/a:b,c")).expect("directory");
-    fs::write(pen.root().join("odd/a:b,c/file"), "both").expect("file");
-    let both = read_all(pen, &["a:b,c"]);
-    match pen.engine.flag() {
+    fs::create_dir(fixture.outside("odd").join(not_utf8)).expect("directory");
+    let mut command = fixture.run();
+    refused(command.current_dir(fixture.root.join("odd").join(not_utf8)).args(["--", "true"]).finish(), "not UTF-8");
+    refused(fixture.run().args([OsStr::new("--"), OsStr::new("echo"), not_utf8]).finish(), "not UTF-8");
+    fs::create_dir(fixture.root.join("odd/a:b,c")).expect("directory");
+    fs::write(fixture.root.join("odd/a:b,c/file"), "both").expect("file");
+    let both = read_all(fixture, &["a:b,c"]);
+    match fixture.engine().flag() {
         // Podman 4.3 splits `--mount` at every comma, and `--volume` at every colon.
         "podman" => refused(both, "a:b,c"),
-        _ => assert_eq!(both.ok(), "both"),
+        _ => assert_eq!(both.success(), "both"),
     }
     // On the command line a colon separates.
-    refused(pen.run().args(["--mount", "/a:/b:/c:/d", "--", "true"]).ran(), "config file");
-    refused(pen.run().args(["--mount", "/no/such/directory", "--", "true"]).ran(), "does not exist");
-    assert_eq!(pen.sessions(), Vec::<PathBuf>::new(), "nothing was written");
+    refused(fixture.run().args(["--mount", "/a:/b:/c:/d", "--", "true"]).finish(), "config file");
+    refused(fixture.run().args(["--mount", "/no/such/directory", "--", "true"]).finish(), "does not exist");
+    assert_eq!(fixture.sessions(), Vec::<PathBuf>::new(), "nothing was written");
 }
 
-fn command_arguments_arrive_unchanged(pen: &Pen) {
+fn command_arguments_arrive_unchanged(fixture: &Fixture) {
     let mut arguments: Vec<&str> = ODD.to_vec();
     arguments.extend(["", "-", "--", "--help", "-v", "line\n", "{\"owner\":false}"]);
-    let ran = pen.run().args(["--", "printf", "<%s>"]).args(&arguments).ran();
+    let finished = fixture.run().args(["--", "printf", "<%s>"]).args(&arguments).finish();
     let expected: String = arguments.iter().map(|argument| format!("<{argument}>")).collect();
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    assert_eq!(ran.stdout, expected);
+    finished.success();
+    assert_eq!(finished.stdout, expected);
 }

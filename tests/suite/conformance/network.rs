@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Stdio;
 use std::time::Duration;
 
-use crate::support::{Pen, RunToEnd, Running, eventually};
+use crate::support::{Fixture, RunToEnd, Running, eventually};
 use crate::{for_every_container_engine, for_every_engine};
 
 for_every_engine!(published_ports_reach_every_listener, ports_without_a_network_are_refused,);
@@ -22,7 +22,7 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").expect("socket").local_addr().expect("address").port()
 }
 
-fn with_the_network_off_there_is_only_loopback(pen: &Pen) {
+fn with_the_network_off_there_is_only_loopback(fixture: &Fixture) {
     let listener = TcpListener::bind("0.0.0.0:0").expect("listener");
     let port = listener.local_addr().expect("address").port();
     let address = outer_address();
@@ -31,22 +31,22 @@ fn with_the_network_off_there_is_only_loopback(pen: &Pen) {
             socat -u OPEN:/dev/null TCP:$host:{port},connect-timeout=3 2>&- && echo \"reached $host\"; done; true"
     );
     for arguments in [&["--network", "off"][..], &["--profile", "offline"]] {
-        let ran = pen.run().args(arguments).args(["--", "bash", "-c", &script]).ran();
-        assert_eq!(ran.ok(), "lo", "{arguments:?}");
+        let finished = fixture.run().args(arguments).args(["--", "bash", "-c", &script]).finish();
+        assert_eq!(finished.success(), "lo", "{arguments:?}");
     }
     // With it on the same listener is reached: the probe works.
     let probe = format!("socat -u OPEN:/dev/null TCP:{address}:{port},connect-timeout=3 && echo reached");
-    assert_eq!(pen.bash(&probe).ok(), "reached");
+    assert_eq!(fixture.bash(&probe).success(), "reached");
 }
 
 /// Serves one line per connection, until the test closes stdin.
-fn serve(pen: &Pen, ports: &[(u16, &str)]) -> Running {
+fn serve(fixture: &Fixture, ports: &[(u16, &str)]) -> Running {
     let mut script = String::new();
     for (port, address) in ports {
         script += &format!("socat TCP-LISTEN:{port},bind={address},fork,reuseaddr SYSTEM:'echo {address}' & ");
     }
     script += "echo ready; cat > /dev/null; kill $(jobs -p)";
-    let mut command = pen.run();
+    let mut command = fixture.run();
     for (port, _) in ports {
         command.args(["--publish", &port.to_string()]);
     }
@@ -63,9 +63,9 @@ fn fetch(address: SocketAddr) -> std::io::Result<String> {
     Ok(text)
 }
 
-fn published_ports_reach_every_listener(pen: &Pen) {
+fn published_ports_reach_every_listener(fixture: &Fixture) {
     let ports = [(free_port(), "127.0.0.1"), (free_port(), "0.0.0.0")];
-    let mut running = serve(pen, &ports);
+    let mut running = serve(fixture, &ports);
     for (port, listens_on) in ports {
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         eventually(&format!("a guest that listens on {listens_on} is reached at {address}"), || {
@@ -73,22 +73,22 @@ fn published_ports_reach_every_listener(pen: &Pen) {
         });
     }
     running.close_stdin();
-    running.ran().ok();
+    running.finish().success();
 }
 
-fn published_ports_are_closed_to_others(pen: &Pen) {
+fn published_ports_are_closed_to_others(fixture: &Fixture) {
     let port = free_port();
-    let mut running = serve(pen, &[(port, "0.0.0.0")]);
+    let mut running = serve(fixture, &[(port, "0.0.0.0")]);
     let loopback = SocketAddr::from(([127, 0, 0, 1], port));
     eventually("the port is open on loopback", || fetch(loopback).is_ok_and(|text| text == "0.0.0.0\n"));
     let outer = SocketAddr::new(outer_address(), port);
     assert!(fetch(outer).is_err(), "{outer} answers as well");
     running.close_stdin();
-    running.ran().ok();
+    running.finish().success();
 }
 
-fn ports_without_a_network_are_refused(pen: &Pen) {
-    let ran = pen.run().env("SANDBOX_PORTS", "3000, 3001").args(["--network", "off", "--", "true"]).ran();
-    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
-    assert!(ran.stderr.contains("env SANDBOX_PORTS") && ran.stderr.contains("3000"), "{}", ran.stderr);
+fn ports_without_a_network_are_refused(fixture: &Fixture) {
+    let finished = fixture.run().env("SANDBOX_PORTS", "3000, 3001").args(["--network", "off", "--", "true"]).finish();
+    finished.failure(2);
+    assert!(finished.stderr.contains("env SANDBOX_PORTS") && finished.stderr.contains("3000"), "{}", finished.stderr);
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
 use crate::for_every_container_engine;
-use crate::support::{Pen, Running, command_lines};
+use crate::support::{Fixture, Running, command_lines};
 
 for_every_container_engine!(secrets_are_in_no_argv, explain_does_not_show_secrets,);
 
@@ -13,18 +13,18 @@ for_every_container_engine!(secrets_are_in_no_argv, explain_does_not_show_secret
 const NEEDLE: &str = "hunter2-of-the-secrets-test";
 
 /// By name, by a name that looks secret, by a value that carries a login under a name that steers the engine's client.
-fn configure(pen: &Pen) {
+fn configure(fixture: &Fixture) {
     let config = format!(
         "[env]\nOTHER_PASSWORD = \"{NEEDLE} 2\"\nHTTP_PROXY = \"http://u:{NEEDLE}@h:1\"\nDOCKER_API_KEY = \"{NEEDLE} 4\"\n"
     );
-    pen.write(".config/sandpen/config.toml", &config);
+    fixture.write(".config/sandpen/config.toml", &config);
 }
 
-fn secrets_are_in_no_argv(pen: &Pen) {
-    configure(pen);
+fn secrets_are_in_no_argv(fixture: &Fixture) {
+    configure(fixture);
     let script = r#"printf '%s|' "$BY_NAME" "$OTHER_PASSWORD" "$HTTP_PROXY" "$DOCKER_API_KEY" "$MY_TOKEN" | base64 -w0;
         echo; read -r _; true"#;
-    let mut command = pen.run();
+    let mut command = fixture.run();
     command.env("BY_NAME", format!("{NEEDLE} 1")).env("SANDBOX_ENV", format!("MY_TOKEN={NEEDLE} 5"));
     command.stdin(Stdio::piped()).args(["--env", "BY_NAME", "--", "bash", "-c", script]);
     let mut running = Running::start(&mut command);
@@ -40,12 +40,12 @@ fn secrets_are_in_no_argv(pen: &Pen) {
     assert_eq!(String::from_utf8_lossy(&decode.wait_with_output().expect("base64").stdout), expected);
 
     let lines = command_lines();
-    let own = lines.iter().filter(|line| line.contains(&pen.project.display().to_string())).count();
+    let own = lines.iter().filter(|line| line.contains(&fixture.project.display().to_string())).count();
     assert!(own >= 1, "the engine's client is among the command lines");
     let leaks: Vec<_> = lines.iter().filter(|line| line.contains(NEEDLE)).collect();
     assert!(leaks.is_empty(), "{leaks:?}");
     // What must lie in a file is private.
-    for session in pen.sessions() {
+    for session in fixture.sessions() {
         for entry in fs::read_dir(&session).expect("session").flatten() {
             let is_secret = fs::read_to_string(entry.path()).is_ok_and(|text| text.contains(NEEDLE));
             let mode = entry.metadata().expect("metadata").permissions().mode() & 0o777;
@@ -53,30 +53,21 @@ fn secrets_are_in_no_argv(pen: &Pen) {
         }
     }
     running.close_stdin();
-    running.ran().ok();
-    assert_eq!(pen.sessions(), Vec::<std::path::PathBuf>::new());
+    running.finish().success();
+    assert_eq!(fixture.sessions(), Vec::<std::path::PathBuf>::new());
 }
 
-fn explain_does_not_show_secrets(pen: &Pen) {
-    configure(pen);
+fn explain_does_not_show_secrets(fixture: &Fixture) {
+    configure(fixture);
     for format in ["json", "text"] {
-        let mut command = pen.sandpen();
-        command.env("BY_NAME", NEEDLE).env("SANDBOX_ENV", format!("MY_TOKEN={NEEDLE}"));
-        command.args([
-            "explain",
-            "--format",
-            format,
-            "--engine",
-            pen.engine.flag(),
-            "--image",
-            "localhost/sandpen-test",
-        ]);
+        let mut command = fixture.command("explain");
+        command.env("BY_NAME", NEEDLE).env("SANDBOX_ENV", format!("MY_TOKEN={NEEDLE}")).args(["--format", format]);
         let output = command.args(["--env", "BY_NAME", "--", "true"]).output().expect("explain");
         let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && text.contains("BY_NAME"), "{text}");
         assert!(!text.contains(NEEDLE), "{text}");
     }
-    let explained = pen.explain(&["--", "true"]);
+    let explained = fixture.explain(&["--", "true"]);
     let variables = explained["env"].as_array().expect("env");
     let secret = variables.iter().find(|variable| variable["name"] == "OTHER_PASSWORD").expect("the variable");
     assert_eq!((&secret["secret"], &secret["value"]), (&true.into(), &serde_json::Value::Null));

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 
 use crate::for_every_engine;
-use crate::support::{Pen, RunToEnd, eventually};
+use crate::support::{Fixture, RunToEnd, eventually};
 
 for_every_engine!(
     stdin_arrives_byte_by_byte,
@@ -28,9 +28,9 @@ fn noise() -> Vec<u8> {
     (0..10 * 1024 * 1024 / 8).flat_map(step).collect()
 }
 
-fn stdin_arrives_byte_by_byte(pen: &Pen) {
+fn stdin_arrives_byte_by_byte(fixture: &Fixture) {
     let sent = noise();
-    let mut command = pen.run();
+    let mut command = fixture.run();
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).args(["--", "cat"]);
     let mut child = command.spawn().expect("start");
     let mut stdin = child.stdin.take().expect("stdin");
@@ -46,7 +46,7 @@ fn stdin_arrives_byte_by_byte(pen: &Pen) {
 }
 
 /// Ten times ten megabytes, each ten different from the ones before.
-fn a_hundred_megabytes_arrive_unchanged(pen: &Pen) {
+fn a_hundred_megabytes_arrive_unchanged(fixture: &Fixture) {
     let noise = noise();
     let sum_of = |mut command: Command| {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("start");
@@ -59,24 +59,24 @@ fn a_hundred_megabytes_arrive_unchanged(pen: &Pen) {
         assert!(output.status.success());
         String::from_utf8(output.stdout).expect("text")
     };
-    let mut inside = pen.run();
+    let mut inside = fixture.run();
     inside.args(["--", "sha256sum"]);
     assert_eq!(sum_of(inside), sum_of(Command::new("sha256sum")));
 }
 
-fn stdout_and_stderr_stay_apart(pen: &Pen) {
-    let ran = pen.bash("echo out; echo err >&2; printf 'no newline'");
-    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("out\nno newline", "err\n"));
+fn stdout_and_stderr_stay_apart(fixture: &Fixture) {
+    let finished = fixture.bash("echo out; echo err >&2; printf 'no newline'");
+    assert_eq!((finished.stdout.as_str(), finished.stderr.as_str()), ("out\nno newline", "err\n"));
 }
 
-fn there_is_no_terminal_where_there_is_none(pen: &Pen) {
+fn there_is_no_terminal_where_there_is_none(fixture: &Fixture) {
     let script = "for fd in 0 1 2; do test -t $fd && echo \"$fd is a terminal\"; done; readlink /proc/self/fd/0; true";
-    let ran = pen.run().stdin(Stdio::piped()).args(["--", "bash", "-c", script]).ran();
-    assert!(!ran.ok().contains("terminal") && !ran.stdout.contains("/dev/pts"), "{}", ran.stdout);
+    let finished = fixture.run().stdin(Stdio::piped()).args(["--", "bash", "-c", script]).finish();
+    assert!(!finished.success().contains("terminal") && !finished.stdout.contains("/dev/pts"), "{}", finished.stdout);
 }
 
-fn without_a_command_there_is_a_shell(pen: &Pen) {
-    let mut command = pen.run();
+fn without_a_command_there_is_a_shell(fixture: &Fixture) {
+    let mut command = fixture.run();
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("start");
     child.stdin.take().expect("stdin").write_all(b"echo hi from $BASH; exit 3\n").expect("write");
@@ -86,8 +86,8 @@ fn without_a_command_there_is_a_shell(pen: &Pen) {
 }
 
 /// `yes | head`: the client dies of the closed pipe, and the container must not run on.
-fn a_reader_that_goes_away_ends_the_sandbox(pen: &Pen) {
-    let mut command = pen.run();
+fn a_reader_that_goes_away_ends_the_sandbox(fixture: &Fixture) {
+    let mut command = fixture.run();
     command.stdout(Stdio::piped()).stderr(Stdio::null()).args(["--", "yes"]);
     let mut child = command.spawn().expect("start");
     let mut some = [0; 4];
@@ -95,12 +95,12 @@ fn a_reader_that_goes_away_ends_the_sandbox(pen: &Pen) {
     assert_eq!(&some, b"y\ny\n");
     drop(child.stdout.take());
     let ended =
-        crate::support::comes_true(std::time::Duration::from_secs(20), || child.try_wait().expect("wait").is_some());
+        crate::support::holds_within(std::time::Duration::from_secs(20), || child.try_wait().expect("wait").is_some());
     if !ended {
         let _ = child.kill();
         let _ = child.wait();
     }
     assert!(ended, "sandpen runs on");
-    eventually("the container is gone", || pen.containers().is_empty());
-    assert_eq!(pen.sessions(), Vec::<std::path::PathBuf>::new());
+    eventually("the container is gone", || fixture.containers().is_empty());
+    assert_eq!(fixture.sessions(), Vec::<std::path::PathBuf>::new());
 }

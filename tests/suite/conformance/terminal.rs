@@ -5,7 +5,7 @@ use std::process::Command;
 use rustix::process::Signal;
 
 use crate::support::pty::{Pty, children};
-use crate::support::{Engine, Pen, eventually, signal};
+use crate::support::{Engine, Fixture, eventually, signal};
 use crate::{for_every_container_engine, for_every_engine};
 
 for_every_engine!(
@@ -19,31 +19,31 @@ for_every_engine!(
 );
 for_every_container_engine!(ctrl_z_leaves_a_container_running);
 
-fn bash(pen: &Pen, script: &str) -> Command {
-    let mut command = pen.run();
+fn bash(fixture: &Fixture, script: &str) -> Command {
+    let mut command = fixture.run();
     command.args(["--", "bash", "-c", script]);
     command
 }
 
 #[track_caller]
-fn assert_nothing_left(pen: &Pen) {
-    eventually("nothing is left", || pen.containers().is_empty() && pen.sessions().is_empty());
+fn assert_nothing_left(fixture: &Fixture) {
+    eventually("nothing is left", || fixture.containers().is_empty() && fixture.sessions().is_empty());
 }
 
-fn in_a_terminal_the_guest_has_one_of_its_size(pen: &Pen) {
+fn in_a_terminal_the_guest_has_one_of_its_size(fixture: &Fixture) {
     // Docker's client tells the size a moment after the start.
     let script = "for fd in 0 1 2; do test -t $fd && echo \"$fd is one\"; done;
         for i in {1..50}; do [ \"$(stty size)\" = '0 0' ] || break; sleep 0.1; done; stty size; exit 7";
-    let mut pty = Pty::start(&bash(pen, script));
+    let mut pty = Pty::start(&bash(fixture, script));
     for text in ["0 is one", "1 is one", "2 is one", "30 100", "[ended 7]"] {
         pty.expect(text);
     }
-    assert_nothing_left(pen);
+    assert_nothing_left(fixture);
 }
 
-fn a_resize_reaches_the_guest(pen: &Pen) {
+fn a_resize_reaches_the_guest(fixture: &Fixture) {
     let script = "trap 'echo now $(stty size)' WINCH; echo ready; for i in {1..300}; do sleep 0.1; done";
-    let mut pty = Pty::start(&bash(pen, script));
+    let mut pty = Pty::start(&bash(fixture, script));
     pty.expect("ready");
     pty.resize(41, 121);
     pty.expect("now 41 121");
@@ -53,31 +53,31 @@ fn a_resize_reaches_the_guest(pen: &Pen) {
     pty.expect("[ended 130]");
 }
 
-fn a_pipe_on_either_side_is_no_terminal(pen: &Pen) {
+fn a_pipe_on_either_side_is_no_terminal(fixture: &Fixture) {
     let script = "test -t 0 && echo zero; test -t 1 && echo one; echo said";
-    let mut pty = Pty::script("\"$@\" | cat", &bash(pen, script));
+    let mut pty = Pty::script("\"$@\" | cat", &bash(fixture, script));
     pty.expect("[ended 0]");
     // Native hands its own stdin over; a container's is a pipe of its client, for it gets a terminal whole or not at all.
-    let expected = if pen.engine.is_container() { "said\r\n" } else { "zero\r\nsaid\r\n" };
+    let expected = if fixture.engine().is_container() { "said\r\n" } else { "zero\r\nsaid\r\n" };
     assert!(pty.said().starts_with(expected), "{:?}", pty.said());
-    let mut pty = Pty::script("echo input | \"$@\"", &bash(pen, &format!("cat; {script}")));
+    let mut pty = Pty::script("echo input | \"$@\"", &bash(fixture, &format!("cat; {script}")));
     pty.expect("[ended 0]");
-    let expected = if pen.engine.is_container() { "input\r\nsaid\r\n" } else { "input\r\none\r\nsaid\r\n" };
+    let expected = if fixture.engine().is_container() { "input\r\nsaid\r\n" } else { "input\r\none\r\nsaid\r\n" };
     assert!(pty.said().starts_with(expected), "{:?}", pty.said());
 }
 
-fn the_settings_are_restored_after_any_end(pen: &Pen) {
+fn the_settings_are_restored_after_any_end(fixture: &Fixture) {
     for (script, ended) in [("echo ready; read _", 0), ("stty raw -echo; echo ready; read -n1 _; exit 3", 3)] {
-        let mut pty = Pty::start(&bash(pen, script));
+        let mut pty = Pty::start(&bash(fixture, script));
         let before = pty.settings();
         pty.expect("ready");
-        assert_eq!(pty.is_raw(), pen.engine.is_container() || ended == 3, "{script}");
+        assert_eq!(pty.is_raw(), fixture.engine().is_container() || ended == 3, "{script}");
         pty.send("\r");
         pty.expect(&format!("[ended {ended}]"));
         assert_eq!(pty.settings(), before, "{script}");
     }
     // The engine's client, or the first process inside, crashes.
-    let mut pty = Pty::start(&bash(pen, "stty raw -echo; echo ready; sleep 300"));
+    let mut pty = Pty::start(&bash(fixture, "stty raw -echo; echo ready; sleep 300"));
     let before = pty.settings();
     pty.expect("ready");
     assert!(pty.is_raw());
@@ -85,22 +85,22 @@ fn the_settings_are_restored_after_any_end(pen: &Pen) {
     signal(crashing, Signal::KILL);
     pty.expect("[ended 137]");
     assert_eq!(pty.settings(), before);
-    assert_nothing_left(pen);
+    assert_nothing_left(fixture);
 }
 
-fn ctrl_c_and_ctrl_backslash_end_a_program_as_outside(pen: &Pen) {
+fn ctrl_c_and_ctrl_backslash_end_a_program_as_outside(fixture: &Fixture) {
     for (key, code) in [("\u{3}", 130), ("\u{1c}", 131)] {
-        let mut pty = Pty::start(&bash(pen, "ulimit -c 0; echo ready; exec sleep 300"));
+        let mut pty = Pty::start(&bash(fixture, "ulimit -c 0; echo ready; exec sleep 300"));
         pty.expect("ready");
         pty.send(key);
         pty.expect(&format!("[ended {code}]"));
     }
-    assert_nothing_left(pen);
+    assert_nothing_left(fixture);
 }
 
-fn a_program_may_handle_ctrl_c_itself(pen: &Pen) {
+fn a_program_may_handle_ctrl_c_itself(fixture: &Fixture) {
     let script = "trap 'echo caught' INT; echo ready; for i in {1..300}; do sleep 0.1; read -t 0.1 x && exit 4; done";
-    let mut pty = Pty::start(&bash(pen, script));
+    let mut pty = Pty::start(&bash(fixture, script));
     pty.expect("ready");
     pty.send("\u{3}");
     pty.expect("caught");
@@ -111,19 +111,19 @@ fn a_program_may_handle_ctrl_c_itself(pen: &Pen) {
 }
 
 /// Docker's own detach keys are Ctrl-P Ctrl-Q.
-fn no_key_detaches(pen: &Pen) {
+fn no_key_detaches(fixture: &Fixture) {
     let script = "stty raw -echo; echo ready; head -c 3 | od -An -tx1; exit 6";
-    let mut pty = Pty::start(&bash(pen, script));
+    let mut pty = Pty::start(&bash(fixture, script));
     pty.expect("ready");
     pty.send("\u{10}\u{11}x");
     pty.expect("10 11 78");
     pty.expect("[ended 6]");
-    assert_nothing_left(pen);
+    assert_nothing_left(fixture);
 }
 
 /// Nobody outside could resume it, so it is resumed at once.
-fn ctrl_z_leaves_a_container_running(pen: &Pen) {
-    let mut pty = Pty::start(&bash(pen, "echo ready; exec cat"));
+fn ctrl_z_leaves_a_container_running(fixture: &Fixture) {
+    let mut pty = Pty::start(&bash(fixture, "echo ready; exec cat"));
     pty.expect("ready");
     pty.send("\u{1a}");
     std::thread::sleep(std::time::Duration::from_millis(300));
@@ -133,12 +133,12 @@ fn ctrl_z_leaves_a_container_running(pen: &Pen) {
     pty.expect("still");
     pty.send("\u{4}");
     pty.expect("[ended 0]");
-    assert_nothing_left(pen);
+    assert_nothing_left(fixture);
 }
 
 /// On native the shell outside has the last word, as with any other program.
-fn ctrl_z_suspends(pen: &Pen) {
-    let mut command = pen.run();
+fn ctrl_z_suspends(fixture: &Fixture) {
+    let mut command = fixture.run();
     command.args(["--", "cat"]);
     let mut pty = Pty::interactive(&command);
     pty.expect("[prompt] ");
@@ -161,15 +161,15 @@ fn ctrl_z_suspends(pen: &Pen) {
     pty.expect("[prompt] ");
     pty.send("echo \"code=$?\"\r");
     pty.expect("code=0");
-    assert_nothing_left(pen);
+    assert_nothing_left(fixture);
 }
 
 #[test]
 fn ctrl_z_suspends_native() {
-    Pen::on(Engine::Native, ctrl_z_suspends);
+    Fixture::on(Engine::Native, ctrl_z_suspends);
 }
 
 #[test]
 fn ctrl_z_suspends_native_root() {
-    Pen::on(Engine::NativeRoot, ctrl_z_suspends);
+    Fixture::on(Engine::NativeRoot, ctrl_z_suspends);
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use crate::for_every_engine;
-use crate::support::{Pen, RunToEnd, Running, comes_true};
+use crate::support::{Fixture, RunToEnd, Running, holds_within};
 
 for_every_engine!(
     a_live_sandbox_from_another_time_stays,
@@ -33,58 +33,57 @@ fn date(session: &Path, time: SystemTime) {
     }
 }
 
-fn start(pen: &Pen) -> Running {
-    let mut running = Running::start(pen.run().args(["--", "sh", "-c", "echo ready; exec sleep 300"]));
+fn start(fixture: &Fixture) -> Running {
+    let mut running = Running::start(fixture.run().args(["--", "sh", "-c", "echo ready; exec sleep 300"]));
     assert_eq!(running.line(), "ready");
     running
 }
 
-fn a_live_sandbox_from_another_time_stays(pen: &Pen) {
-    let mut running = start(pen);
+fn a_live_sandbox_from_another_time_stays(fixture: &Fixture) {
+    let mut running = start(fixture);
     for time in [long_ago(), far_ahead()] {
-        date(&pen.sessions()[0], time);
-        pen.run().args(["--", "sleep", "0.4"]).ran().ok();
-        pen.sandpen().arg("prune").ran().ok();
-        let ran = pen.sandpen().args(["ps", "--format", "json"]).ran();
-        let list: serde_json::Value = serde_json::from_str(ran.ok()).expect("JSON");
+        date(&fixture.sessions()[0], time);
+        fixture.run().args(["--", "sleep", "0.4"]).finish().success();
+        fixture.sandpen(["prune"]).finish().success();
+        let list = fixture.sandpen(["ps", "--format", "json"]).finish().json();
         assert_eq!((list.as_array().map(Vec::len), &list[0]["state"]), (Some(1), &"running".into()));
         let age = list[0]["age"].as_u64().expect("an age");
         assert_eq!(age == 0, time > SystemTime::now(), "{age}");
     }
-    pen.sandpen().args(["stop", "--all"]).ran().ok();
-    assert_eq!(running.ran().code, Some(143));
-    assert!(pen.sessions().is_empty());
+    fixture.sandpen(["stop", "--all"]).finish().success();
+    assert_eq!(running.finish().code, Some(143));
+    assert!(fixture.sessions().is_empty());
 }
 
-fn leftovers_from_another_time_go(pen: &Pen) {
+fn leftovers_from_another_time_go(fixture: &Fixture) {
     for time in [long_ago(), far_ahead()] {
-        let mut running = start(pen);
+        let mut running = start(fixture);
         running.signal(rustix::process::Signal::KILL);
-        running.ran();
-        let [session] = &pen.sessions()[..] else { panic!("one session expected") };
+        running.finish();
+        let [session] = &fixture.sessions()[..] else { panic!("one session expected") };
         date(session, time);
         // And two that were killed before they had a lock, or while they were removed.
         for name in [".new-0123456789ab", ".old-0123456789ab"] {
             let path = session.with_file_name(name);
             fs::create_dir(&path).expect("a directory");
-            std::os::unix::fs::chown(&path, Some(pen.uid), Some(pen.gid)).expect("chown");
+            std::os::unix::fs::chown(&path, Some(fixture.uid), Some(fixture.gid)).expect("chown");
             File::open(&path).and_then(|file| file.set_modified(time)).expect("dated");
         }
-        pen.sandpen().arg("prune").ran().ok();
-        assert_eq!(pen.sessions(), Vec::<std::path::PathBuf>::new());
+        fixture.sandpen(["prune"]).finish().success();
+        assert_eq!(fixture.sessions(), Vec::<std::path::PathBuf>::new());
     }
 }
 
-fn a_signal_is_passed_on_whatever_the_clock_says(pen: &Pen) {
+fn a_signal_is_passed_on_whatever_the_clock_says(fixture: &Fixture) {
     for time in [long_ago(), far_ahead()] {
-        let mut running = start(pen);
+        let mut running = start(fixture);
         // The file whose age says whether the engine's client is ready for signals.
-        if let Ok(file) = File::open(pen.sessions()[0].join("status")) {
+        if let Ok(file) = File::open(fixture.sessions()[0].join("status")) {
             file.set_modified(time).expect("dated");
         }
         std::thread::sleep(Duration::from_millis(600));
         running.signal(rustix::process::Signal::TERM);
-        assert_eq!(running.ran().code, Some(143));
-        assert!(comes_true(Duration::from_secs(5), || pen.sessions().is_empty()));
+        assert_eq!(running.finish().code, Some(143));
+        assert!(holds_within(Duration::from_secs(5), || fixture.sessions().is_empty()));
     }
 }

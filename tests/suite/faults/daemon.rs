@@ -7,18 +7,18 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::support::{Engine, Pen, RunToEnd, Running, comes_true, eventually, is_running, signal};
+use crate::support::{Engine, Fixture, RunToEnd, Running, eventually, holds_within, is_running, signal};
 
 const IMAGE: &str = "localhost/sandpen-busybox:latest";
 
 struct Daemon<'a> {
-    pen: &'a Pen,
+    fixture: &'a Fixture,
     process: Child,
 }
 
 impl<'a> Daemon<'a> {
-    fn start(pen: &'a Pen) -> Self {
-        let root = pen.root();
+    fn start(fixture: &'a Fixture) -> Self {
+        let root = &fixture.root;
         let log = File::create(root.join("dockerd.log")).expect("a log");
         let option = |name: &str, file: &str| format!("--{name}={}", root.join(file).display());
         // The pids in them are of a daemon that was killed, and that init may not have collected yet.
@@ -30,10 +30,10 @@ impl<'a> Daemon<'a> {
         let mut command = Command::new("unshare");
         command.args(["--net", "--", "dockerd"]);
         command.args([option("data-root", "data"), option("exec-root", "exec"), option("pidfile", "pid")]);
-        command.args([&format!("--host={}", host(pen)), "--iptables=false", "--bridge=none"]);
+        command.args([&format!("--host={}", host(fixture)), "--iptables=false", "--bridge=none"]);
         let streams = (log.try_clone().expect("a log"), log);
         let process = command.stdin(Stdio::null()).stdout(streams.0).stderr(streams.1).spawn().expect("dockerd");
-        let daemon = Daemon { pen, process };
+        let daemon = Daemon { fixture, process };
         eventually("the daemon answers", || {
             daemon.docker(&["info"]).output().is_ok_and(|output| output.status.success())
         });
@@ -41,21 +41,21 @@ impl<'a> Daemon<'a> {
     }
 
     fn docker(&self, arguments: &[&str]) -> Command {
-        let mut command = self.pen.host_command("docker");
-        command.env("DOCKER_HOST", host(self.pen)).args(arguments);
+        let mut command = self.fixture.host_command("docker");
+        command.env("DOCKER_HOST", host(self.fixture)).args(arguments);
         command
     }
 
     fn load_image(&self) {
-        let mut save = self.pen.host_command("docker");
+        let mut save = self.fixture.host_command("docker");
         let mut save = save.args(["save", IMAGE]).stdout(Stdio::piped()).spawn().expect("docker save");
-        let loaded = self.docker(&["load"]).stdin(save.stdout.take().expect("a pipe")).ran();
-        loaded.ok();
+        let loaded = self.docker(&["load"]).stdin(save.stdout.take().expect("a pipe")).finish();
+        loaded.success();
         save.wait().expect("wait");
     }
 
     fn ended(&mut self) -> bool {
-        comes_true(Duration::from_secs(25), || self.process.try_wait().expect("wait").is_some())
+        holds_within(Duration::from_secs(25), || self.process.try_wait().expect("wait").is_some())
     }
 }
 
@@ -71,14 +71,14 @@ impl Drop for Daemon<'_> {
         // A daemon that was killed leaves its mounts.
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
-        for point in points.filter(|point| Path::new(point).starts_with(self.pen.root())) {
+        for point in points.filter(|point| Path::new(point).starts_with(&self.fixture.root)) {
             let _ = Command::new("umount").arg("--lazy").arg(point).stderr(Stdio::null()).status();
         }
     }
 }
 
-fn host(pen: &Pen) -> String {
-    format!("unix://{}", pen.root().join("docker.sock").display())
+fn host(fixture: &Fixture) -> String {
+    format!("unix://{}", fixture.root.join("docker.sock").display())
 }
 
 /// Fault, code, what is said.
@@ -95,38 +95,40 @@ const TABLE: &[(&str, Signal, i32, &[&str])] = &[
 
 #[test]
 fn a_daemon_that_ends_takes_the_sandbox_along() {
-    Pen::on(Engine::Docker, |pen| {
-        Daemon::start(pen).load_image();
+    Fixture::on(Engine::Docker, |fixture| {
+        Daemon::start(fixture).load_image();
         for (fault, which, code, words) in TABLE {
-            let mut daemon = Daemon::start(pen);
+            let mut daemon = Daemon::start(fixture);
             let mark = format!("sleep 4{}", std::process::id());
-            let mut command = pen.sandpen();
-            command.args(["run", "--engine", "docker", "--image", IMAGE, "--network", "off"]);
-            command.args(["--", "sh", "-c", &format!("echo ready; exec {mark}")]).env("DOCKER_HOST", host(pen));
+            let mut command = fixture.run_image(IMAGE);
+            command.args(["--network", "off"]);
+            command.args(["--", "sh", "-c", &format!("echo ready; exec {mark}")]).env("DOCKER_HOST", host(fixture));
             let mut running = Running::start(&mut command);
             assert_eq!(running.line(), "ready");
             signal(daemon.process.id(), *which);
-            let ran = running.ran();
-            assert_eq!(ran.code, Some(*code), "{fault}: {}", ran.stderr);
-            assert!(words.iter().all(|word| ran.stderr.contains(word)), "{fault}: {}", ran.stderr);
+            let finished = running.finish();
+            assert_eq!(finished.code, Some(*code), "{fault}: {}", finished.stderr);
+            assert!(words.iter().all(|word| finished.stderr.contains(word)), "{fault}: {}", finished.stderr);
             assert!(daemon.ended(), "{fault}");
-            assert!(pen.sessions().is_empty(), "{fault}");
+            assert!(fixture.sessions().is_empty(), "{fault}");
             eventually("the guest is gone", || !is_running(&mark));
             // What the next daemon finds of it, it removes.
             drop(daemon);
-            let daemon = Daemon::start(pen);
-            eventually("no container is left", || daemon.docker(&["ps", "--all", "--quiet"]).ran().ok().is_empty());
+            let daemon = Daemon::start(fixture);
+            eventually("no container is left", || {
+                daemon.docker(&["ps", "--all", "--quiet"]).finish().success().is_empty()
+            });
         }
     });
 }
 
 #[test]
 fn a_daemon_that_is_gone_before_the_start_is_44() {
-    Pen::on(Engine::Docker, |pen| {
-        let mut command = pen.sandpen();
-        command.args(["run", "--engine", "docker", "--image", IMAGE, "--", "true"]);
-        let ran = Running::start(command.env("DOCKER_HOST", host(pen))).ran();
-        assert!(ran.code == Some(44) && ran.stderr.contains("hint: "), "{ran:?}");
-        assert!(pen.sessions().is_empty());
+    Fixture::on(Engine::Docker, |fixture| {
+        let mut command = fixture.run_image(IMAGE);
+        command.args(["--", "true"]);
+        let finished = Running::start(command.env("DOCKER_HOST", host(fixture))).finish();
+        assert!(finished.code == Some(44) && finished.stderr.contains("hint: "), "{finished:?}");
+        assert!(fixture.sessions().is_empty());
     });
 }

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use super::{bash_in, git, repository};
 use crate::for_every_engine;
-use crate::support::{Pen, Ran, RunToEnd, Running, eventually};
+use crate::support::{Finished, Fixture, RunToEnd, Running, eventually};
 
 for_every_engine!(
     attack_02_linked_hooks_lead_nowhere,
@@ -28,73 +28,74 @@ for_every_engine!(
 );
 
 /// What the host would execute leaves a trace there.
-fn assert_nothing_runs(pen: &Pen, directory: &Path) {
-    let trace = pen.root().join("executed");
+fn assert_nothing_runs(fixture: &Fixture, directory: &Path) {
+    let trace = fixture.root.join("executed");
     for arguments in
         [&["status"][..], &["commit", "--allow-empty", "--quiet", "--message", "host"], &["st"], &["fetch", "."]]
     {
-        git(pen, directory, arguments);
+        git(fixture, directory, arguments);
     }
     assert!(!trace.exists(), "executed on the host: {:?}", fs::read_to_string(&trace));
 }
 
 /// A command that leaves the trace.
-fn evil(pen: &Pen) -> String {
-    format!("touch {}/executed #", pen.root().display())
+fn evil(fixture: &Fixture) -> String {
+    format!("touch {}/executed #", fixture.root.display())
 }
 
-fn attack_02_linked_hooks_lead_nowhere(pen: &Pen) {
-    let main = repository(pen, &pen.project.join("main"));
-    let outside = pen.outside("hooks");
+fn attack_02_linked_hooks_lead_nowhere(fixture: &Fixture) {
+    let main = repository(fixture, &fixture.project.join("main"));
+    let outside = fixture.outside("hooks");
     fs::write(outside.join("secret"), "hunter2").expect("write");
     fs::remove_dir_all(main.join(".git/hooks")).expect("remove");
     symlink(&outside, main.join(".git/hooks")).expect("link");
-    let ran =
-        bash_in(pen, &main, &[], &format!("cat .git/hooks/secret {}/secret; touch {0}/planted", outside.display()));
-    assert!(!ran.stdout.contains("hunter2"), "{}", ran.stdout);
+    let finished =
+        bash_in(fixture, &main, &[], &format!("cat .git/hooks/secret {}/secret; touch {0}/planted", outside.display()));
+    assert!(!finished.stdout.contains("hunter2"), "{}", finished.stdout);
     assert!(!outside.join("planted").exists());
     // Replacing the link by a directory with a hook does not last.
     let planting = format!(
         "rm .git/hooks; mkdir .git/hooks; printf '#!/bin/sh\\n{}' > .git/hooks/pre-commit; chmod +x .git/hooks/*",
-        evil(pen)
+        evil(fixture)
     );
-    let ran = bash_in(pen, &main, &[], &planting);
-    assert!(ran.stderr.contains("sandpen: set aside"), "{}", ran.stderr);
+    let finished = bash_in(fixture, &main, &[], &planting);
+    assert!(finished.stderr.contains("sandpen: set aside"), "{}", finished.stderr);
     assert_eq!(fs::read_link(main.join(".git/hooks")).expect("the link is back"), outside);
-    assert_nothing_runs(pen, &main);
+    assert_nothing_runs(fixture, &main);
 }
 
-fn attack_03_the_git_directory_cannot_be_swapped(pen: &Pen) {
-    let library = repository(pen, &pen.outside("library"));
-    let main = repository(pen, &pen.project.join("main"));
-    git(pen, &main, &["submodule", "--quiet", "add", library.to_str().expect("text"), "a/b"]).ok();
+fn attack_03_the_git_directory_cannot_be_swapped(fixture: &Fixture) {
+    let library = repository(fixture, &fixture.outside("library"));
+    let main = repository(fixture, &fixture.project.join("main"));
+    git(fixture, &main, &["submodule", "--quiet", "add", library.to_str().expect("text"), "a/b"]).success();
     for directory in
         [".git", ".git/hooks", ".git/modules", ".git/modules/a", ".git/modules/a/b", ".git/modules/a/b/hooks"]
     {
         // Not by `mv`, which copies where it may not rename.
-        let ran = bash_in(pen, &main, &[], &format!("perl -e 'exit !rename(\"{directory}\", \"{directory}.x\")'"));
-        assert_eq!(ran.code, Some(1), "{directory}: {}", ran.stderr);
+        let finished =
+            bash_in(fixture, &main, &[], &format!("perl -e 'exit !rename(\"{directory}\", \"{directory}.x\")'"));
+        assert_eq!(finished.code, Some(1), "{directory}: {}", finished.stderr);
     }
 }
 
-fn attack_04_hooks_cannot_be_planted(pen: &Pen) {
-    let library = repository(pen, &pen.outside("library"));
-    let main = repository(pen, &pen.project.join("main"));
-    git(pen, &main, &["submodule", "--quiet", "add", library.to_str().expect("text"), "a/b"]).ok();
-    let tree = pen.project.join("tree");
-    git(pen, &main, &["worktree", "add", "--quiet", tree.to_str().expect("text")]).ok();
+fn attack_04_hooks_cannot_be_planted(fixture: &Fixture) {
+    let library = repository(fixture, &fixture.outside("library"));
+    let main = repository(fixture, &fixture.project.join("main"));
+    git(fixture, &main, &["submodule", "--quiet", "add", library.to_str().expect("text"), "a/b"]).success();
+    let tree = fixture.project.join("tree");
+    git(fixture, &main, &["worktree", "add", "--quiet", tree.to_str().expect("text")]).success();
     fs::remove_dir_all(main.join(".git/modules/a/b/hooks")).expect("remove");
-    git(pen, &main, &["config", "core.hooksPath", "tools/hooks"]).ok();
+    git(fixture, &main, &["config", "core.hooksPath", "tools/hooks"]).success();
     for place in [".git/hooks", ".git/modules/a/b/hooks", "tools/hooks", ".git/worktrees/tree/hooks"] {
         let script =
             format!("mkdir -p {place}; echo x > {place}/pre-commit || mv {place} y || rm -r {place} && mkdir {place}");
-        let ran = bash_in(pen, &main, &[], &script);
-        assert_eq!(ran.code, Some(1), "{place}: {}", ran.stderr);
+        let finished = bash_in(fixture, &main, &[], &script);
+        assert_eq!(finished.code, Some(1), "{place}: {}", finished.stderr);
         assert!(!main.join(place).join("pre-commit").exists(), "{place}");
     }
     // From the linked worktree, the shared hooks.
     let shared = main.join(".git/hooks/pre-commit");
-    assert_eq!(bash_in(pen, &tree, &[], &format!("touch {}", shared.display())).code, Some(1));
+    assert_eq!(bash_in(fixture, &tree, &[], &format!("touch {}", shared.display())).code, Some(1));
 }
 
 const SETTINGS: &[&str] = &[
@@ -122,63 +123,63 @@ const SETTINGS: &[&str] = &[
     "core.worktree",
 ];
 
-fn plant(pen: &Pen) -> String {
-    SETTINGS.iter().map(|key| format!("git config --file .git/config {key} '!{}' || exit 9\n", evil(pen))).collect()
+fn plant(fixture: &Fixture) -> String {
+    SETTINGS.iter().map(|key| format!("git config --file .git/config {key} '!{}' || exit 9\n", evil(fixture))).collect()
 }
 
 #[track_caller]
-fn assert_set_aside(pen: &Pen, main: &Path, before: &str, ran: &Ran) {
+fn assert_set_aside(fixture: &Fixture, main: &Path, before: &str, finished: &Finished) {
     for key in SETTINGS {
         let shown = format!("{} = !touch", key.to_ascii_lowercase());
-        assert!(ran.stderr.to_ascii_lowercase().contains(&shown), "{key} is not shown: {}", ran.stderr);
+        assert!(finished.stderr.to_ascii_lowercase().contains(&shown), "{key} is not shown: {}", finished.stderr);
     }
     let config = fs::read_to_string(main.join(".git/config")).expect("config");
     assert!(!config.contains("touch"), "{config}");
-    assert_eq!(git(pen, main, &["config", "--local", "--list"]).ok(), before);
-    assert_nothing_runs(pen, main);
+    assert_eq!(git(fixture, main, &["config", "--local", "--list"]).success(), before);
+    assert_nothing_runs(fixture, main);
     // Kept as it was, and accepted by the command that is shown.
     let kept =
-        ran.stderr.lines().find_map(|line| line.strip_prefix("hint: it is kept as it was left: ")).expect("kept");
+        finished.stderr.lines().find_map(|line| line.strip_prefix("hint: it is kept as it was left: ")).expect("kept");
     assert!(fs::read_to_string(kept).expect("the kept file").contains("fsmonitor"));
-    let accept = ran.stderr.lines().find_map(|line| line.strip_prefix("hint: to accept it: ")).expect("command");
-    pen.host_command("sh").args(["-c", accept]).ran().ok();
-    assert!(git(pen, main, &["config", "--local", "core.fsmonitor"]).ok().contains("touch"));
+    let accept = finished.stderr.lines().find_map(|line| line.strip_prefix("hint: to accept it: ")).expect("command");
+    fixture.host_command("sh").args(["-c", accept]).finish().success();
+    assert!(git(fixture, main, &["config", "--local", "core.fsmonitor"]).success().contains("touch"));
 }
 
-fn attack_05_settings_that_run_code_are_set_aside(pen: &Pen) {
-    let main = repository(pen, &pen.project.join("main"));
-    let before = git(pen, &main, &["config", "--local", "--list"]).ok().to_owned();
-    let ran = bash_in(pen, &main, &["-q"], &plant(pen));
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    assert_set_aside(pen, &main, &before, &ran);
+fn attack_05_settings_that_run_code_are_set_aside(fixture: &Fixture) {
+    let main = repository(fixture, &fixture.project.join("main"));
+    let before = git(fixture, &main, &["config", "--local", "--list"]).success().to_owned();
+    let finished = bash_in(fixture, &main, &["-q"], &plant(fixture));
+    finished.success();
+    assert_set_aside(fixture, &main, &before, &finished);
 }
 
-fn attack_05_what_a_killed_sandbox_left_is_set_aside_later(pen: &Pen) {
-    let main = repository(pen, &pen.project.join("main"));
-    let before = git(pen, &main, &["config", "--local", "--list"]).ok().to_owned();
-    let mut command = pen.run();
-    command.current_dir(&main).args(["--", "bash", "-c", &format!("{}touch planted; sleep 60", plant(pen))]);
+fn attack_05_what_a_killed_sandbox_left_is_set_aside_later(fixture: &Fixture) {
+    let main = repository(fixture, &fixture.project.join("main"));
+    let before = git(fixture, &main, &["config", "--local", "--list"]).success().to_owned();
+    let mut command = fixture.run();
+    command.current_dir(&main).args(["--", "bash", "-c", &format!("{}touch planted; sleep 60", plant(fixture))]);
     let mut running = Running::start(&mut command);
     eventually("the settings are planted", || main.join("planted").exists());
     running.signal(Signal::KILL);
-    running.ran();
+    running.finish();
     assert!(fs::read_to_string(main.join(".git/config")).expect("config").contains("touch"));
     // The engine's client may outlive its launcher for a moment, and a session is not over before.
-    let mut ran = pen.sandpen().current_dir("/").arg("ps").ran();
+    let mut finished = fixture.sandpen(["ps"]).current_dir("/").finish();
     eventually("the next command reviews it", || {
-        if ran.stderr.is_empty() {
-            ran = pen.sandpen().current_dir("/").arg("ps").ran();
+        if finished.stderr.is_empty() {
+            finished = fixture.sandpen(["ps"]).current_dir("/").finish();
         }
-        !ran.stderr.is_empty()
+        !finished.stderr.is_empty()
     });
-    assert_set_aside(pen, &main, &before, &ran);
-    assert_eq!(pen.sandpen().arg("ps").ran().stderr, "");
+    assert_set_aside(fixture, &main, &before, &finished);
+    assert_eq!(fixture.sandpen(["ps"]).finish().stderr, "");
 }
 
-fn attack_05_is_impossible_under_strict(pen: &Pen) {
-    let main = repository(pen, &pen.project.join("main"));
-    let tree = pen.project.join("tree");
-    git(pen, &main, &["worktree", "add", "--quiet", tree.to_str().expect("text")]).ok();
+fn attack_05_is_impossible_under_strict(fixture: &Fixture) {
+    let main = repository(fixture, &fixture.project.join("main"));
+    let tree = fixture.project.join("tree");
+    git(fixture, &main, &["worktree", "add", "--quiet", tree.to_str().expect("text")]).success();
     for script in [
         "git config core.fsmonitor evil",
         "echo '[core]' >> .git/config",
@@ -187,21 +188,22 @@ fn attack_05_is_impossible_under_strict(pen: &Pen) {
         "ln -sf /etc/passwd .git/config",
         "echo x > .git/worktrees/tree/gitdir",
     ] {
-        let ran = bash_in(pen, &main, &["--guard", "strict"], script);
-        assert!(ran.code != Some(0), "{script}");
+        let finished = bash_in(fixture, &main, &["--guard", "strict"], script);
+        assert!(finished.code != Some(0), "{script}");
     }
     // Commits work.
-    bash_in(pen, &main, &["--guard", "strict"], "git -c user.name=n -c user.email=e commit -q --allow-empty -m x").ok();
+    bash_in(fixture, &main, &["--guard", "strict"], "git -c user.name=n -c user.email=e commit -q --allow-empty -m x")
+        .success();
     // What cannot be protected is refused.
     fs::remove_dir_all(main.join(".git/hooks")).expect("remove");
     symlink("../elsewhere", main.join(".git/hooks")).expect("link");
-    let ran = bash_in(pen, &main, &["--guard", "strict"], "true");
-    assert!(ran.code == Some(44) && ran.stderr.contains(".git/hooks"), "{}", ran.stderr);
+    let finished = bash_in(fixture, &main, &["--guard", "strict"], "true");
+    assert!(finished.code == Some(44) && finished.stderr.contains(".git/hooks"), "{}", finished.stderr);
 }
 
-fn attack_05_other_files_that_redirect_git_are_set_aside(pen: &Pen) {
-    let main = repository(pen, &pen.project.join("main"));
-    let foreign = repository(pen, &pen.outside("foreign"));
+fn attack_05_other_files_that_redirect_git_are_set_aside(fixture: &Fixture) {
+    let main = repository(fixture, &fixture.project.join("main"));
+    let foreign = repository(fixture, &fixture.outside("foreign"));
     let script = format!(
         "git config extensions.worktreeConfig true
         printf '[alias]\\n\\tst = !{evil}\\n' > .git/config.worktree
@@ -210,115 +212,121 @@ fn attack_05_other_files_that_redirect_git_are_set_aside(pen: &Pen) {
         printf '[core]\\n\\tfsmonitor = {evil}\\n' > .git/modules/new/config
         mkdir sub; echo 'gitdir: {foreign}' > sub/.git
         mkdir link; ln -s {foreign} link/.git",
-        evil = evil(pen).replace('#', ";"),
+        evil = evil(fixture).replace('#', ";"),
         foreign = foreign.join(".git").display()
     );
-    let ran = bash_in(pen, &main, &[], &script);
+    let finished = bash_in(fixture, &main, &[], &script);
     for file in [".git/config.worktree", ".git/commondir", ".git/modules/new/config", "sub/.git", "link/.git"] {
         let line = format!("redirect Git: {}", main.join(file).display());
-        assert!(ran.stderr.contains(&line), "{file}: {}", ran.stderr);
+        assert!(finished.stderr.contains(&line), "{file}: {}", finished.stderr);
     }
     for gone in [".git/commondir", "sub/.git", "link/.git"] {
         assert!(main.join(gone).symlink_metadata().is_err(), "{gone}");
     }
-    assert_nothing_runs(pen, &main);
+    assert_nothing_runs(fixture, &main);
 }
 
-fn repositories_made_inside_are_reviewed(pen: &Pen) {
-    let main = repository(pen, &pen.project.join("main"));
+fn repositories_made_inside_are_reviewed(fixture: &Fixture) {
+    let main = repository(fixture, &fixture.project.join("main"));
     let script = format!(
         "set -e; for kind in '' --bare; do
             git init --quiet $kind deep/er/x$kind; cd deep/er/x$kind; git config core.fsmonitor '{0}'; git config user.name kept
             hooks=$(git rev-parse --git-path hooks); printf '#!/bin/sh\\n{0}\\n' > $hooks/pre-commit; chmod +x $hooks/pre-commit; cd -
         done",
-        evil(pen).replace('#', ";")
+        evil(fixture).replace('#', ";")
     );
-    let ran = bash_in(pen, &main, &[], &script);
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let finished = bash_in(fixture, &main, &[], &script);
+    finished.success();
     for place in ["deep/er/x/.git", "deep/er/x--bare"] {
         for file in ["config", "hooks/pre-commit"] {
             let line = format!("redirect Git: {}", main.join(place).join(file).display());
-            assert!(ran.stderr.contains(&line), "{place}/{file}: {}", ran.stderr);
+            assert!(finished.stderr.contains(&line), "{place}/{file}: {}", finished.stderr);
         }
         assert!(!main.join(place).join("hooks/pre-commit").exists());
-        assert_eq!(git(pen, main.join(place), &["config", "--local", "user.name"]).ok(), "kept");
+        assert_eq!(git(fixture, main.join(place), &["config", "--local", "user.name"]).success(), "kept");
     }
-    assert_nothing_runs(pen, &main.join("deep/er/x"));
+    assert_nothing_runs(fixture, &main.join("deep/er/x"));
     // In two halves, of which neither looks like a repository.
     let script =
         "mkdir -p a/objects a/refs b; printf '[alias]\\n\\tx = !evil\\n' > a/config; echo 'ref: refs/heads/x' > b/HEAD
         echo ../a > b/commondir; mkdir c; echo 'gitdir: ../b' > c/.git; git -C c x 2>&1 | head -c 60";
-    let ran = bash_in(pen, &main, &[], script);
-    assert!(ran.stdout.contains("evil"), "the case itself: {ran:?}");
-    assert!(ran.stderr.contains("alias.x = !evil"), "{}", ran.stderr);
+    let finished = bash_in(fixture, &main, &[], script);
+    assert!(finished.stdout.contains("evil"), "the case itself: {finished:?}");
+    assert!(finished.stderr.contains("alias.x = !evil"), "{}", finished.stderr);
     // In a directory that was made writable.
-    let other = pen.outside("other");
+    let other = fixture.outside("other");
     let mount = format!("{}:/other:rw", other.display());
-    let ran = bash_in(pen, &main, &["--mount", &mount], "git init -q /other/r; git -C /other/r config alias.x '!evil'");
-    assert!(ran.stderr.contains("alias.x = !evil"), "{}", ran.stderr);
+    let finished =
+        bash_in(fixture, &main, &["--mount", &mount], "git init -q /other/r; git -C /other/r config alias.x '!evil'");
+    assert!(finished.stderr.contains("alias.x = !evil"), "{}", finished.stderr);
     // So many that taking each apart would take minutes.
     let script = "git init -q one; git -C one config alias.x '!evil'; mkdir many; for i in $(seq 300); do cp -r one many/$i; done";
-    let ran = bash_in(pen, &main, &[], script);
-    assert!(ran.stderr.contains("more were set aside") && ran.stderr.lines().count() < 120, "{}", ran.stderr.len());
-    let configs = pen.host_command("grep").args(["-rl", "evil", "many", "one"]).current_dir(&main).ran();
+    let finished = bash_in(fixture, &main, &[], script);
+    assert!(
+        finished.stderr.contains("more were set aside") && finished.stderr.lines().count() < 120,
+        "{}",
+        finished.stderr.len()
+    );
+    let configs = fixture.host_command("grep").args(["-rl", "evil", "many", "one"]).current_dir(&main).finish();
     assert_eq!(configs.stdout, "", "{}", configs.stdout.lines().count());
     // Without a repository around, too.
-    let plain = pen.outside("plain");
-    let ran = bash_in(pen, &plain, &[], "git init -q r; git -C r config alias.x '!evil'");
-    assert!(ran.stderr.contains("alias.x = !evil"), "{}", ran.stderr);
+    let plain = fixture.outside("plain");
+    let finished = bash_in(fixture, &plain, &[], "git init -q r; git -C r config alias.x '!evil'");
+    assert!(finished.stderr.contains("alias.x = !evil"), "{}", finished.stderr);
 }
 
-fn a_large_workspace_is_reviewed_without_waiting_for_it(pen: &Pen) {
-    let large = pen.project.join("large");
+fn a_large_workspace_is_reviewed_without_waiting_for_it(fixture: &Fixture) {
+    let large = fixture.project.join("large");
     for directory in 0..60 {
         fs::create_dir_all(large.join(format!("{directory}/below"))).expect("directory");
         for file in 0..100 {
             fs::write(large.join(format!("{directory}/{file}")), "").expect("file");
         }
     }
-    std::os::unix::fs::chown(large.join("0"), Some(pen.uid), Some(pen.gid)).expect("chown");
-    let ran = bash_in(pen, &pen.project, &[], "cd large/0; git init -q new; git -C new config alias.x '!evil'");
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    std::os::unix::fs::chown(large.join("0"), Some(fixture.uid), Some(fixture.gid)).expect("chown");
+    let finished =
+        bash_in(fixture, &fixture.project, &[], "cd large/0; git init -q new; git -C new config alias.x '!evil'");
+    finished.success();
     let config = large.join("0/new/.git/config");
     eventually("it is set aside", || !fs::read_to_string(&config).expect("config").contains("evil"));
     // Told at once, or by whoever comes next; what the user does afterwards stays.
-    git(pen, large.join("0/new"), &["config", "alias.y", "!mine"]).ok();
+    git(fixture, large.join("0/new"), &["config", "alias.y", "!mine"]).success();
     eventually("the review is over", || {
-        let told = ran.stderr.clone() + &pen.sandpen().arg("ps").ran().stderr;
+        let told = finished.stderr.clone() + &fixture.sandpen(["ps"]).finish().stderr;
         told.contains("alias.x = !evil") && !told.contains("!mine")
     });
     assert!(fs::read_to_string(&config).expect("config").contains("!mine"));
 }
 
-fn what_push_and_remote_add_write_stays(pen: &Pen) {
-    let main = repository(pen, &pen.project.join("main"));
-    pen.write(".gitconfig", "[user]\n\tname = N\n\temail = n@x\n");
+fn what_push_and_remote_add_write_stays(fixture: &Fixture) {
+    let main = repository(fixture, &fixture.project.join("main"));
+    fixture.write(".gitconfig", "[user]\n\tname = N\n\temail = n@x\n");
     let script = "set -e; git init --quiet --bare remote.git; git remote add origin ./remote.git; git push --quiet -u origin main
         git config user.email own@x; git config pull.rebase true; git branch --quiet topic; git config branch.topic.description d";
-    let ran = bash_in(pen, &main, &[], script);
-    assert_eq!((ran.ok(), ran.stderr.as_str()), ("", ""));
-    assert_eq!(git(pen, &main, &["config", "--local", "branch.main.remote"]).ok(), "origin");
-    assert!(!pen.home.join(".local/state/sandpen/set-aside").exists());
+    let finished = bash_in(fixture, &main, &[], script);
+    assert_eq!((finished.success(), finished.stderr.as_str()), ("", ""));
+    assert_eq!(git(fixture, &main, &["config", "--local", "branch.main.remote"]).success(), "origin");
+    assert!(!fixture.home.join(".local/state/sandpen/set-aside").exists());
 }
 
-fn a_changed_value_is_put_back(pen: &Pen) {
-    let main = repository(pen, &pen.project.join("main"));
-    git(pen, &main, &["config", "alias.st", "status"]).ok();
-    git(pen, &main, &["config", "--add", "credential.helper", ""]).ok();
-    git(pen, &main, &["config", "--add", "credential.helper", "cache"]).ok();
-    let before = git(pen, &main, &["config", "--local", "--list"]).ok().to_owned();
-    let ran = bash_in(
-        pen,
+fn a_changed_value_is_put_back(fixture: &Fixture) {
+    let main = repository(fixture, &fixture.project.join("main"));
+    git(fixture, &main, &["config", "alias.st", "status"]).success();
+    git(fixture, &main, &["config", "--add", "credential.helper", ""]).success();
+    git(fixture, &main, &["config", "--add", "credential.helper", "cache"]).success();
+    let before = git(fixture, &main, &["config", "--local", "--list"]).success().to_owned();
+    let finished = bash_in(
+        fixture,
         &main,
         &[],
         "git config alias.st '!evil'; git config --add credential.helper evil; git config remote.x.url y",
     );
     assert!(
-        ran.stderr.contains("alias.st = !evil") && ran.stderr.contains("credential.helper = evil"),
+        finished.stderr.contains("alias.st = !evil") && finished.stderr.contains("credential.helper = evil"),
         "{}",
-        ran.stderr
+        finished.stderr
     );
-    let after = git(pen, &main, &["config", "--local", "--list"]).ok().replace("remote.x.url=y", "");
+    let after = git(fixture, &main, &["config", "--local", "--list"]).success().replace("remote.x.url=y", "");
     let sorted = |text: &str| {
         let mut lines: Vec<String> = text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect();
         lines.sort();
@@ -327,8 +335,8 @@ fn a_changed_value_is_put_back(pen: &Pen) {
     assert_eq!(sorted(&after), sorted(&before));
 }
 
-fn an_unreadable_configuration_is_put_back(pen: &Pen) {
-    let main = repository(pen, &pen.project.join("main"));
+fn an_unreadable_configuration_is_put_back(fixture: &Fixture) {
+    let main = repository(fixture, &fixture.project.join("main"));
     let before = fs::read(main.join(".git/config")).expect("config");
     for planting in [
         "echo '[[[' > .git/config",
@@ -336,35 +344,35 @@ fn an_unreadable_configuration_is_put_back(pen: &Pen) {
         "rm .git/config; mkfifo .git/config",
         "head -c 2000000 /dev/zero > .git/config",
     ] {
-        let ran = bash_in(pen, &main, &[], planting);
-        assert!(ran.stderr.contains("sandpen: set aside"), "{planting}: {}", ran.stderr);
+        let finished = bash_in(fixture, &main, &[], planting);
+        assert!(finished.stderr.contains("sandpen: set aside"), "{planting}: {}", finished.stderr);
         assert_eq!(fs::read(main.join(".git/config")).expect("config"), before, "{planting}");
     }
 }
 
-fn guard_off_does_nothing(pen: &Pen) {
-    let main = repository(pen, &pen.project.join("main"));
-    let ran = bash_in(
-        pen,
+fn guard_off_does_nothing(fixture: &Fixture) {
+    let main = repository(fixture, &fixture.project.join("main"));
+    let finished = bash_in(
+        fixture,
         &main,
         &["--guard", "off"],
         "touch .git/hooks/pre-commit; git config alias.x '!x'; mv .git g; mv g .git",
     );
-    assert_eq!((ran.ok(), ran.stderr.as_str()), ("", ""));
-    assert_eq!(git(pen, &main, &["config", "alias.x"]).ok(), "!x");
+    assert_eq!((finished.success(), finished.stderr.as_str()), ("", ""));
+    assert_eq!(git(fixture, &main, &["config", "alias.x"]).success(), "!x");
 }
 
-fn files_that_tools_run_are_reported(pen: &Pen) {
-    let main = repository(pen, &pen.project.join("main"));
-    pen.write("project/main/.vscode/tasks.json", "{}");
-    pen.write("project/main/.husky/pre-commit", "x");
-    assert_eq!(bash_in(pen, &main, &[], "cat .vscode/tasks.json > /dev/null").stderr, "");
+fn files_that_tools_run_are_reported(fixture: &Fixture) {
+    let main = repository(fixture, &fixture.project.join("main"));
+    fixture.write("project/main/.vscode/tasks.json", "{}");
+    fixture.write("project/main/.husky/pre-commit", "x");
+    assert_eq!(bash_in(fixture, &main, &[], "cat .vscode/tasks.json > /dev/null").stderr, "");
     let script = "echo x > .envrc; echo x >> .vscode/tasks.json; mkdir -p .github/workflows .claude; touch .github/workflows/ci.yml .claude/settings.json
         git rebase --quiet --exec 'touch x' --root 2>/dev/null; mkdir -p .git/rebase-merge; echo 'exec evil' > .git/rebase-merge/git-rebase-todo";
-    let ran = bash_in(pen, &main, &[], script);
+    let finished = bash_in(fixture, &main, &[], script);
     for file in [".envrc", ".vscode/tasks.json", ".github/workflows/ci.yml", ".claude/settings.json"] {
-        assert!(ran.stderr.contains(&main.join(file).display().to_string()), "{file}: {}", ran.stderr);
+        assert!(finished.stderr.contains(&main.join(file).display().to_string()), "{file}: {}", finished.stderr);
     }
-    assert!(!ran.stderr.contains(".husky"), "{}", ran.stderr);
-    assert!(ran.stderr.contains("unfinished rebase"), "{}", ran.stderr);
+    assert!(!finished.stderr.contains(".husky"), "{}", finished.stderr);
+    assert!(finished.stderr.contains("unfinished rebase"), "{}", finished.stderr);
 }

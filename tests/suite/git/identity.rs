@@ -1,7 +1,7 @@
 //! The identity inside is the identity outside, through every kind of include; only the user's own files are followed.
 
 use super::{bash_in, git, repository};
-use crate::support::{Pen, RunToEnd};
+use crate::support::{Fixture, RunToEnd};
 use crate::{for_every_container_engine, for_every_engine};
 
 for_every_engine!(
@@ -13,10 +13,10 @@ for_every_engine!(
 );
 for_every_container_engine!(conditions_on_the_home_hold_at_another_home);
 
-fn includes_give_the_same_identity(pen: &Pen) {
-    let main = repository(pen, &pen.project.join("work/main"));
-    git(pen, &main, &["remote", "add", "origin", "git@example.org:a/b.git"]).ok();
-    let home = pen.home.display();
+fn includes_give_the_same_identity(fixture: &Fixture) {
+    let main = repository(fixture, &fixture.project.join("work/main"));
+    git(fixture, &main, &["remote", "add", "origin", "git@example.org:a/b.git"]).success();
+    let home = fixture.home.display();
     let cases = [
         ("[include]\n\tpath = included\n".to_owned(), "relative"),
         ("[include]\n\tpath = ~/included\n".to_owned(), "home"),
@@ -27,70 +27,73 @@ fn includes_give_the_same_identity(pen: &Pen) {
         ("[includeIf \"hasconfig:remote.*.url:git@example.org:*/**\"]\n\tpath = included\n".to_owned(), "hasconfig"),
         ("[include]\n\tpath = first\n".to_owned(), "nested"),
     ];
-    pen.write("first", "[include]\n\tpath = included\n");
+    fixture.write("first", "[include]\n\tpath = included\n");
     for (text, kind) in cases {
-        pen.write(".gitconfig", &format!("[user]\n\tname = N\n\temail = wrong@example.org\n{text}"));
-        pen.write("included", &format!("[user]\n\temail = {kind}@example.org\n"));
-        let outside = pen.host_command("git").current_dir(&main).args(["config", "user.email"]).ran();
-        assert_eq!(outside.ok(), format!("{kind}@example.org"), "the case itself");
-        assert_eq!(bash_in(pen, &main, &[], "git config user.email").ok(), outside.ok(), "{kind}");
+        fixture.write(".gitconfig", &format!("[user]\n\tname = N\n\temail = wrong@example.org\n{text}"));
+        fixture.write("included", &format!("[user]\n\temail = {kind}@example.org\n"));
+        let outside = fixture.host_command("git").current_dir(&main).args(["config", "user.email"]).finish();
+        assert_eq!(outside.success(), format!("{kind}@example.org"), "the case itself");
+        assert_eq!(bash_in(fixture, &main, &[], "git config user.email").success(), outside.success(), "{kind}");
     }
     // The repository's own setting still wins, and can be made inside.
-    assert_eq!(bash_in(pen, &main, &[], "git config user.email own@x; git config user.email").ok(), "own@x");
-    assert_eq!(git(pen, &main, &["config", "--local", "user.email"]).ok(), "own@x");
+    assert_eq!(bash_in(fixture, &main, &[], "git config user.email own@x; git config user.email").success(), "own@x");
+    assert_eq!(git(fixture, &main, &["config", "--local", "user.email"]).success(), "own@x");
 }
 
-fn conditions_on_the_home_hold_at_another_home(pen: &Pen) {
-    let main = repository(pen, &pen.project.join("work/main"));
-    pen.write(".gitconfig", "[user]\n\temail = wrong@x\n[includeIf \"gitdir:~/project/work/\"]\n\tpath = ~/included\n");
-    pen.write("included", "[user]\n\temail = right@x\n[alias]\n\tq = \"!f() { echo \\\"a\\\\tb\\\"; }; f\"\n");
-    let mut command = pen.sandpen();
-    command.args(["run", "--engine", pen.engine.flag(), "--image", "localhost/sandpen-node", "--user", "image"]);
-    let ran = command.current_dir(&main).args(["--", "bash", "-c", "git config user.email; git q"]).ran();
-    assert_eq!(ran.ok(), "right@x\na\tb");
+fn conditions_on_the_home_hold_at_another_home(fixture: &Fixture) {
+    let main = repository(fixture, &fixture.project.join("work/main"));
+    fixture.write(
+        ".gitconfig",
+        "[user]\n\temail = wrong@x\n[includeIf \"gitdir:~/project/work/\"]\n\tpath = ~/included\n",
+    );
+    fixture.write("included", "[user]\n\temail = right@x\n[alias]\n\tq = \"!f() { echo \\\"a\\\\tb\\\"; }; f\"\n");
+    let mut command = fixture.run_image("localhost/sandpen-node");
+    command.args(["--user", "image"]);
+    let finished = command.current_dir(&main).args(["--", "bash", "-c", "git config user.email; git q"]).finish();
+    assert_eq!(finished.success(), "right@x\na\tb");
 }
 
-fn files_that_the_users_configuration_names_come_along(pen: &Pen) {
-    let main = repository(pen, &pen.project.join("main"));
-    let elsewhere = pen.outside("elsewhere");
+fn files_that_the_users_configuration_names_come_along(fixture: &Fixture) {
+    let main = repository(fixture, &fixture.project.join("main"));
+    let elsewhere = fixture.outside("elsewhere");
     let signers = elsewhere.join("signers");
     std::fs::write(&signers, "me@x ssh-ed25519 AAAA\n").expect("write");
-    pen.write(
+    fixture.write(
         ".gitconfig",
         &format!(
             "[core]\n\texcludesFile = ~/.ignored\n\tattributesFile = ~/.attributes\n[commit]\n\ttemplate = ~/.template\n[gpg \"ssh\"]\n\tallowedSignersFile = {}\n",
             signers.display()
         ),
     );
-    pen.write(".ignored", "*.skip\n");
-    pen.write(".attributes", "*.odd text eol=crlf\n");
-    pen.write(".template", "a template\n");
+    fixture.write(".ignored", "*.skip\n");
+    fixture.write(".attributes", "*.odd text eol=crlf\n");
+    fixture.write(".template", "a template\n");
     let script = "git check-ignore x.skip; git check-attr eol x.odd; cat $(git config --path commit.template);
         cat $(git config --path gpg.ssh.allowedSignersFile); echo x >> ~/.ignored && echo written; true";
-    let ran = bash_in(pen, &main, &[], script);
-    assert_eq!(ran.ok(), "x.skip\nx.odd: eol: crlf\na template\nme@x ssh-ed25519 AAAA");
+    let finished = bash_in(fixture, &main, &[], script);
+    assert_eq!(finished.success(), "x.skip\nx.odd: eol: crlf\na template\nme@x ssh-ed25519 AAAA");
     // Git's own places, without any setting.
-    pen.write(".gitconfig", "");
-    pen.write(".config/git/ignore", "*.xdg\n");
-    assert_eq!(bash_in(pen, &main, &[], "git check-ignore x.xdg").ok(), "x.xdg");
+    fixture.write(".gitconfig", "");
+    fixture.write(".config/git/ignore", "*.xdg\n");
+    assert_eq!(bash_in(fixture, &main, &[], "git check-ignore x.xdg").success(), "x.xdg");
 }
 
-fn the_hosts_variables_of_identity_come_along(pen: &Pen) {
-    let main = repository(pen, &pen.project.join("main"));
-    let own = pen.write("elsewhere.gitconfig", "[user]\n\tname = Elsewhere\n");
-    let mut command = pen.run();
+fn the_hosts_variables_of_identity_come_along(fixture: &Fixture) {
+    let main = repository(fixture, &fixture.project.join("main"));
+    let own = fixture.write("elsewhere.gitconfig", "[user]\n\tname = Elsewhere\n");
+    let mut command = fixture.run();
     command.current_dir(&main).env("GIT_CONFIG_GLOBAL", own).env("GIT_AUTHOR_EMAIL", "author@x");
     command.env("GIT_CONFIG_COUNT", "1").env("GIT_CONFIG_KEY_0", "user.email").env("GIT_CONFIG_VALUE_0", "count@x");
     // A value that could be a token is nobody's business.
-    let ran = command
+    let finished = command
         .args(["--", "bash", "-c", "git config user.name; git config user.email; git var GIT_AUTHOR_IDENT"])
-        .ran();
-    assert!(ran.ok().starts_with("Elsewhere\ncount@x\nElsewhere <author@x>"), "{}", ran.stdout);
+        .finish();
+    assert!(finished.success().starts_with("Elsewhere\ncount@x\nElsewhere <author@x>"), "{}", finished.stdout);
 }
 
-fn attack_01_the_repositorys_own_configuration_is_not_followed(pen: &Pen) {
-    let main = repository(pen, &pen.project.join("main"));
-    let secret = pen.write("private-thing", "hunter2\n[user]\n\temail = stolen@x\n");
+fn attack_01_the_repositorys_own_configuration_is_not_followed(fixture: &Fixture) {
+    let main = repository(fixture, &fixture.project.join("main"));
+    let secret = fixture.write("private-thing", "hunter2\n[user]\n\temail = stolen@x\n");
     let path = secret.to_str().expect("text");
     for key in [
         "include.path",
@@ -101,23 +104,23 @@ fn attack_01_the_repositorys_own_configuration_is_not_followed(pen: &Pen) {
         "gpg.ssh.allowedSignersFile",
         "blame.ignoreRevsFile",
     ] {
-        git(pen, &main, &["config", "--local", key, path]).ok();
+        git(fixture, &main, &["config", "--local", key, path]).success();
     }
-    git(pen, &main, &["config", "--local", "gpg.format", "ssh"]).ok();
-    git(pen, &main, &["config", "--local", "user.signingKey", path]).ok();
-    let ran = bash_in(pen, &main, &[], &format!("cat {path} 2>/dev/null; env; true"));
-    assert!(!ran.ok().contains("hunter2"), "{}", ran.stdout);
-    let explained = pen.sandpen().current_dir(&main).args(["explain", "--engine", pen.engine.flag()]).ran();
+    git(fixture, &main, &["config", "--local", "gpg.format", "ssh"]).success();
+    git(fixture, &main, &["config", "--local", "user.signingKey", path]).success();
+    let finished = bash_in(fixture, &main, &[], &format!("cat {path} 2>/dev/null; env; true"));
+    assert!(!finished.success().contains("hunter2"), "{}", finished.stdout);
+    let explained = fixture.sandpen(["explain", "--engine", fixture.engine().flag()]).current_dir(&main).finish();
     let mounts = explained.stdout.split("\nEnvironment").next().expect("files").to_owned();
     assert!(!mounts.contains("private-thing"), "{mounts}");
 }
 
-fn attack_01_an_include_that_never_ends_does_not_hang(pen: &Pen) {
-    let main = repository(pen, &pen.project.join("main"));
+fn attack_01_an_include_that_never_ends_does_not_hang(fixture: &Fixture) {
+    let main = repository(fixture, &fixture.project.join("main"));
     let pipe = main.join("pipe");
-    pen.host_command("mkfifo").arg(&pipe).ran().ok();
-    git(pen, &main, &["config", "--local", "include.path", pipe.to_str().expect("text")]).ok();
-    let ran = bash_in(pen, &main, &[], "echo ran");
-    assert_eq!(ran.ok(), "ran");
-    assert!(ran.stderr.contains("Git did not read its configuration"), "{}", ran.stderr);
+    fixture.host_command("mkfifo").arg(&pipe).finish().success();
+    git(fixture, &main, &["config", "--local", "include.path", pipe.to_str().expect("text")]).success();
+    let finished = bash_in(fixture, &main, &[], "echo ran");
+    assert_eq!(finished.success(), "ran");
+    assert!(finished.stderr.contains("Git did not read its configuration"), "{}", finished.stderr);
 }

@@ -1,13 +1,13 @@
 //! What sandpen reads of Git's settings itself is what Git says; and everything that is not plain is Git's to read.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::fs::{chown, symlink};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use super::{git, repository};
-use crate::support::{Engine, Pen, RunToEnd};
+use crate::support::{Engine, Fixture, RunToEnd, install_script};
 
 /// Who reads.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -17,142 +17,142 @@ enum By {
 }
 
 /// Something about the home, or the repository in it; and the directory to be in, when it is not the repository's root.
-type Case = (&'static str, By, fn(&Pen) -> Option<PathBuf>);
+type Case = (&'static str, By, fn(&Fixture) -> Option<PathBuf>);
 
 const CASES: &[Case] = &[
     ("nothing special", By::Sandpen, |_| None),
-    ("below the root", By::Sandpen, |pen| Some(below(pen, "src/deep"))),
-    ("no repository", By::Sandpen, |pen| {
-        let plain = pen.project.with_file_name("plain");
+    ("below the root", By::Sandpen, |fixture| Some(below(fixture, "src/deep"))),
+    ("no repository", By::Sandpen, |fixture| {
+        let plain = fixture.project.with_file_name("plain");
         fs::create_dir(&plain).expect("directory");
-        chown(&plain, Some(pen.uid), Some(pen.gid)).expect("chown");
+        chown(&plain, Some(fixture.uid), Some(fixture.gid)).expect("chown");
         Some(plain)
     }),
-    ("both files of the user's", By::Sandpen, |pen| {
-        pen.write(".config/git/config", "[core]\n\tpager = from-xdg\n\teditor = \"an editor\" # mine\n");
+    ("both files of the user's", By::Sandpen, |fixture| {
+        fixture.write(".config/git/config", "[core]\n\tpager = from-xdg\n\teditor = \"an editor\" # mine\n");
         None
     }),
-    ("a linked file", By::Sandpen, |pen| {
-        fs::rename(pen.home.join(".gitconfig"), pen.home.join("dotfile")).expect("rename");
-        symlink("dotfile", pen.home.join(".gitconfig")).expect("link");
+    ("a linked file", By::Sandpen, |fixture| {
+        fs::rename(fixture.home.join(".gitconfig"), fixture.home.join("dotfile")).expect("rename");
+        symlink("dotfile", fixture.home.join(".gitconfig")).expect("link");
         None
     }),
-    ("a remote and a branch", By::Sandpen, |pen| {
-        set(pen, "remote.origin.url", "ssh://git@example.org/x.git");
-        set(pen, "branch.Main.merge", "refs/heads/main");
-        set(pen, "alias.lg", "log --format=\"%h; %s\"");
+    ("a remote and a branch", By::Sandpen, |fixture| {
+        set(fixture, "remote.origin.url", "ssh://git@example.org/x.git");
+        set(fixture, "branch.Main.merge", "refs/heads/main");
+        set(fixture, "alias.lg", "log --format=\"%h; %s\"");
         None
     }),
-    ("hooks of its own", By::Sandpen, |pen| {
-        set(pen, "core.hooksPath", ".githooks");
+    ("hooks of its own", By::Sandpen, |fixture| {
+        set(fixture, "core.hooksPath", ".githooks");
         None
     }),
-    ("a detached head", By::Sandpen, |pen| {
-        git(pen, &pen.project, &["checkout", "--quiet", "--detach"]).ok();
+    ("a detached head", By::Sandpen, |fixture| {
+        git(fixture, &fixture.project, &["checkout", "--quiet", "--detach"]).success();
         None
     }),
-    ("a linked worktree", By::Sandpen, |pen| {
-        let other = pen.project.with_file_name("other");
-        git(pen, &pen.project, &["worktree", "add", "--quiet", other.to_str().expect("text")]).ok();
+    ("a linked worktree", By::Sandpen, |fixture| {
+        let other = fixture.project.with_file_name("other");
+        git(fixture, &fixture.project, &["worktree", "add", "--quiet", other.to_str().expect("text")]).success();
         Some(other)
     }),
-    ("an include", By::Git, |pen| {
-        pen.write("more", "[core]\n\teditor = included\n");
-        append(&pen.home.join(".gitconfig"), "[include]\n\tpath = more\n");
+    ("an include", By::Git, |fixture| {
+        fixture.write("more", "[core]\n\teditor = included\n");
+        append(&fixture.home.join(".gitconfig"), "[include]\n\tpath = more\n");
         None
     }),
-    ("an include of the repository's", By::Git, |pen| {
-        pen.write("project/.git/more", "[core]\n\thooksPath = .githooks\n");
-        set(pen, "include.path", "more");
+    ("an include of the repository's", By::Git, |fixture| {
+        fixture.write("project/.git/more", "[core]\n\thooksPath = .githooks\n");
+        set(fixture, "include.path", "more");
         None
     }),
-    ("a condition", By::Git, |pen| {
-        pen.write("more", "[core]\n\teditor = included\n");
-        append(&pen.home.join(".gitconfig"), "[includeIf \"gitdir:~/project/\"]\n\tpath = more\n");
+    ("a condition", By::Git, |fixture| {
+        fixture.write("more", "[core]\n\teditor = included\n");
+        append(&fixture.home.join(".gitconfig"), "[includeIf \"gitdir:~/project/\"]\n\tpath = more\n");
         None
     }),
-    ("a value of two lines", By::Git, |pen| {
-        append(&pen.home.join(".gitconfig"), "[core]\n\teditor = of \\\n two\n");
+    ("a value of two lines", By::Git, |fixture| {
+        append(&fixture.home.join(".gitconfig"), "[core]\n\teditor = of \\\n two\n");
         None
     }),
-    ("a file that Git refuses", By::Git, |pen| {
-        append(&pen.project.join(".git/config"), "[core\n");
+    ("a file that Git refuses", By::Git, |fixture| {
+        append(&fixture.project.join(".git/config"), "[core\n");
         None
     }),
-    ("another configuration per worktree", By::Git, |pen| {
-        set(pen, "extensions.worktreeConfig", "true");
-        git(pen, &pen.project, &["config", "--worktree", "core.editor", "of-the-worktree"]).ok();
+    ("another configuration per worktree", By::Git, |fixture| {
+        set(fixture, "extensions.worktreeConfig", "true");
+        git(fixture, &fixture.project, &["config", "--worktree", "core.editor", "of-the-worktree"]).success();
         None
     }),
-    ("a newer format", By::Git, |pen| {
-        set(pen, "core.repositoryFormatVersion", "1");
+    ("a newer format", By::Git, |fixture| {
+        set(fixture, "core.repositoryFormatVersion", "1");
         None
     }),
-    ("another working tree", By::Git, |pen| {
-        set(pen, "core.worktree", "..");
+    ("another working tree", By::Git, |fixture| {
+        set(fixture, "core.worktree", "..");
         None
     }),
-    ("bare", By::Git, |pen| {
-        let bare = pen.project.with_file_name("bare.git");
-        git(pen, &pen.home, &["init", "--quiet", "--bare", bare.to_str().expect("text")]).ok();
+    ("bare", By::Git, |fixture| {
+        let bare = fixture.project.with_file_name("bare.git");
+        git(fixture, &fixture.home, &["init", "--quiet", "--bare", bare.to_str().expect("text")]).success();
         Some(bare)
     }),
-    ("a submodule", By::Git, |pen| {
-        let other = repository(pen, &pen.project.with_file_name("other"));
+    ("a submodule", By::Git, |fixture| {
+        let other = repository(fixture, &fixture.project.with_file_name("other"));
         let add = ["submodule", "--quiet", "add", other.to_str().expect("text"), "sub"];
-        git(pen, &pen.project, &add).ok();
-        let sub = pen.project.join("sub");
-        git(pen, &sub, &["config", "core.editor", "of-the-submodule"]).ok();
+        git(fixture, &fixture.project, &add).success();
+        let sub = fixture.project.join("sub");
+        git(fixture, &sub, &["config", "core.editor", "of-the-submodule"]).success();
         Some(sub)
     }),
-    ("no head", By::Git, |pen| {
-        fs::remove_file(pen.project.join(".git/HEAD")).expect("remove");
+    ("no head", By::Git, |fixture| {
+        fs::remove_file(fixture.project.join(".git/HEAD")).expect("remove");
         None
     }),
-    ("an odd head", By::Git, |pen| {
-        fs::write(pen.project.join(".git/HEAD"), "ref: elsewhere\n").expect("write");
+    ("an odd head", By::Git, |fixture| {
+        fs::write(fixture.project.join(".git/HEAD"), "ref: elsewhere\n").expect("write");
         None
     }),
-    ("no objects", By::Git, |pen| {
-        fs::remove_dir_all(pen.project.join(".git/objects")).expect("remove");
+    ("no objects", By::Git, |fixture| {
+        fs::remove_dir_all(fixture.project.join(".git/objects")).expect("remove");
         None
     }),
-    ("no refs", By::Git, |pen| {
-        fs::remove_dir_all(pen.project.join(".git/refs")).expect("remove");
+    ("no refs", By::Git, |fixture| {
+        fs::remove_dir_all(fixture.project.join(".git/refs")).expect("remove");
         None
     }),
-    ("an empty .git within a repository", By::Git, |pen| {
-        let inner = below(pen, "inner");
+    ("an empty .git within a repository", By::Git, |fixture| {
+        let inner = below(fixture, "inner");
         fs::create_dir(inner.join(".git")).expect("directory");
-        chown(inner.join(".git"), Some(pen.uid), Some(pen.gid)).expect("chown");
+        chown(inner.join(".git"), Some(fixture.uid), Some(fixture.gid)).expect("chown");
         Some(inner)
     }),
-    ("somebody else's repository", By::Git, |pen| {
-        chown(&pen.project, Some(1), Some(1)).expect("chown");
-        Some(below(pen, "mine"))
+    ("somebody else's repository", By::Git, |fixture| {
+        chown(&fixture.project, Some(1), Some(1)).expect("chown");
+        Some(below(fixture, "mine"))
     }),
-    ("somebody else's .git", By::Git, |pen| {
-        chown(pen.project.join(".git"), Some(1), Some(1)).expect("chown");
+    ("somebody else's .git", By::Git, |fixture| {
+        chown(fixture.project.join(".git"), Some(1), Some(1)).expect("chown");
         None
     }),
-    ("a linked configuration", By::Git, |pen| {
-        fs::rename(pen.project.join(".git/config"), pen.project.join("config")).expect("rename");
-        symlink("../config", pen.project.join(".git/config")).expect("link");
+    ("a linked configuration", By::Git, |fixture| {
+        fs::rename(fixture.project.join(".git/config"), fixture.project.join("config")).expect("rename");
+        symlink("../config", fixture.project.join(".git/config")).expect("link");
         None
     }),
 ];
 
-fn below(pen: &Pen, name: &str) -> PathBuf {
-    let directory = pen.project.join(name);
+fn below(fixture: &Fixture, name: &str) -> PathBuf {
+    let directory = fixture.project.join(name);
     fs::create_dir_all(&directory).expect("directory");
-    for made in directory.ancestors().take_while(|made| *made != pen.project) {
-        chown(made, Some(pen.uid), Some(pen.gid)).expect("chown");
+    for made in directory.ancestors().take_while(|made| *made != fixture.project) {
+        chown(made, Some(fixture.uid), Some(fixture.gid)).expect("chown");
     }
     directory
 }
 
-fn set(pen: &Pen, key: &str, value: &str) {
-    git(pen, &pen.project, &["config", key, value]).ok();
+fn set(fixture: &Fixture, key: &str, value: &str) {
+    git(fixture, &fixture.project, &["config", key, value]).success();
 }
 
 fn append(file: &Path, text: &str) {
@@ -160,24 +160,26 @@ fn append(file: &Path, text: &str) {
 }
 
 /// A home with settings that `explain` tells, of the user and of the repository.
-fn pen() -> Pen {
-    let pen = Pen::new(Engine::Native);
-    pen.write(".gitconfig", "[user]\n\tname = J\u{f6}\n[core]\n\tpager = of-the-user\n[credential]\n\thelper = mine\n");
-    repository(&pen, &pen.project);
-    set(&pen, "sequence.editor", "of-the-repository");
-    pen
+fn fixture() -> Fixture {
+    let fixture = Fixture::new().with_engine(Engine::Native);
+    fixture.write(
+        ".gitconfig",
+        "[user]\n\tname = J\u{f6}\n[core]\n\tpager = of-the-user\n[credential]\n\thelper = mine\n",
+    );
+    repository(&fixture, &fixture.project);
+    set(&fixture, "sequence.editor", "of-the-repository");
+    fixture
 }
 
 /// What planning makes of Git's settings; and whether Git was started, which then leaves a trace.
-fn explained(pen: &Pen, directory: &Path, variables: &[(&str, &str)]) -> (Value, By) {
-    let trace = pen.outside("traces").join("trace");
+fn explained(fixture: &Fixture, directory: &Path, variables: &[(&str, &str)]) -> (Value, By) {
+    let trace = fixture.outside("traces").join("trace");
     let _ = fs::remove_file(&trace);
-    let mut command = pen.sandpen();
+    let mut command = fixture.command("explain");
     // The distribution's Git, whose file for all users is known.
     command.current_dir(directory).env("GIT_TRACE2_PERF", &trace).env("PATH", "/usr/bin:/bin");
     command.envs(variables.iter().copied());
-    let ran = command.args(["explain", "--format", "json", "--engine", "native", "--", "true"]).ran();
-    let plan: Value = serde_json::from_str(ran.ok()).expect("JSON");
+    let plan = command.args(["--format", "json", "--", "true"]).finish().json();
     let told = serde_json::json!([plan["git"], plan["mounts"]]);
     (told, if trace.exists() { By::Git } else { By::Sandpen })
 }
@@ -187,34 +189,32 @@ const ASK_GIT: (&str, &str) = ("GIT_CONFIG_COUNT", "0");
 
 #[test]
 fn what_is_plain_is_read_as_git_reads_it() {
-    if !Engine::Native.is_there() {
-        eprintln!("SKIPPED: native is not in SANDPEN_TEST_ENGINES");
+    if !Engine::Native.is_available() {
         return;
     }
     for (what, by, arrange) in CASES {
-        let pen = pen();
-        let directory = arrange(&pen).unwrap_or_else(|| pen.project.clone());
-        let found = explained(&pen, &directory, &[]);
-        let asked = explained(&pen, &directory, &[ASK_GIT]);
+        let fixture = fixture();
+        let directory = arrange(&fixture).unwrap_or_else(|| fixture.project.clone());
+        let found = explained(&fixture, &directory, &[]);
+        let asked = explained(&fixture, &directory, &[ASK_GIT]);
         assert_eq!(asked.1, By::Git, "{what}: a Git that is asked leaves a trace");
         assert_eq!(found, (asked.0, *by), "{what}");
         // Any other that is first on PATH.
         let usual = ("PATH", "/usr/local/bin:/usr/bin:/bin");
-        let (found, asked) = (explained(&pen, &directory, &[usual]), explained(&pen, &directory, &[usual, ASK_GIT]));
+        let (found, asked) =
+            (explained(&fixture, &directory, &[usual]), explained(&fixture, &directory, &[usual, ASK_GIT]));
         assert_eq!(found.0, asked.0, "{what}");
     }
 }
 
 #[test]
 fn where_variables_or_programs_decide_git_is_asked() {
-    if !Engine::Native.is_there() {
-        eprintln!("SKIPPED: native is not in SANDPEN_TEST_ENGINES");
+    if !Engine::Native.is_available() {
         return;
     }
-    let pen = pen();
-    let programs = pen.outside("programs");
-    fs::write(programs.join("git"), "#!/bin/sh\nexec /usr/bin/git \"$@\"\n").expect("write");
-    fs::set_permissions(programs.join("git"), fs::Permissions::from_mode(0o755)).expect("permissions");
+    let fixture = fixture();
+    let programs = fixture.outside("programs");
+    install_script(programs.join("git"), "#!/bin/sh\nexec /usr/bin/git \"$@\"\n");
     let path = format!("{}:/usr/bin:/bin", programs.display());
     for (name, value) in [
         ("GIT_CONFIG_GLOBAL", "/dev/null"),
@@ -224,7 +224,7 @@ fn where_variables_or_programs_decide_git_is_asked() {
         ("XDG_CONFIG_HOME", "relative"),
         ("PATH", path.as_str()),
     ] {
-        let (_, by) = explained(&pen, &pen.project, &[(name, value)]);
+        let (_, by) = explained(&fixture, &fixture.project, &[(name, value)]);
         assert_eq!(by, By::Git, "{name}");
     }
 }

@@ -3,38 +3,38 @@
 use std::fs;
 
 use super::{bash_in, git, repository};
-use crate::support::{Pen, RunToEnd, eventually};
+use crate::support::{Fixture, RunToEnd};
 use crate::{for_every_container_engine, for_every_engine};
 
 for_every_engine!(
     host_only_settings_do_not_break_commands,
     explain_lists_what_was_done_about_settings,
     openpgp_signing_is_turned_off_aloud,
-    ssh_signing_works_through_the_agent,
     settings_that_were_asked_for_stay,
 );
+for_every_engine!(with_empty_agent: ssh_signing_works_through_the_agent);
 for_every_container_engine!(a_repository_of_another_owner_is_not_dubious);
 
 /// The guest is not the owner of the files it sees, which Git refuses unless it is told.
-fn a_repository_of_another_owner_is_not_dubious(pen: &Pen) {
-    let main = repository(pen, &pen.project.join("main"));
+fn a_repository_of_another_owner_is_not_dubious(fixture: &Fixture) {
+    let main = repository(fixture, &fixture.project.join("main"));
     // As the image's own user, and, where root runs it, over the files of somebody else.
-    let mut command = pen.sandpen();
-    command.args(["run", "--engine", pen.engine.flag(), "--image", "localhost/sandpen-node", "--user", "image"]);
-    let ran = command.current_dir(&main).args(["--", "git", "log", "--format=%s"]).ran();
-    assert_eq!(ran.ok(), "first");
-    if pen.uid == 0 {
+    let mut command = fixture.run_image("localhost/sandpen-node");
+    command.args(["--user", "image"]);
+    let finished = command.current_dir(&main).args(["--", "git", "log", "--format=%s"]).finish();
+    assert_eq!(finished.success(), "first");
+    if fixture.uid == 0 {
         for entry in walk(&main) {
             std::os::unix::fs::chown(entry, Some(4321), Some(4321)).expect("chown");
         }
-        assert_eq!(bash_in(pen, &main, &[], "git log --format=%s").ok(), "first");
+        assert_eq!(bash_in(fixture, &main, &[], "git log --format=%s").success(), "first");
     }
     // For this repository, and for no other.
     let script = "git init --quiet /tmp/other && GIT_TEST_ASSUME_DIFFERENT_OWNER=1 git -C /tmp/other status";
-    let ran = bash_in(pen, &main, &[], script);
-    assert!(ran.stderr.contains("dubious ownership"), "{ran:?}");
-    let ran = bash_in(pen, &main, &[], "GIT_TEST_ASSUME_DIFFERENT_OWNER=1 git status --short");
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let finished = bash_in(fixture, &main, &[], script);
+    assert!(finished.stderr.contains("dubious ownership"), "{finished:?}");
+    let finished = bash_in(fixture, &main, &[], "GIT_TEST_ASSUME_DIFFERENT_OWNER=1 git status --short");
+    finished.failure(0);
 }
 
 fn walk(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
@@ -73,44 +73,47 @@ const HOST_ONLY: &str = "[user]
     required = true
 ";
 
-fn host_only_settings_do_not_break_commands(pen: &Pen) {
-    pen.write(".gitconfig", "");
-    let main = repository(pen, &pen.project.join("main"));
-    pen.write("project/main/.gitattributes", "*.big filter=lfs\n");
+fn host_only_settings_do_not_break_commands(fixture: &Fixture) {
+    fixture.write(".gitconfig", "");
+    let main = repository(fixture, &fixture.project.join("main"));
+    fixture.write("project/main/.gitattributes", "*.big filter=lfs\n");
     let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n";
-    pen.write("project/main/a.big", pointer);
-    git(pen, &main, &["add", "--all"]).ok();
-    git(pen, &main, &["commit", "--quiet", "--message", "big"]).ok();
-    pen.write(".gitconfig", HOST_ONLY);
+    fixture.write("project/main/a.big", pointer);
+    git(fixture, &main, &["add", "--all"]).success();
+    git(fixture, &main, &["commit", "--quiet", "--message", "big"]).success();
+    fixture.write(".gitconfig", HOST_ONLY);
     let script = "set -e; git status --short; git -c core.pager= log -1 --format=%s; rm a.big; git checkout a.big; cat a.big
         git ls-remote ssh://git@127.0.0.1:1/x 2>&1 | grep -c /opt/host || true
         printf 'protocol=https\\nhost=example.org\\n' | GIT_TERMINAL_PROMPT=0 git credential fill 2>&1 | grep -cE 'osxkeychain|opt/host' || true
         for key in core.pager pager.log; do sh -c \"echo paged | ($(git config $key))\"; done
         echo x > file; git add file; echo y > file; git add -p < /dev/null > /dev/null; git config core.editor";
     // A changed file is committed as a pointer, with its object where git-lfs looks for it.
-    let ran = bash_in(
-        pen,
+    let finished = bash_in(
+        fixture,
         &main,
         &[],
         "printf hello > b.big && git add b.big && git show :b.big && rm b.big && git checkout -q b.big && cat b.big",
     );
     let oid = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
-    assert_eq!(ran.ok(), format!("version https://git-lfs.github.com/spec/v1\noid sha256:{oid}\nsize 5\nhello"));
+    assert_eq!(
+        finished.success(),
+        format!("version https://git-lfs.github.com/spec/v1\noid sha256:{oid}\nsize 5\nhello")
+    );
     let object = main.join(".git/lfs/objects/2c/f2").join(oid);
     assert_eq!(fs::read_to_string(object).expect("object"), "hello");
-    pen.write(".gitconfig", "");
-    git(pen, &main, &["rm", "--cached", "--force", "--quiet", "b.big"]).ok();
-    pen.write(".gitconfig", HOST_ONLY);
+    fixture.write(".gitconfig", "");
+    git(fixture, &main, &["rm", "--cached", "--force", "--quiet", "b.big"]).success();
+    fixture.write(".gitconfig", HOST_ONLY);
     fs::remove_file(main.join("b.big")).expect("remove");
-    let ran = bash_in(pen, &main, &[], script);
-    assert_eq!(ran.ok(), format!("big\n{pointer}0\n0\npaged\npaged\nvi"), "{}", ran.stderr);
-    assert_eq!(ran.stderr.replace("Updated 1 path from the index\n", ""), "");
+    let finished = bash_in(fixture, &main, &[], script);
+    assert_eq!(finished.success(), format!("big\n{pointer}0\n0\npaged\npaged\nvi"), "{}", finished.stderr);
+    assert_eq!(finished.stderr.replace("Updated 1 path from the index\n", ""), "");
 }
 
-fn explain_lists_what_was_done_about_settings(pen: &Pen) {
-    repository(pen, &pen.project);
-    pen.write(".gitconfig", HOST_ONLY);
-    let report = pen.explain(&[]);
+fn explain_lists_what_was_done_about_settings(fixture: &Fixture) {
+    repository(fixture, &fixture.project);
+    fixture.write(".gitconfig", HOST_ONLY);
+    let report = fixture.explain(&[]);
     let settings = report["git"]["settings"].as_array().expect("settings").clone();
     let names: Vec<&str> = settings.iter().filter_map(|setting| setting["key"].as_str()).collect();
     assert_eq!(
@@ -129,68 +132,79 @@ fn explain_lists_what_was_done_about_settings(pen: &Pen) {
     );
     for setting in &settings {
         assert!(setting["done"].as_str().is_some_and(|done| !done.is_empty()), "{setting}");
-        assert_eq!(setting["file"].as_str(), pen.home.join(".gitconfig").to_str());
+        assert_eq!(setting["file"].as_str(), fixture.home.join(".gitconfig").to_str());
     }
-    let text = pen.sandpen().args(["explain", "--engine", pen.engine.flag()]).ran();
-    assert!(text.ok().contains("core.fsmonitor"), "{}", text.stdout);
+    let text = fixture.sandpen(["explain", "--engine", fixture.engine().flag()]).finish();
+    assert!(text.success().contains("core.fsmonitor"), "{}", text.stdout);
 }
 
-fn openpgp_signing_is_turned_off_aloud(pen: &Pen) {
-    let main = repository(pen, &pen.project.join("main"));
+fn openpgp_signing_is_turned_off_aloud(fixture: &Fixture) {
+    let main = repository(fixture, &fixture.project.join("main"));
     let signs =
         "[user]\n\tname = N\n\temail = n@x\n\tsigningKey = ABCD\n[commit]\n\tgpgSign = true\n[tag]\n\tgpgSign = true\n";
-    pen.write(".gitconfig", signs);
-    let ran = bash_in(
-        pen,
+    fixture.write(".gitconfig", signs);
+    let finished = bash_in(
+        fixture,
         &main,
         &[],
         "git commit --quiet --allow-empty -m inside && git tag -m t v1 && git log -1 --format=%G?",
     );
-    assert_eq!(ran.ok(), "N");
-    assert_eq!(ran.stderr.matches("sandpen: warning: commits made inside are not signed").count(), 1, "{}", ran.stderr);
-    let strict = bash_in(pen, &main, &["--strict"], "true");
-    assert_eq!(strict.code, Some(44), "{}", strict.stderr);
+    assert_eq!(finished.success(), "N");
+    assert_eq!(
+        finished.stderr.matches("sandpen: warning: commits made inside are not signed").count(),
+        1,
+        "{}",
+        finished.stderr
+    );
+    let strict = bash_in(fixture, &main, &["--strict"], "true");
+    strict.failure(44);
     assert!(strict.stderr.contains("would not be signed inside"), "{}", strict.stderr);
     // Who does not sign hears nothing of it.
-    pen.write(".gitconfig", "[user]\n\tname = N\n\temail = n@x\n\tsigningKey = ABCD\n");
-    assert_eq!(bash_in(pen, &main, &[], "git commit --quiet --allow-empty -m inside").stderr, "");
+    fixture.write(".gitconfig", "[user]\n\tname = N\n\temail = n@x\n\tsigningKey = ABCD\n");
+    assert_eq!(bash_in(fixture, &main, &[], "git commit --quiet --allow-empty -m inside").stderr, "");
 }
 
-fn ssh_signing_works_through_the_agent(pen: &Pen) {
-    let main = repository(pen, &pen.project.join("main"));
-    let (key, socket) = (pen.home.join(".ssh/id"), pen.root().join("agent"));
-    pen.write(".ssh/keep", "");
-    pen.host_command("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-C", "n@x", "-f"]).arg(&key).ran().ok();
-    let mut agent = pen.host_command("ssh-agent").arg("-D").arg("-a").arg(&socket).spawn().expect("agent");
-    eventually("the agent listens", || socket.exists());
-    pen.host_command("ssh-add").env("SSH_AUTH_SOCK", &socket).arg("-q").arg(&key).ran();
+fn ssh_signing_works_through_the_agent(fixture: &Fixture) {
+    let main = repository(fixture, &fixture.project.join("main"));
+    let key = fixture.home.join(".ssh/id");
+    fixture.write(".ssh/keep", "");
+    fixture
+        .host_command("ssh-keygen")
+        .args(["-q", "-t", "ed25519", "-N", "", "-C", "n@x", "-f"])
+        .arg(&key)
+        .finish()
+        .success();
+    fixture.agent().add_key(fixture, &key);
     let public = fs::read_to_string(key.with_extension("pub")).expect("public key");
-    pen.write("signers", &format!("n@x {public}"));
+    fixture.write("signers", &format!("n@x {public}"));
     for named in [key.clone(), key.with_extension("pub")] {
-        pen.write(
+        fixture.write(
             ".gitconfig",
             &format!(
                 "[user]\n\tname = N\n\temail = n@x\n\tsigningKey = {}\n[gpg]\n\tformat = ssh\n[gpg \"ssh\"]\n\tprogram = /opt/host/op-ssh-sign\n\tallowedSignersFile = ~/signers\n[commit]\n\tgpgSign = true\n",
                 named.display()
             ),
         );
-        let mut command = pen.run();
-        command.env("SANDPEN_SSH_AGENT", "on").env("SSH_AUTH_SOCK", &socket).current_dir(&main);
+        let mut command = fixture.run();
+        command.args(["--ssh-agent", "on"]).current_dir(&main);
         let script = "git commit --quiet --allow-empty -m signed && git log -1 --format='%G? %s'; ls ~/.ssh/id";
-        let ran = command.args(["--", "bash", "-c", script]).ran();
-        assert_eq!(ran.stdout.trim_end(), "G signed", "{}", ran.stderr);
+        let finished = command.args(["--", "bash", "-c", script]).finish();
+        assert_eq!(finished.stdout.trim_end(), "G signed", "{}", finished.stderr);
     }
     // Without the agent there is no signature, and a word.
-    let ran = bash_in(pen, &main, &[], "git commit --quiet --allow-empty -m unsigned && git log -1 --format='%G? %s'");
-    assert_eq!(ran.ok(), "N unsigned");
-    assert!(ran.stderr.contains("not signed: the SSH agent is not forwarded"), "{}", ran.stderr);
-    agent.kill().expect("kill");
-    agent.wait().expect("wait");
+    let finished = bash_in(
+        fixture,
+        &main,
+        &["--ssh-agent", "off"],
+        "git commit --quiet --allow-empty -m unsigned && git log -1 --format='%G? %s'",
+    );
+    assert_eq!(finished.success(), "N unsigned");
+    assert!(finished.stderr.contains("not signed: the SSH agent is not forwarded"), "{}", finished.stderr);
 }
 
-fn settings_that_were_asked_for_stay(pen: &Pen) {
-    let main = repository(pen, &pen.project.join("main"));
-    let mut command = pen.run();
+fn settings_that_were_asked_for_stay(fixture: &Fixture) {
+    let main = repository(fixture, &fixture.project.join("main"));
+    let mut command = fixture.run();
     command.current_dir(&main).args(["--env", "GIT_CONFIG_COUNT=1", "--env", "GIT_CONFIG_KEY_0=alias.hello"]);
     command.args([
         "--env",
@@ -200,5 +214,5 @@ fn settings_that_were_asked_for_stay(pen: &Pen) {
         "-c",
         "git hello; git config safe.directory",
     ]);
-    assert_eq!(command.ran().ok(), format!("asked\n{}", main.display()));
+    assert_eq!(command.finish().success(), format!("asked\n{}", main.display()));
 }

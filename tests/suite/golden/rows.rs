@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::Value;
 
 use super::file;
-use super::world::Engine;
+use super::handwritten_host::Engine;
 
 /// A row of the table, and what an entry about it must hold (any of these). The build is in `cli::commands`; it is no plan.
 const ROWS: &[(&str, &[&str])] = &[

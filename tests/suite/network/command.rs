@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use super::server::ASK;
-use crate::support::{Engine, Pen, RunToEnd, Running, comes_true, eventually, is_running, signal};
+use crate::support::{Engine, Fixture, RunToEnd, Running, eventually, holds_within, is_running, signal};
 use crate::{for_every_container_engine, for_every_engine};
 
 for_every_engine!(
@@ -24,20 +24,25 @@ fn proxy(word: &str) -> String {
     )
 }
 
-fn the_users_proxy_serves_the_guest_and_nothing_else_does(pen: &Pen) {
+fn the_users_proxy_serves_the_guest_and_nothing_else_does(fixture: &Fixture) {
     let script = format!("{ASK} env | grep ^HTTPS_PROXY; ask 'hello\\n'; ls /sys/class/net 2>/dev/null || true");
-    let word = format!("proxy-{}-{}", pen.engine.rig_name(), std::process::id());
-    let ran = pen.run().args(["--proxy-command", &proxy(&word), "--", "bash", "-c", &script]).ran();
-    let network = if pen.engine.is_container() { "\nlo" } else { "" };
-    assert_eq!(ran.ok(), format!("HTTPS_PROXY=http://127.0.0.1:8877\n{word}{network}"), "{}", ran.stderr);
+    let word = format!("proxy-{}-{}", fixture.engine().name(), std::process::id());
+    let finished = fixture.run().args(["--proxy-command", &proxy(&word), "--", "bash", "-c", &script]).finish();
+    let network = if fixture.engine().is_container() { "\nlo" } else { "" };
+    assert_eq!(
+        finished.success(),
+        format!("HTTPS_PROXY=http://127.0.0.1:8877\n{word}{network}"),
+        "{}",
+        finished.stderr
+    );
     eventually("the proxy is gone", || !is_running(&word));
-    assert!(pen.containers().is_empty() && pen.sessions().is_empty());
+    assert!(fixture.containers().is_empty() && fixture.sessions().is_empty());
 }
 
-fn two_proxies_at_once(pen: &Pen) {
+fn two_proxies_at_once(fixture: &Fixture) {
     let start = |word: &str| {
         let script = format!("{ASK} ask 'hello\\n'; echo done; cat >/dev/null; ask 'hello\\n'");
-        let mut command = pen.run();
+        let mut command = fixture.run();
         command.args(["--proxy-command", &proxy(word), "--", "bash", "-c", &script]).stdin(Stdio::piped());
         Running::start(&mut command)
     };
@@ -48,15 +53,15 @@ fn two_proxies_at_once(pen: &Pen) {
     for (mut running, word) in [(first, "first"), (second, "second")] {
         running.close_stdin();
         assert_eq!(running.line(), word);
-        running.ran().ok();
+        running.finish().success();
     }
-    assert!(pen.containers().is_empty(), "{:?}", pen.containers());
+    assert!(fixture.containers().is_empty(), "{:?}", fixture.containers());
 }
 
-fn a_proxy_that_ends_takes_the_guest_along(pen: &Pen) {
+fn a_proxy_that_ends_takes_the_guest_along(fixture: &Fixture) {
     let proxy = r#"sh -c 'socat TCP-LISTEN:${SANDPEN_PROXY_PORT:-8877},fork,reuseaddr SYSTEM:"echo hi" & sleep 4; echo its last words >&2; kill $!; exit 3'"#;
     let mark = format!("sleep 301.{}", std::process::id());
-    let mut running = Running::start(pen.run().args([
+    let mut running = Running::start(fixture.run().args([
         "--proxy-command",
         proxy,
         "--",
@@ -65,29 +70,43 @@ fn a_proxy_that_ends_takes_the_guest_along(pen: &Pen) {
         &format!("echo ready; {mark}; true"),
     ]));
     assert_eq!(running.line(), "ready");
-    let ran = running.ran();
-    assert_eq!(ran.code, Some(44), "{}", ran.stderr);
-    assert!(ran.stderr.contains("error: the proxy ended, and the guest was stopped with it"), "{}", ran.stderr);
-    assert!(ran.stderr.contains("its last words"), "{}", ran.stderr);
+    let finished = running.finish();
+    finished.failure(44);
+    assert!(
+        finished.stderr.contains("error: the proxy ended, and the guest was stopped with it"),
+        "{}",
+        finished.stderr
+    );
+    assert!(finished.stderr.contains("its last words"), "{}", finished.stderr);
     eventually("the guest is gone", || !is_running(&mark));
 }
 
-fn a_proxy_that_does_not_start_is_an_error(pen: &Pen) {
-    let ran = pen.run().args(["--proxy-command", "sh -c 'echo cannot >&2; exit 1'", "--", "echo", "started"]).ran();
-    assert_eq!((ran.code, ran.stdout.as_str()), (Some(44), ""), "{}", ran.stderr);
-    assert!(ran.stderr.contains("ended at once") && ran.stderr.contains("cannot"), "{}", ran.stderr);
-    assert!(pen.containers().is_empty() && pen.sessions().is_empty());
+fn a_proxy_that_does_not_start_is_an_error(fixture: &Fixture) {
+    let finished =
+        fixture.run().args(["--proxy-command", "sh -c 'echo cannot >&2; exit 1'", "--", "echo", "started"]).finish();
+    assert_eq!((finished.code, finished.stdout.as_str()), (Some(44), ""), "{}", finished.stderr);
+    assert!(finished.stderr.contains("ended at once") && finished.stderr.contains("cannot"), "{}", finished.stderr);
+    assert!(fixture.containers().is_empty() && fixture.sessions().is_empty());
 }
 
-fn the_users_proxy_is_gone_after_a_kill(pen: &Pen) {
-    let word = format!("killed-{}-{}", pen.engine.rig_name(), std::process::id());
-    let mut running =
-        Running::start(pen.run().args(["--proxy-command", &proxy(&word), "--", "bash", "-c", "echo ready; sleep 300"]));
+fn the_users_proxy_is_gone_after_a_kill(fixture: &Fixture) {
+    let word = format!("killed-{}-{}", fixture.engine().name(), std::process::id());
+    let mut running = Running::start(fixture.run().args([
+        "--proxy-command",
+        &proxy(&word),
+        "--",
+        "bash",
+        "-c",
+        "echo ready; sleep 300",
+    ]));
     assert_eq!(running.line(), "ready");
     signal(running.pid(), Signal::KILL);
     eventually("the proxy is gone", || !is_running(&word));
-    assert!(comes_true(Duration::from_secs(20), || pen.containers().is_empty()), "{:?}", pen.containers());
-    assert!(pen.engine != Engine::NativeRoot || pen.sessions().len() == 1, "what is left is swept by the next one");
-    pen.run().args(["--", "true"]).ran().ok();
-    eventually("the directory is swept", || pen.sessions().is_empty());
+    assert!(holds_within(Duration::from_secs(20), || fixture.containers().is_empty()), "{:?}", fixture.containers());
+    assert!(
+        fixture.engine() != Engine::NativeRoot || fixture.sessions().len() == 1,
+        "what is left is swept by the next one"
+    );
+    fixture.run().args(["--", "true"]).finish().success();
+    eventually("the directory is swept", || fixture.sessions().is_empty());
 }

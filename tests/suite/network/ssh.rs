@@ -1,34 +1,33 @@
 //! Git and ssh through the proxy: the helper inside is ssh's ProxyCommand.
 
 use crate::for_every_engine;
-use crate::ssh::rig::Sshd;
-use crate::support::{Engine, Pen, RunToEnd};
+use crate::ssh::sshd::Sshd;
+use crate::support::{Engine, Fixture, RunToEnd};
 
 for_every_engine!(git_clones_and_pushes_over_ssh_through_the_proxy);
 
-fn git_clones_and_pushes_over_ssh_through_the_proxy(pen: &Pen) {
+fn git_clones_and_pushes_over_ssh_through_the_proxy(fixture: &Fixture) {
     // The server is the rig's ordinary user's, whoever the guest is.
-    let host = Pen::new(Engine::PodmanRootless);
+    let host = Fixture::new().with_engine(Engine::PodmanRootless);
     let sshd = Sshd::start(&host, "");
     let repository = host.outside("server").join("repository.git");
-    host.host_command("git").args(["init", "-q", "--bare", "-b", "main"]).arg(&repository).ran().ok();
-    let user = std::env::var("SANDPEN_TEST_USER").expect("the rig's user");
-    let url = format!("ssh://{user}@127.0.0.1:{}{}", sshd.port, repository.display());
-    pen.write(".ssh/known_hosts", &sshd.known);
-    pen.write(".gitconfig", "[user]\n\tname = Git User\n\temail = git@example.org\n");
+    host.host_command("git").args(["init", "-q", "--bare", "-b", "main"]).arg(&repository).finish().success();
+    let url = format!("ssh://{}@127.0.0.1:{}{}", host.user_name(), sshd.port, repository.display());
+    fixture.write(".ssh/known_hosts", &sshd.known);
+    fixture.write(".gitconfig", "[user]\n\tname = Git User\n\temail = git@example.org\n");
     let key = std::fs::read_to_string(&sshd.identity).expect("a key");
-    pen.write("project/key", &key);
+    fixture.write("project/key", &key);
     let rule = format!("127.0.0.1:{}", sshd.port);
     let script = format!(
         "set -e; chmod 600 key; export GIT_SSH_COMMAND=\"ssh -i $PWD/key\"
         git clone -q {url} clone 2>/dev/null; cd clone; echo text >file; git add file; git commit -q -m first
         git push -q origin HEAD:main; cd ..; git clone -q {url} again; cat again/file"
     );
-    let ran = pen.run().args(["--allow-host", &rule, "--", "bash", "-c", &script]).ran();
-    assert_eq!(ran.ok(), "text", "{}", ran.stderr);
+    let finished = fixture.run().args(["--allow-host", &rule, "--", "bash", "-c", &script]).finish();
+    assert_eq!(finished.success(), "text", "{}", finished.stderr);
     // Another host is refused, and ssh says why.
-    let ran = pen.run().args(["--allow-host", &rule, "--", "ssh", "evil.example"]).ran();
-    assert_eq!(ran.code, Some(255), "{}", ran.stderr);
+    let finished = fixture.run().args(["--allow-host", &rule, "--", "ssh", "evil.example"]).finish();
+    finished.failure(255);
     let line = "sandpen: evil.example:22: the host is not allowed; `--allow-host evil.example:22` would allow it";
-    assert!(ran.stderr.contains(line), "{}", ran.stderr);
+    assert!(finished.stderr.contains(line), "{}", finished.stderr);
 }

@@ -3,8 +3,7 @@
 
 use std::process::Command;
 
-use super::world::World;
-use crate::support::{Ran, RunToEnd};
+use crate::support::{Finished, Fixture, RunToEnd};
 
 /// Asks the proxy for two servers on the loopback, of which one is listed.
 const ASK: &str = r#"
@@ -24,8 +23,8 @@ kill %1 %2 2> /dev/null
 true
 "#;
 
-fn alone(world: &World, options: &[&str], script: &str) -> Ran {
-    let run = world.sandpen("run");
+fn alone(fixture: &Fixture, options: &[&str], script: &str) -> Finished {
+    let run = fixture.run();
     let mut command = Command::new("/usr/bin/unshare");
     command.args(["--net", "sh", "-c", r#"ip link set lo up && exec "$@""#, "sh"]).arg(run.get_program());
     command.args(run.get_args()).args(options).args(["--", "bash", "-c", script]);
@@ -33,30 +32,30 @@ fn alone(world: &World, options: &[&str], script: &str) -> Ran {
     if let Some(directory) = run.get_current_dir() {
         command.current_dir(directory);
     }
-    command.ran()
+    command.finish()
 }
 
 #[test]
 fn sandpens_own_proxy_is_the_only_way_out() {
-    let world = World::new();
-    let ran = alone(&world, &["--allow-host", "127.0.0.1:9000"], ASK);
-    assert!(ran.ok().starts_with("http://127.0.0.1:8877\nHTTP/1.1 200 OK\nHTTP/1.1 403 "), "{ran:?}");
-    assert!(ran.stderr.contains("127.0.0.1:9001"), "{}", ran.stderr);
-    let argv = std::fs::read_to_string(world.root.join("argv")).expect("argv");
+    let fixture = Fixture::new().with_macos_seatbelt();
+    let finished = alone(&fixture, &["--allow-host", "127.0.0.1:9000"], ASK);
+    assert!(finished.success().starts_with("http://127.0.0.1:8877\nHTTP/1.1 200 OK\nHTTP/1.1 403 "), "{finished:?}");
+    assert!(finished.stderr.contains("127.0.0.1:9001"), "{}", finished.stderr);
+    let argv = std::fs::read_to_string(fixture.root.join("argv")).expect("argv");
     assert!(argv.contains("profile.sb"), "{argv}");
-    assert_eq!(world.sessions(), 0, "{ran:?}");
+    assert_eq!(fixture.sessions().len(), 0, "{finished:?}");
 }
 
 #[test]
 fn a_proxy_of_the_users_own_is_started_and_ended() {
-    let world = World::new();
+    let fixture = Fixture::new().with_macos_seatbelt();
     let proxy = r#"perl -MIO::Socket::INET -e '$s = IO::Socket::INET->new(LocalAddr => "127.0.0.1:8877", Listen => 9, ReuseAddr => 1); while ($c = $s->accept) { print $c "mine\n"; close $c }'"#;
     let script = "exec 3<>/dev/tcp/127.0.0.1/8877; cat <&3";
-    let ran = alone(&world, &["--proxy-command", proxy], script);
-    assert_eq!(ran.ok(), "mine", "{}", ran.stderr);
-    assert_eq!(world.sessions(), 0, "{ran:?}");
+    let finished = alone(&fixture, &["--proxy-command", proxy], script);
+    assert_eq!(finished.success(), "mine", "{}", finished.stderr);
+    assert_eq!(fixture.sessions().len(), 0, "{finished:?}");
     // One that does not stay stops the guest, with a word.
-    let ran = alone(&world, &["--proxy-command", "echo broken"], "echo started; sleep 20");
-    assert!(ran.code == Some(44) && ran.stderr.contains("broken"), "{ran:?}");
-    assert_eq!(world.sessions(), 0, "{ran:?}");
+    let finished = alone(&fixture, &["--proxy-command", "echo broken"], "echo started; sleep 20");
+    assert!(finished.code == Some(44) && finished.stderr.contains("broken"), "{finished:?}");
+    assert_eq!(fixture.sessions().len(), 0, "{finished:?}");
 }

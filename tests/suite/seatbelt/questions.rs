@@ -5,7 +5,8 @@ use std::os::unix::net::UnixListener;
 use std::process::Command;
 
 use super::judge::{Object, Profile};
-use super::world::{PROFILES, World, listed, parameters, text};
+use super::profiles::{PROFILES, explain, host_options, parameters, profile, text};
+use crate::support::Fixture;
 
 /// Names that would break out of a text that they were put into.
 const ODD: &[&str] = &[
@@ -45,11 +46,11 @@ fn may_dial(profile: &Profile, address: &str) -> bool {
 
 #[test]
 fn the_table() {
-    let world = World::new();
-    let include = world.write("more/x", "").parent().expect("parent").display().to_string();
-    let at = |below: &str| world.path(below);
+    let fixture = Fixture::new().with_macos_seatbelt();
+    let include = fixture.write("more/x", "").parent().expect("parent").display().to_string();
+    let at = |below: &str| fixture.home_path(below);
     for name in PROFILES {
-        let json = world.explain(&["--seatbelt-profile", name, "--include-dir", &include, "--", "true"]);
+        let json = explain(&fixture, &["--seatbelt-profile", name, "--include-dir", &include, "--", "true"]);
         let tmp = parameters(&json)["TMP_DIR"].clone();
         let cache = parameters(&json)["CACHE_DIR"].clone();
         let profile = Profile::read(&text(&json), parameters(&json));
@@ -197,17 +198,17 @@ fn the_table() {
 fn nothing_that_a_path_contains_breaks_out() {
     let mut plain: Vec<String> = Vec::new();
     for name in ["plain"].iter().chain(ODD) {
-        let world = World::named(name);
-        let project = world.project.join(name);
+        let fixture = Fixture::new().with_macos_seatbelt().with_home_named(name);
+        let project = fixture.project.join(name);
         let more: Vec<String> =
-            (0..7).map(|number| world.root.join(format!("{name}{number}")).display().to_string()).collect();
+            (0..7).map(|number| fixture.root.join(format!("{name}{number}")).display().to_string()).collect();
         for directory in more.iter().map(std::path::Path::new).chain([project.as_path()]) {
             fs::create_dir_all(directory).expect("directory");
         }
         for (number, profile) in PROFILES.into_iter().enumerate() {
-            let mut explain = world.sandpen("explain");
+            let mut explain = fixture.command("explain");
             explain.current_dir(&project).args(["--format", "json", "--seatbelt-profile", profile]);
-            explain.args(listed(profile));
+            explain.args(host_options(profile));
             explain.args(more.iter().flat_map(|directory| ["--include-dir", directory]));
             let output = explain.args(["--", "true"]).output().expect("explain");
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -224,15 +225,15 @@ fn nothing_that_a_path_contains_breaks_out() {
                 assert!(may_write(&judged, &format!("{directory}/x")), "{profile} {directory}");
             }
             for outside in [
-                world.path("x"),
-                world.path(".zshrc"),
-                world.path(".ssh/id_ed25519"),
+                fixture.home_path("x"),
+                fixture.home_path(".zshrc"),
+                fixture.home_path(".ssh/id_ed25519"),
                 "/x".into(),
                 format!("{}{}", project.display(), "x"),
             ] {
                 assert!(!may_write(&judged, &outside), "{profile} {name}: {outside}");
             }
-            assert!(!may_read(&judged, &world.path(".ssh/id_ed25519")), "{profile} {name}");
+            assert!(!may_read(&judged, &fixture.home_path(".ssh/id_ed25519")), "{profile} {name}");
             assert_eq!(may_dial(&judged, "example.org:443"), profile.ends_with("open"));
         }
     }
@@ -241,12 +242,12 @@ fn nothing_that_a_path_contains_breaks_out() {
 /// With the whole home open, what the host runs later still is not.
 #[test]
 fn an_open_home_keeps_its_start_up_files() {
-    let world = World::new();
-    let mut explain = world.sandpen("explain");
-    let output = explain.current_dir(&world.home).args(["--format", "json", "--allow-home", "--", "true"]).output();
+    let fixture = Fixture::new().with_macos_seatbelt();
+    let mut explain = fixture.command("explain");
+    let output = explain.current_dir(&fixture.home).args(["--format", "json", "--allow-home", "--", "true"]).output();
     let json = serde_json::from_slice(&output.expect("explain").stdout).expect("JSON");
     let profile = Profile::read(&text(&json), parameters(&json));
-    assert!(may_write(&profile, &world.path("notes.txt")));
+    assert!(may_write(&profile, &fixture.home_path("notes.txt")));
     for file in [
         ".gitconfig",
         ".zshrc",
@@ -255,58 +256,62 @@ fn an_open_home_keeps_its_start_up_files() {
         ".config/sandpen/config.toml",
         ".ssh/id_ed25519",
     ] {
-        assert!(!may_write(&profile, &world.path(file)), "{file}");
+        assert!(!may_write(&profile, &fixture.home_path(file)), "{file}");
     }
-    assert!(!may_read(&profile, &world.path(".ssh/id_ed25519")));
-    assert!(!may_connect(&profile, &world.path(".docker/run/docker.sock")));
-    assert!(!may_connect(&profile, &world.path(".colima/docker.sock")));
+    assert!(!may_read(&profile, &fixture.home_path(".ssh/id_ed25519")));
+    assert!(!may_connect(&profile, &fixture.home_path(".docker/run/docker.sock")));
+    assert!(!may_connect(&profile, &fixture.home_path(".colima/docker.sock")));
 }
 
 /// As by a mount elsewhere: what runs on the host at the next commit is not written, under whatever name.
 #[test]
 fn attack_04_hooks_that_the_configuration_names_are_shut() {
-    let world = World::new();
+    let fixture = Fixture::new().with_macos_seatbelt();
     let git = |words: &[&str]| {
-        let done = Command::new("git").args(words).current_dir(&world.project).env("HOME", &world.home).status();
+        let done = Command::new("git").args(words).current_dir(&fixture.project).env("HOME", &fixture.home).status();
         assert!(done.expect("git").success());
     };
     git(&["init", "--quiet"]);
     git(&["config", "core.hooksPath", "tools/hooks"]);
-    world.write("project/tools/hooks/pre-commit", "");
+    fixture.write("project/tools/hooks/pre-commit", "");
     for name in PROFILES {
-        let profile = world.profile(&["--seatbelt-profile", name, "--", "true"]);
-        assert!(!may_write(&profile, &world.path("project/tools/hooks/pre-commit")), "{name}");
-        assert!(may_write(&profile, &world.path("project/tools/other")), "{name}");
+        let profile = profile(&fixture, &["--seatbelt-profile", name, "--", "true"]);
+        assert!(!may_write(&profile, &fixture.home_path("project/tools/hooks/pre-commit")), "{name}");
+        assert!(may_write(&profile, &fixture.home_path("project/tools/other")), "{name}");
     }
 }
 
 #[test]
 fn what_is_named_itself_is_open_as_it_was_asked_for() {
-    let world = World::new();
-    world.write(".ssh/id_deploy", "");
-    world.write(".gitconfig", "");
-    world.write(".ssh/known_hosts", "");
-    world.write("data/x", "");
-    world.write(".config/fish/config.fish", "");
-    let socket = world.root.join("docker.sock").display().to_string();
+    let fixture = Fixture::new().with_macos_seatbelt();
+    fixture.write(".ssh/id_deploy", "");
+    fixture.write(".gitconfig", "");
+    fixture.write(".ssh/known_hosts", "");
+    fixture.write("data/x", "");
+    fixture.write(".config/fish/config.fish", "");
+    let socket = fixture.root.join("docker.sock").display().to_string();
     let _daemon = UnixListener::bind(&socket).expect("socket");
     for name in ["permissive-open", "restrictive-closed"] {
-        let fish = format!("~/.config/fish:{}:rw", world.path(".config/fish"));
+        let fish = format!("~/.config/fish:{}:rw", fixture.home_path(".config/fish"));
         let options =
             ["--seatbelt-profile", name, "--mount", "~/.ssh/id_deploy", "--mount", "~/data", "--mount", &fish];
         let with_socket = ["--mount", &format!("{socket}:{socket}:rw"), "--", "true"];
-        let profile = world.profile(&[&options[..], &with_socket].concat());
-        assert!(may_read(&profile, &world.path(".ssh/id_deploy")), "{name}");
-        assert!(!may_write(&profile, &world.path(".ssh/id_deploy")), "{name}");
-        assert!(!may_read(&profile, &world.path(".ssh/id_ed25519")), "{name}");
+        let profile = profile(&fixture, &[&options[..], &with_socket].concat());
+        assert!(may_read(&profile, &fixture.home_path(".ssh/id_deploy")), "{name}");
+        assert!(!may_write(&profile, &fixture.home_path(".ssh/id_deploy")), "{name}");
+        assert!(!may_read(&profile, &fixture.home_path(".ssh/id_ed25519")), "{name}");
         // R3, and the hosts whose keys were accepted.
         assert!(
-            may_read(&profile, &world.path(".gitconfig")) && !may_write(&profile, &world.path(".gitconfig")),
+            may_read(&profile, &fixture.home_path(".gitconfig"))
+                && !may_write(&profile, &fixture.home_path(".gitconfig")),
             "{name}"
         );
-        assert!(may_read(&profile, &world.path(".ssh/known_hosts")), "{name}");
-        assert!(may_read(&profile, &world.path("data/x")) && !may_write(&profile, &world.path("data/x")), "{name}");
-        assert!(may_write(&profile, &world.path(".config/fish/config.fish")), "{name}");
+        assert!(may_read(&profile, &fixture.home_path(".ssh/known_hosts")), "{name}");
+        assert!(
+            may_read(&profile, &fixture.home_path("data/x")) && !may_write(&profile, &fixture.home_path("data/x")),
+            "{name}"
+        );
+        assert!(may_write(&profile, &fixture.home_path(".config/fish/config.fish")), "{name}");
         assert!(may_connect(&profile, &socket), "{name}");
     }
 }
@@ -314,8 +319,8 @@ fn what_is_named_itself_is_open_as_it_was_asked_for() {
 /// R4: the agent's socket is open under its own name, or shut even inside a directory that is open.
 #[test]
 fn r4_the_agents_socket_follows_the_setting() {
-    let world = World::new();
-    let socket = world.project.join("agent.s");
+    let fixture = Fixture::new().with_macos_seatbelt();
+    let socket = fixture.project.join("agent.s");
     let agent = UnixListener::bind(&socket).expect("socket");
     // It answers that it holds no keys.
     std::thread::spawn(move || {
@@ -328,10 +333,13 @@ fn r4_the_agents_socket_follows_the_setting() {
     let socket = socket.display().to_string();
     for name in PROFILES {
         for (setting, expected) in [("auto", true), ("on", true), ("off", false)] {
-            let mut explain = world.sandpen("explain");
+            let mut explain = fixture.command("explain");
             explain.env("SSH_AUTH_SOCK", &socket).args(["--format", "json", "--ssh-agent", setting]);
-            let output =
-                explain.args(listed(name)).args(["--seatbelt-profile", name, "--", "true"]).output().expect("explain");
+            let output = explain
+                .args(host_options(name))
+                .args(["--seatbelt-profile", name, "--", "true"])
+                .output()
+                .expect("explain");
             let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
             let profile = Profile::read(&text(&json), parameters(&json));
             assert_eq!(may_connect(&profile, &socket), expected, "{name} {setting}");

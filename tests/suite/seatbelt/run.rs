@@ -5,16 +5,15 @@ use std::os::unix::net::UnixListener;
 
 use rustix::process::Signal;
 
-use super::world::World;
-use crate::support::{RunToEnd, Running, eventually, is_running};
+use crate::support::{Fixture, RunToEnd, Running, eventually, is_running};
 
 #[test]
 fn the_environment_is_what_was_asked_for() {
-    let world = World::new();
-    let mut run = world.sandpen("run");
+    let fixture = Fixture::new().with_macos_seatbelt();
+    let mut run = fixture.run();
     run.env("NOT_ASKED_FOR", "hunter2").env("MY_TOKEN", "hunter3").env("TERM", "xterm").env("LANG", "de_DE.UTF-8");
-    let ran = run.args(["--env", "MY_TOKEN", "--env", "A=b c", "--", "env"]).ran();
-    let mut lines: Vec<String> = world.neutral(ran.ok()).lines().map(str::to_owned).collect();
+    let finished = run.args(["--env", "MY_TOKEN", "--env", "A=b c", "--", "env"]).finish();
+    let mut lines: Vec<String> = fixture.normalize(finished.success()).lines().map(str::to_owned).collect();
     lines.sort();
     let id = lines
         .iter()
@@ -46,83 +45,83 @@ fn the_environment_is_what_was_asked_for() {
             &format!("npm_config_cache={tmp}/cache/npm"),
         ]
     );
-    let argv = fs::read_to_string(world.root.join("argv")).expect("argv");
+    let argv = fs::read_to_string(fixture.root.join("argv")).expect("argv");
     assert!(!argv.contains("hunter"), "a secret is on the command line");
 }
 
 #[test]
 fn exit_codes_are_the_commands_own() {
-    let world = World::new();
+    let fixture = Fixture::new().with_macos_seatbelt();
     for (script, code) in
         [("exit 0", 0), ("exit 7", 7), ("exit 125", 125), ("kill -KILL $$", 137), ("kill -TERM $$", 143)]
     {
-        assert_eq!(world.sh(script).code, Some(code), "{script}");
+        assert_eq!(fixture.sh(script).code, Some(code), "{script}");
     }
-    let missing = world.sandpen("run").args(["--", "no-such-command"]).ran();
-    assert_eq!(missing.code, Some(127), "{}", missing.stderr);
+    let missing = fixture.run().args(["--", "no-such-command"]).finish();
+    missing.failure(127);
     assert!(missing.stderr.contains("`no-such-command` was not found"), "{}", missing.stderr);
-    let file = world.sandpen("run").args(["--", "/etc/passwd"]).ran();
-    assert_eq!(file.code, Some(126), "{}", file.stderr);
+    let file = fixture.run().args(["--", "/etc/passwd"]).finish();
+    file.failure(126);
 }
 
 /// sandbox-exec's own failure is 44, whatever its code; the guest's same code is the guest's.
 #[test]
 fn a_sandbox_that_did_not_come_about_is_44() {
-    let world = World::new();
-    world.stand_in("echo 'sandbox-exec: profile.sb:3: syntax error' >&2\nexit 65\n");
-    let ran = world.sandpen("run").args(["--", "true"]).ran();
-    assert_eq!(ran.code, Some(44), "{}", ran.stderr);
+    let fixture = Fixture::new().with_macos_seatbelt();
+    fixture.install_sandbox_exec("echo 'sandbox-exec: profile.sb:3: syntax error' >&2\nexit 65\n");
+    let finished = fixture.run().args(["--", "true"]).finish();
+    finished.failure(44);
     assert!(
-        ran.stderr.contains("syntax error") && ran.stderr.contains("could not start the sandbox"),
+        finished.stderr.contains("syntax error") && finished.stderr.contains("could not start the sandbox"),
         "{}",
-        ran.stderr
+        finished.stderr
     );
-    assert_eq!(world.sessions(), 0);
-    assert_eq!(World::new().sh("exit 65").code, Some(65));
+    assert_eq!(fixture.sessions().len(), 0);
+    assert_eq!(Fixture::new().with_macos_seatbelt().sh("exit 65").code, Some(65));
 }
 
 #[test]
 fn the_streams_and_the_directory_are_the_callers() {
-    let world = World::new();
-    let mut run = world.sandpen("run");
+    let fixture = Fixture::new().with_macos_seatbelt();
+    let mut run = fixture.run();
     run.args(["--", "sh", "-c", "cat; pwd; echo err >&2"]).stdin(fs::File::open("/etc/hostname").expect("file"));
-    let ran = run.ran();
+    let finished = run.finish();
     let hostname = fs::read_to_string("/etc/hostname").expect("hostname");
-    assert_eq!(ran.ok(), format!("{hostname}{}", world.project.display()));
-    assert_eq!(ran.stderr, "err\n");
+    assert_eq!(finished.success(), format!("{hostname}{}", fixture.project.display()));
+    assert_eq!(finished.stderr, "err\n");
 }
 
 #[test]
 fn signals_reach_the_command_and_its_end_is_reported() {
-    let world = World::new();
+    let fixture = Fixture::new().with_macos_seatbelt();
     for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129)] {
-        let mut run = world.sandpen("run");
+        let mut run = fixture.run();
         let mut running = Running::start(run.args(["--", "sh", "-c", "echo ready; exec sleep 1000"]));
         assert_eq!(running.line(), "ready");
         running.signal(signal);
-        assert_eq!(running.ran().code, Some(code), "{signal:?}");
+        assert_eq!(running.finish().code, Some(code), "{signal:?}");
     }
     // One that handles it decides itself, and hears of it once.
-    let mut run = world.sandpen("run");
+    let mut run = fixture.run();
     let script = "trap 'echo got; exit 5' TERM; echo ready; while :; do sleep 0.05; done";
     let mut running = Running::start(run.args(["--", "sh", "-c", script]));
     assert_eq!(running.line(), "ready");
     running.signal(Signal::TERM);
-    let ran = running.ran();
-    assert_eq!((ran.code, ran.stdout.as_str()), (Some(5), "got"));
-    assert_eq!(world.sessions(), 0);
+    let finished = running.finish();
+    assert_eq!((finished.code, finished.stdout.as_str()), (Some(5), "got"));
+    assert_eq!(fixture.sessions().len(), 0);
 }
 
 /// attack 25, and the end of everything else: nothing of the group outlives the command, or a killed launcher.
 #[test]
 fn nothing_stays_behind() {
-    let world = World::new();
+    let fixture = Fixture::new().with_macos_seatbelt();
     let left = "sleep 98761";
-    assert_eq!(world.sh(&format!("{left} >/dev/null 2>&1 & exit 3")).code, Some(3));
+    assert_eq!(fixture.sh(&format!("{left} >/dev/null 2>&1 & exit 3")).code, Some(3));
     eventually("the background process ends", || !is_running(left));
-    assert_eq!(world.sessions(), 0);
+    assert_eq!(fixture.sessions().len(), 0);
     let killed = "sleep 98762";
-    let mut run = world.sandpen("run");
+    let mut run = fixture.run();
     let mut running = Running::start(run.args(["--", "sh", "-c", &format!("echo ready; {killed}")]));
     assert_eq!(running.line(), "ready");
     eventually("the command runs", || is_running(killed));
@@ -133,8 +132,8 @@ fn nothing_stays_behind() {
 /// R4.1, R4.3: an agent that is forwarded keeps its own place, because there is no other; one that is not has no variable.
 #[test]
 fn r4_3_the_agent_is_passed_at_its_own_path() {
-    let world = World::new();
-    let socket = world.root.join("agent");
+    let fixture = Fixture::new().with_macos_seatbelt();
+    let socket = fixture.root.join("agent");
     let agent = UnixListener::bind(&socket).expect("socket");
     std::thread::spawn(move || {
         use std::io::{Read, Write};
@@ -146,53 +145,54 @@ fn r4_3_the_agent_is_passed_at_its_own_path() {
     for (setting, expected) in
         [("auto", socket.display().to_string()), ("on", socket.display().to_string()), ("off", String::new())]
     {
-        let mut run = world.sandpen("run");
-        let ran = run
+        let mut run = fixture.run();
+        let finished = run
             .env("SSH_AUTH_SOCK", &socket)
             .args(["--ssh-agent", setting, "--", "sh", "-c", "echo $SSH_AUTH_SOCK"])
-            .ran();
-        assert_eq!((ran.ok(), ran.stderr.as_str()), (expected.as_str(), ""), "{setting}");
+            .finish();
+        assert_eq!((finished.success(), finished.stderr.as_str()), (expected.as_str(), ""), "{setting}");
     }
-    let unset =
-        world.sandpen("run").args(["--ssh-agent", "auto", "--", "sh", "-c", "echo ${SSH_AUTH_SOCK-unset}"]).ran();
-    assert_eq!(unset.ok(), "unset");
+    let unset = fixture.run().args(["--ssh-agent", "auto", "--", "sh", "-c", "echo ${SSH_AUTH_SOCK-unset}"]).finish();
+    assert_eq!(unset.success(), "unset");
     assert!(unset.stderr.contains("no SSH agent"), "R4.2: {}", unset.stderr);
 }
 
 #[test]
 fn it_is_listed_and_stopped() {
-    let world = World::new();
-    let mut run = world.sandpen("run");
+    let fixture = Fixture::new().with_macos_seatbelt();
+    let mut run = fixture.run();
     let mut running = Running::start(run.args(["--", "sh", "-c", "echo ready; exec sleep 1000"]));
     assert_eq!(running.line(), "ready");
-    let manage = |words: &[&str]| crate::support::plain(&world.project).env("HOME", &world.home).args(words).ran();
-    let listed: serde_json::Value = serde_json::from_str(manage(&["ps", "--format", "json"]).ok()).expect("JSON");
+    let manage = |words: &[&str]| {
+        crate::support::sandpen_without_home(&fixture.project).env("HOME", &fixture.home).args(words).finish()
+    };
+    let listed = manage(&["ps", "--format", "json"]).json();
     assert_eq!((listed[0]["engine"].as_str(), listed[0]["state"].as_str()), (Some("sandbox-exec"), Some("running")));
     // attack 24: a further command has the same walls and the same environment.
     let id = listed[0]["id"].as_str().expect("id");
     let argv = || {
-        let argv = fs::read_to_string(world.root.join("argv")).expect("argv");
+        let argv = fs::read_to_string(fixture.root.join("argv")).expect("argv");
         argv.split_once("guest\0").expect("the helper").0.to_owned()
     };
     let (first, session) = (argv(), argv());
-    fs::remove_file(world.root.join("argv")).expect("argv");
+    fs::remove_file(fixture.root.join("argv")).expect("argv");
     let entered = manage(&["exec", id, "--", "sh", "-c", "echo $SANDBOX $TMPDIR; exit 9"]);
-    assert_eq!(entered.code, Some(9), "{}", entered.stderr);
+    entered.failure(9);
     assert!(entered.stdout.starts_with("sandbox-exec /"), "{}", entered.stdout);
     assert!(session.contains(entered.stdout.trim_start_matches("sandbox-exec ").trim()), "another TMPDIR");
     assert_eq!(argv(), first);
-    manage(&["stop", "--all"]).ok();
-    assert_eq!(running.ran().code, Some(143));
-    assert_eq!(world.sessions(), 0);
-    manage(&["prune"]).ok();
+    manage(&["stop", "--all"]).success();
+    assert_eq!(running.finish().code, Some(143));
+    assert_eq!(fixture.sessions().len(), 0);
+    manage(&["prune"]).success();
 }
 
 #[test]
 fn the_startup_file_and_the_workspaces_path_take_part() {
-    let world = World::new();
-    world.write("project/.sandpen/sandbox.bashrc", "FROM_STARTUP=yes; export FROM_STARTUP\n");
-    let mut run = world.sandpen("run");
-    run.env("PATH", format!("{}/bin:/usr/bin:/bin", world.project.display()));
-    let ran = run.args(["--", "sh", "-c", "echo $FROM_STARTUP; echo $PATH"]).ran();
-    assert_eq!(world.neutral(ran.ok()), "yes\n/usr/bin:/bin:[ROOT]/home/project/bin");
+    let fixture = Fixture::new().with_macos_seatbelt();
+    fixture.write("project/.sandpen/sandbox.bashrc", "FROM_STARTUP=yes; export FROM_STARTUP\n");
+    let mut run = fixture.run();
+    run.env("PATH", format!("{}/bin:/usr/bin:/bin", fixture.project.display()));
+    let finished = run.args(["--", "sh", "-c", "echo $FROM_STARTUP; echo $PATH"]).finish();
+    assert_eq!(fixture.normalize(finished.success()), "yes\n/usr/bin:/bin:[ROOT]/home/project/bin");
 }

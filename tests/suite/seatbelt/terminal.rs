@@ -1,35 +1,34 @@
 //! A real terminal around the stand-in: whom its keys reach, and that it comes back.
 
-use super::world::World;
-use crate::support::eventually;
 use crate::support::pty::Pty;
+use crate::support::{Fixture, eventually};
 
 /// A shell at a terminal that runs this; `"$@"` is `sandpen run … -- sh -c INSIDE`.
-fn at_terminal(world: &World, script: &str, inside: &str) -> Pty {
-    let mut run = world.sandpen("run");
+fn at_terminal(fixture: &Fixture, script: &str, inside: &str) -> Pty {
+    let mut run = fixture.run();
     Pty::script(&format!("trap : INT; {script}"), run.args(["--", "sh", "-c", inside]))
 }
 
 #[test]
 fn ctrl_c_reaches_the_command_and_the_terminal_comes_back() {
-    let world = World::new();
+    let fixture = Fixture::new().with_macos_seatbelt();
     let script = "\"$@\"; echo code $?; read answer; echo back $answer";
-    let mut terminal = at_terminal(&world, script, "echo ready; exec sleep 1000");
+    let mut terminal = at_terminal(&fixture, script, "echo ready; exec sleep 1000");
     terminal.expect("ready");
     terminal.send("\x03");
     terminal.expect("code 130");
     terminal.send("again\n");
     terminal.expect("back again");
-    eventually("the session is gone", || world.sessions() == 0);
+    eventually("the session is gone", || fixture.sessions().is_empty());
 }
 
 #[test]
 fn ctrl_c_comes_once() {
-    let world = World::new();
+    let fixture = Fixture::new().with_macos_seatbelt();
     // A shell would take two that come together for one.
     let count = "$| = 1; $SIG{INT} = sub { $n++ }; print qq(ready\\n); select(undef, undef, undef, 0.1) for 1..6; print qq(got $n.)";
     let inside = &format!("exec perl -e '{count}'");
-    let mut terminal = at_terminal(&world, "\"$@\"", inside);
+    let mut terminal = at_terminal(&fixture, "\"$@\"", inside);
     terminal.expect("ready");
     terminal.send("\x03");
     terminal.expect("[ended 0]");
@@ -38,8 +37,8 @@ fn ctrl_c_comes_once() {
 
 #[test]
 fn ctrl_z_does_not_hang_the_terminal() {
-    let world = World::new();
-    let mut terminal = at_terminal(&world, "\"$@\"", "echo ready; read word; echo read $word");
+    let fixture = Fixture::new().with_macos_seatbelt();
+    let mut terminal = at_terminal(&fixture, "\"$@\"", "echo ready; read word; echo read $word");
     terminal.expect("ready");
     terminal.send("\x1a");
     terminal.expect("^Z");
@@ -51,8 +50,8 @@ fn ctrl_z_does_not_hang_the_terminal() {
 
 #[test]
 fn settings_that_the_command_changed_are_put_back() {
-    let world = World::new();
-    let mut terminal = at_terminal(&world, "\"$@\"", "stty -isig -icanon; exit 4");
+    let fixture = Fixture::new().with_macos_seatbelt();
+    let mut terminal = at_terminal(&fixture, "\"$@\"", "stty -isig -icanon; exit 4");
     let before = terminal.settings();
     terminal.expect("[ended 4]");
     assert_eq!(terminal.settings(), before);
@@ -61,14 +60,14 @@ fn settings_that_the_command_changed_are_put_back() {
 /// Like `git log | less`: the terminal is the other's, who reads from it.
 #[test]
 fn in_a_pipeline_the_terminal_is_left_to_the_others() {
-    let world = World::new();
+    let fixture = Fixture::new().with_macos_seatbelt();
     let other = "\"$@\" | sh -c 'cat; read word </dev/tty; echo other $word'";
-    let mut terminal = at_terminal(&world, other, "echo text");
+    let mut terminal = at_terminal(&fixture, other, "echo text");
     terminal.expect("text");
     terminal.send("typed\n");
     terminal.expect("other typed");
     // And a command that wants to read gets it.
-    let mut terminal = at_terminal(&world, "\"$@\" | cat", "read word; echo own $word");
+    let mut terminal = at_terminal(&fixture, "\"$@\" | cat", "read word; echo own $word");
     terminal.send("typed\n");
     terminal.expect("own typed");
 }

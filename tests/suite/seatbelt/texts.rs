@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use super::world::{PROFILES, World, text};
+use super::profiles::{PROFILES, explain, text};
+use crate::support::{Fixture, RunToEnd};
 
 fn compare(name: &str, actual: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suite/seatbelt/golden").join(name);
@@ -16,29 +17,29 @@ fn compare(name: &str, actual: &str) {
     assert!(expected == actual, "{name}: if this is meant, UPDATE_GOLDEN=1 and read the diff\n{differs:?}");
 }
 
-fn world() -> World {
-    let world = World::new();
+fn fixture() -> Fixture {
+    let fixture = Fixture::new().with_macos_seatbelt();
     for file in [".gitconfig", ".ssh/known_hosts", "library/x", "data/x"] {
-        world.write(file, "");
+        fixture.write(file, "");
     }
-    world
+    fixture
 }
 
 const OPTIONS: &[&str] = &["--include-dir", "~/library", "--mount", "~/data", "--", "git", "log", "two words"];
 
 #[test]
 fn the_six_profiles() {
-    let world = world();
+    let fixture = fixture();
     for name in PROFILES {
-        let json = world.explain(&[&["--seatbelt-profile", name], OPTIONS].concat());
-        compare(&format!("{name}.sb"), &world.neutral(&text(&json)));
+        let json = explain(&fixture, &[&["--seatbelt-profile", name], OPTIONS].concat());
+        compare(&format!("{name}.sb"), &fixture.normalize(&text(&json)));
     }
 }
 
 #[test]
 fn the_plan_and_the_command_line() {
-    let world = world();
-    let mut json = world.explain(OPTIONS);
+    let fixture = fixture();
+    let mut json = explain(&fixture, OPTIONS);
     // The program's own place, and who runs the test, differ between machines. The rules are compared above.
     let helper = crate::support::binary().canonicalize().expect("binary").display().to_string();
     for key in ["host", "user", "steps"] {
@@ -49,17 +50,17 @@ fn the_plan_and_the_command_line() {
         .expect("env")
         .retain(|entry| !["USER", "LOGNAME"].contains(&entry["name"].as_str().expect("name")));
     let text = serde_json::to_string_pretty(&json).expect("JSON").replace(&helper, "[SANDPEN]");
-    compare("plan.json", &(world.neutral(&text) + "\n"));
+    compare("plan.json", &(fixture.normalize(&text) + "\n"));
 }
 
 /// What `explain` shows is what `run` runs.
 #[test]
 fn the_profile_that_is_run_is_the_one_that_is_explained() {
-    let world = world();
-    let explained = text(&world.explain(&["--network", "off", "--", "true"]));
-    let ran = crate::support::RunToEnd::ran(world.sandpen("run").args(["--network", "off", "--", "true"]));
-    ran.ok();
-    let written = fs::read_to_string(world.root.join("profile.sb")).expect("profile");
+    let fixture = fixture();
+    let explained = text(&explain(&fixture, &["--network", "off", "--", "true"]));
+    let finished = fixture.run().args(["--network", "off", "--", "true"]).finish();
+    finished.success();
+    let written = fs::read_to_string(fixture.root.join("profile.sb")).expect("profile");
     let rules: String = written
         .lines()
         .filter(|line| !line.is_empty() && !line.starts_with(';'))

@@ -2,11 +2,11 @@
 
 use std::os::unix::net::UnixListener;
 
-use super::rig::{Agent, KEY, Place};
-use crate::for_every_place;
-use crate::support::{Engine, Pen, RunToEnd};
+use crate::for_every_engine;
+use crate::support::{Engine, Fixture, KEY_COMMENT, RunToEnd};
 
-for_every_place!(
+for_every_engine!(
+    with_agent:
     r4_1_and_attack_12_off_leaves_no_way_to_the_agent,
     r4_1_a_socket_in_a_mounted_directory_is_covered,
     r4_3_and_r5_the_guest_lists_and_uses_the_hosts_keys,
@@ -26,68 +26,68 @@ perl -MSocket -e '
     socket my $s, AF_UNIX, SOCK_STREAM, 0; print "abstract: $1\n" if connect $s, pack("S a*", AF_UNIX, "\0$1"); }'
 echo "${SSH_AUTH_SOCK-unset}"; ls -d /ssh-agent 2>/dev/null; true"#;
 
-fn r4_1_and_attack_12_off_leaves_no_way_to_the_agent(place: &Place) {
-    let agent = Agent::with_key(&place.pen);
-    let socket = agent.socket.display().to_string();
-    let mut command = place.command("run", Some(&agent));
+fn r4_1_and_attack_12_off_leaves_no_way_to_the_agent(fixture: &Fixture) {
+    let socket = fixture.agent().socket.display().to_string();
+    let mut command = fixture.run();
     // An open connection to the agent, inherited by whoever starts sandpen, must not travel on.
     command.args(["--ssh-agent", "off", "--", "bash", "-c", HUNT, "hunt", &socket]);
-    let connection = std::os::unix::net::UnixStream::connect(&agent.socket).expect("connect");
+    let connection = std::os::unix::net::UnixStream::connect(&fixture.agent().socket).expect("connect");
     rustix::io::fcntl_setfd(&connection, rustix::io::FdFlags::empty()).expect("inherited");
-    let ran = command.ran();
-    assert_eq!((ran.ok(), ran.stderr.as_str()), ("unset", ""));
+    let finished = command.finish();
+    assert_eq!((finished.success(), finished.stderr.as_str()), ("unset", ""));
 }
 
-fn r4_1_a_socket_in_a_mounted_directory_is_covered(place: &Place) {
-    let agent = Agent::with_key(&place.pen);
-    let script = format!("SSH_AUTH_SOCK={} ssh-add -l; ls -d {0}", agent.socket.display());
+fn r4_1_a_socket_in_a_mounted_directory_is_covered(fixture: &Fixture) {
+    let script = format!("SSH_AUTH_SOCK={} ssh-add -l; ls -d {0}", fixture.agent().socket.display());
     // The host's whole temp directory; the link shows that real paths count.
-    let link = place.pen.outside("links").join("agent");
-    std::os::unix::fs::symlink(&agent.socket, &link).expect("link");
-    let mut command = place.command("run", None);
+    let link = fixture.outside("links").join("agent");
+    std::os::unix::fs::symlink(&fixture.agent().socket, &link).expect("link");
+    let mut command = fixture.run();
     command.env("SSH_AUTH_SOCK", &link).args(["--ssh-agent", "off", "--tmp", "host", "--", "bash", "-c", &script]);
-    let ran = command.ran();
-    assert!(ran.ok().ends_with("/agent") && !ran.stdout.contains(KEY), "{} {}", ran.stdout, ran.stderr);
+    let finished = command.finish();
+    assert!(
+        finished.success().ends_with("/agent") && !finished.stdout.contains(KEY_COMMENT),
+        "{} {}",
+        finished.stdout,
+        finished.stderr
+    );
 }
 
-fn r4_3_and_r5_the_guest_lists_and_uses_the_hosts_keys(place: &Place) {
-    let agent = Agent::with_key(&place.pen);
+fn r4_3_and_r5_the_guest_lists_and_uses_the_hosts_keys(fixture: &Fixture) {
     let script =
         "set -e; echo $SSH_AUTH_SOCK; ssh-add -l | cut -d' ' -f3-; cd /tmp; ssh-add -L >key.pub; echo text >text
         ssh-keygen -q -Y sign -f key.pub -n file text; head -1 text.sig";
-    let ran = place.bash(Some(&agent), &[], script);
-    let expected = format!("/ssh-agent\n{KEY} (ED25519)\n-----BEGIN SSH SIGNATURE-----");
-    assert_eq!((ran.ok(), ran.stderr.as_str()), (expected.as_str(), ""));
+    let finished = fixture.bash(script);
+    let expected = format!("/ssh-agent\n{KEY_COMMENT} (ED25519)\n-----BEGIN SSH SIGNATURE-----");
+    assert_eq!((finished.success(), finished.stderr.as_str()), (expected.as_str(), ""));
 }
 
 /// For decisions that need no sandbox: `explain` shows what `run` runs.
-fn planned(test: impl FnOnce(&Place)) {
-    Place::on(Engine::Docker, test);
+fn planned(test: impl FnOnce(&Fixture)) {
+    Fixture::on_prepared(Engine::Docker, Fixture::with_agent, test);
 }
 
 #[test]
 fn r4_1_every_spelling_of_off_switches_it_off() {
-    planned(|place| {
-        let agent = Agent::with_key(&place.pen);
+    planned(|fixture| {
         for name in ["SANDPEN_SSH_AGENT", "LLXPRT_SANDBOX_SSH_AGENT", "SANDBOX_SSH_AGENT"] {
-            let plan = place.explain(Some(&agent), &[], &[(name, "off")]);
+            let plan = fixture.explain_with(&[], &[(name, "off")]);
             assert_eq!((&plan["ssh"]["state"], &plan["ssh"]["strategy"]), (&"off".into(), &"none".into()), "{name}");
             assert!(plan["ssh"]["reason"].as_str().is_some_and(|reason| reason.contains(name)), "{}", plan["ssh"]);
             assert!(!plan["argv"].to_string().contains("ssh-agent"), "{name}: {}", plan["argv"]);
         }
         for options in [&["--ssh-agent", "off"][..], &["--profile", "safe"], &["--profile", "tight"]] {
-            assert_eq!(place.explain(Some(&agent), options, &[])["ssh"]["state"], "off", "{options:?}");
+            assert_eq!(fixture.explain(options)["ssh"]["state"], "off", "{options:?}");
         }
         // Off is off without an agent, too: no warning.
-        let plan = place.explain(None, &[], &[("SANDBOX_SSH_AGENT", "off")]);
+        let plan = fixture.explain_with(&[], &[("SSH_AUTH_SOCK", ""), ("SANDBOX_SSH_AGENT", "off")]);
         assert_eq!(plan["warnings"], serde_json::json!([]));
     });
 }
 
 #[test]
 fn r4_1_r4_4_the_effective_value_decides_where_variables_disagree() {
-    planned(|place| {
-        let agent = Agent::with_key(&place.pen);
+    planned(|fixture| {
         let (seeds, short, own) = ("LLXPRT_SANDBOX_SSH_AGENT", "SANDBOX_SSH_AGENT", "SANDPEN_SSH_AGENT");
         for (options, env, state) in [
             (&[][..], &[][..], "forwarded"),
@@ -103,20 +103,20 @@ fn r4_1_r4_4_the_effective_value_decides_where_variables_disagree() {
             (&["--ssh-agent", "off"], &[(seeds, "on")], "off"),
             (&["--ssh-agent", "on", "--profile", "safe"], &[], "forwarded"),
         ] {
-            let plan = place.explain(Some(&agent), options, env);
+            let plan = fixture.explain_with(options, env);
             assert_eq!(plan["ssh"]["state"], state, "{options:?} {env:?}");
         }
-        let ran = place.command("explain", None).env(seeds, "perhaps").ran();
-        assert!(ran.code == Some(2) && ran.stderr.contains(seeds), "{}", ran.stderr);
+        let finished = fixture.command("explain").env(seeds, "perhaps").finish();
+        assert!(finished.code == Some(2) && finished.stderr.contains(seeds), "{}", finished.stderr);
     });
 }
 
 #[test]
 fn r4_2_three_ways_to_have_no_agent_are_three_warnings() {
-    planned(|place| {
-        let nobody = place.pen.outside("agent").join("nobody");
+    planned(|fixture| {
+        let nobody = fixture.outside("agent").join("nobody");
         drop(UnixListener::bind(&nobody).expect("a socket without a listener"));
-        let mute = place.pen.outside("agent").join("mute");
+        let mute = fixture.outside("agent").join("mute");
         let listener = UnixListener::bind(&mute).expect("a listener that never answers");
         let paths = [&nobody, &mute].map(|path| path.display().to_string());
         let mut seen = Vec::new();
@@ -127,7 +127,7 @@ fn r4_2_three_ways_to_have_no_agent_are_three_warnings() {
             (&paths[1], "(no answer within 2 s)"),
         ] {
             for mode in ["auto", "on"] {
-                let plan = place.explain(None, &["--ssh-agent", mode], &[("SSH_AUTH_SOCK", socket)]);
+                let plan = fixture.explain_with(&["--ssh-agent", mode], &[("SSH_AUTH_SOCK", socket)]);
                 let warnings = plan["warnings"].as_array().expect("warnings");
                 let text = warnings.first().and_then(|text| text.as_str()).unwrap_or_default().to_owned();
                 assert_eq!(warnings.len(), 1, "{mode} {socket}: {warnings:?}");
@@ -141,17 +141,17 @@ fn r4_2_three_ways_to_have_no_agent_are_three_warnings() {
         assert_eq!(seen.len(), 4, "{seen:?}");
         drop(listener);
         // The launch goes on.
-        let ran = place.bash(None, &[], "echo ${SSH_AUTH_SOCK-unset}");
-        assert_eq!(ran.ok(), "unset");
-        assert_eq!(ran.stderr.matches("sandpen: warning: ").count(), 1, "{}", ran.stderr);
+        let finished =
+            fixture.run().env_remove("SSH_AUTH_SOCK").args(["--", "sh", "-c", "echo ${SSH_AUTH_SOCK-unset}"]).finish();
+        assert_eq!(finished.success(), "unset");
+        assert_eq!(finished.stderr.matches("sandpen: warning: ").count(), 1, "{}", finished.stderr);
     });
 }
 
 #[test]
 fn r4_2_an_agent_without_keys_is_forwarded_with_a_warning() {
-    planned(|place| {
-        let agent = Agent::empty(&place.pen);
-        let plan = place.explain(Some(&agent), &[], &[]);
+    Fixture::on_prepared(Engine::Docker, Fixture::with_empty_agent, |fixture| {
+        let plan = fixture.explain(&[]);
         assert_eq!((&plan["ssh"]["state"], &plan["ssh"]["keys"]), (&"forwarded".into(), &0.into()));
         let warnings = plan["warnings"].to_string();
         assert!(warnings.contains("holds no keys") && warnings.contains("`ssh-add`"), "{warnings}");
@@ -160,11 +160,14 @@ fn r4_2_an_agent_without_keys_is_forwarded_with_a_warning() {
 
 #[test]
 fn r4_3_the_variable_inside_is_not_up_to_the_user() {
-    planned(|place| {
-        let agent = Agent::with_key(&place.pen);
-        let ran = place.bash(Some(&agent), &["--env", "SSH_AUTH_SOCK"], "echo $SSH_AUTH_SOCK");
-        assert_eq!(ran.ok(), "/ssh-agent");
-        assert!(ran.stderr.contains("flag --env: SSH_AUTH_SOCK is always /ssh-agent inside"), "{}", ran.stderr);
+    planned(|fixture| {
+        let finished = fixture.run().args(["--env", "SSH_AUTH_SOCK", "--", "sh", "-c", "echo $SSH_AUTH_SOCK"]).finish();
+        assert_eq!(finished.success(), "/ssh-agent");
+        assert!(
+            finished.stderr.contains("flag --env: SSH_AUTH_SOCK is always /ssh-agent inside"),
+            "{}",
+            finished.stderr
+        );
     });
 }
 
@@ -176,15 +179,14 @@ fn r5_1_r5_2_the_mount_is_relabelled_on_podman_only() {
         (Engine::Podman, serde_json::json!(["z"]), "R5.2"),
         (Engine::PodmanRootless, serde_json::json!(["z"]), "R5.2"),
     ] {
-        Place::on(engine, |place| {
-            let agent = Agent::with_key(&place.pen);
-            let plan = place.explain(Some(&agent), &[], &[]);
+        Fixture::on_prepared(engine, Fixture::with_agent, |fixture| {
+            let plan = fixture.explain(&[]);
             let mounts = plan["mounts"].as_array().expect("mounts");
             let mount = mounts.iter().find(|mount| mount["target"] == "/ssh-agent").expect("the mount");
-            assert_eq!(mount["source"], agent.socket.display().to_string());
+            assert_eq!(mount["source"], fixture.agent().socket.display().to_string());
             assert_eq!((&mount["options"], &mount["requirement"]), (&options, &requirement.into()));
             let suffix = if requirement == "R5.2" { ":z" } else { "" };
-            let volume = format!("{}:/ssh-agent{suffix}", agent.socket.display());
+            let volume = format!("{}:/ssh-agent{suffix}", fixture.agent().socket.display());
             assert!(plan["argv"].as_array().expect("argv").contains(&volume.into()), "{}", plan["argv"]);
         });
     }
@@ -192,22 +194,24 @@ fn r5_1_r5_2_the_mount_is_relabelled_on_podman_only() {
 
 #[test]
 fn r5_1_an_image_user_that_the_agent_refuses_is_warned_of() {
-    Pen::on_docker_as_ordinary_user(|pen| {
-        let agent = Agent::with_key(pen);
+    Fixture::on_docker_as_ordinary_user(Fixture::with_agent, |fixture| {
         // An image whose own user is neither root nor the host's.
         let image = "localhost/sandpen-test-nobody:latest";
         let commit = format!(
             "id=$(docker create {} true) && docker commit --change 'USER 65534' $id {image} && docker rm $id",
             crate::support::IMAGE
         );
-        pen.host_command("sh").args(["-c", &commit]).ran().ok();
-        let mut command = pen.sandpen();
-        command.env_remove("SANDPEN_SSH_AGENT").env("SSH_AUTH_SOCK", &agent.socket);
-        command.args(["run", "--engine", "docker", "--image", image, "--user", "image", "--", "sh", "-c"]);
-        let ran = command.arg("id -u; ssh-add -l || echo refused").ran();
-        pen.client().args(["rmi", image]).ran().ok();
-        assert_eq!(ran.ok(), "65534\nrefused");
-        assert!(ran.stderr.contains("sandpen: warning: the guest is the image's own user"), "{}", ran.stderr);
-        assert!(ran.stderr.contains(&format!("uid {} and root: it will refuse", pen.uid)), "{}", ran.stderr);
+        fixture.host_command("sh").args(["-c", &commit]).finish().success();
+        let mut command = fixture.run_image(image);
+        command.args(["--user", "image", "--", "sh", "-c"]);
+        let finished = command.arg("id -u; ssh-add -l || echo refused").finish();
+        fixture.client().args(["rmi", image]).finish().success();
+        assert_eq!(finished.success(), "65534\nrefused");
+        assert!(finished.stderr.contains("sandpen: warning: the guest is the image's own user"), "{}", finished.stderr);
+        assert!(
+            finished.stderr.contains(&format!("uid {} and root: it will refuse", fixture.uid)),
+            "{}",
+            finished.stderr
+        );
     });
 }

@@ -6,38 +6,39 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::rig::{KEY, Machine, Shim, Tunnel, is_gone};
-use crate::support::{Running, comes_true, eventually, signal};
+use super::podman_machine::PodmanMachine;
+use super::tunnel_process::{TunnelProcess, has_exited};
+use crate::support::{KEY_COMMENT, Running, Shim, eventually, holds_within, signal};
 
 #[test]
 fn r7_9_r7_11_a_normal_end_takes_tunnel_and_socket_along() {
-    Machine::on(|machine| {
+    PodmanMachine::on(|machine| {
         let (mut running, tunnel) = machine.start(&[]);
         assert!(tunnel.directory.exists(), "{tunnel:?}");
         running.write("list\n");
-        assert!(running.line().contains(KEY));
+        assert!(running.line().contains(KEY_COMMENT));
         running.close_stdin();
-        let ran = running.ran();
-        assert_eq!(ran.code, Some(7), "{}", ran.stderr);
+        let finished = running.finish();
+        finished.failure(7);
         // Not only soon: before sandpen has ended.
-        assert!(is_gone(tunnel.pid) && !tunnel.directory.exists() && !tunnel.landing.exists(), "{tunnel:?}");
-        assert!(!ran.stderr.contains("warning"), "{}", ran.stderr);
+        assert!(has_exited(tunnel.pid) && !tunnel.directory.exists() && !tunnel.landing.exists(), "{tunnel:?}");
+        assert!(!finished.stderr.contains("warning"), "{}", finished.stderr);
     });
 }
 
 fn ends_by(signals: &[Signal], code: i32) {
-    Machine::on(|machine| {
+    PodmanMachine::on(|machine| {
         // A guest that ends by the signal it gets, as programs do; the engine's init passes it on.
         let (mut running, tunnel) = machine.start(&[]);
         for which in signals {
             running.signal(*which);
         }
-        let ran = running.ran();
-        assert_eq!(ran.code, Some(code), "{}", ran.stderr);
+        let finished = running.finish();
+        finished.failure(code);
         tunnel.assert_gone();
-        assert!(!ran.stderr.contains("tunnel"), "nothing to say about it: {}", ran.stderr);
-        assert!(comes_true(Duration::from_secs(5), || machine.pen.containers().is_empty()));
-        assert_eq!(machine.pen.sessions().len(), 0);
+        assert!(!finished.stderr.contains("tunnel"), "nothing to say about it: {}", finished.stderr);
+        assert!(holds_within(Duration::from_secs(5), || machine.fixture.containers().is_empty()));
+        assert_eq!(machine.fixture.sessions().len(), 0);
     });
 }
 
@@ -58,42 +59,42 @@ fn r7_9_sighup_ends_the_tunnel() {
 
 #[test]
 fn r7_10_five_signals_in_a_row_clean_up_once() {
-    Machine::on(|machine| {
+    PodmanMachine::on(|machine| {
         let (mut running, tunnel) = machine.start(&[]);
         for which in [Signal::TERM, Signal::INT, Signal::TERM, Signal::HUP, Signal::TERM] {
             running.signal(which);
         }
-        let ran = running.ran();
-        assert!(matches!(ran.code, Some(129 | 130 | 143)), "{ran:?}");
+        let finished = running.finish();
+        assert!(matches!(finished.code, Some(129 | 130 | 143)), "{finished:?}");
         tunnel.assert_gone();
-        assert!(!ran.stderr.contains("panicked") && !ran.stderr.contains("tunnel"), "{}", ran.stderr);
+        assert!(!finished.stderr.contains("panicked") && !finished.stderr.contains("tunnel"), "{}", finished.stderr);
     });
 }
 
 #[test]
 fn r7_11_kill_9_of_sandpen_leaves_nothing_in_the_machine() {
-    Machine::on(|machine| {
+    PodmanMachine::on(|machine| {
         let (mut running, tunnel) = machine.start(&[]);
         running.signal(Signal::KILL);
-        assert_eq!(running.ran().code, None);
+        assert_eq!(running.finish().code, None);
         tunnel.assert_gone();
     });
 }
 
 #[test]
 fn r7_11_a_machine_that_hangs_at_the_end_does_not_hold_up_the_exit() {
-    Machine::on(|machine| {
+    PodmanMachine::on(|machine| {
         let (mut running, tunnel) = machine.start(&[]);
         let session = session_of(machine, &tunnel);
         signal(session, Signal::STOP);
         let start = Instant::now();
         running.close_stdin();
-        let ran = running.ran();
+        let finished = running.finish();
         let took = start.elapsed();
         signal(session, Signal::CONT);
-        assert_eq!(ran.code, Some(7), "{}", ran.stderr);
+        finished.failure(7);
         assert!(took < Duration::from_millis(4500), "the exit, the container's own end included: {took:?}");
-        assert!(is_gone(tunnel.pid));
+        assert!(has_exited(tunnel.pid));
         // It comes back to life, and then cleans up by itself.
         tunnel.assert_gone();
     });
@@ -101,7 +102,7 @@ fn r7_11_a_machine_that_hangs_at_the_end_does_not_hold_up_the_exit() {
 
 #[test]
 fn r7_11_a_machine_that_is_gone_does_not_hold_up_the_exit() {
-    Machine::on(|machine| {
+    PodmanMachine::on(|machine| {
         let (mut running, tunnel) = machine.start(&[]);
         let sessions = sessions(machine);
         let start = Instant::now();
@@ -113,66 +114,66 @@ fn r7_11_a_machine_that_is_gone_does_not_hold_up_the_exit() {
             );
         }
         running.close_stdin();
-        let ran = running.ran();
+        let finished = running.finish();
         assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
-        assert!(ran.code.is_some_and(|code| code != 0) && is_gone(tunnel.pid), "{ran:?}");
+        assert!(finished.code.is_some_and(|code| code != 0) && has_exited(tunnel.pid), "{finished:?}");
         // Podman's client ends at the same moment, so the tunnel's end may be the session's.
-        assert!(ran.stderr.matches("has ended").count() <= 1, "{}", ran.stderr);
-        assert!(!ran.stderr.contains("is missing and could not be pulled"), "{}", ran.stderr);
-        assert_eq!(machine.pen.sessions().len(), 0);
+        assert!(finished.stderr.matches("has ended").count() <= 1, "{}", finished.stderr);
+        assert!(!finished.stderr.contains("is missing and could not be pulled"), "{}", finished.stderr);
+        assert_eq!(machine.fixture.sessions().len(), 0);
     });
 }
 
 #[test]
 fn r7_a_tunnel_that_dies_is_named_once_and_the_guest_goes_on() {
-    Machine::on(|machine| {
+    PodmanMachine::on(|machine| {
         let (mut running, tunnel) = machine.start(&[]);
         signal(tunnel.pid, Signal::KILL);
         eventually("the machine cleans up", || !tunnel.directory.exists());
         running.write("list\nlist\n");
         std::thread::sleep(Duration::from_millis(300));
         running.close_stdin();
-        let ran = running.ran();
-        assert_eq!(ran.code, Some(7), "the guest's own end: {}", ran.stderr);
-        assert!(!ran.stdout.contains(KEY), "{}", ran.stdout);
+        let finished = running.finish();
+        assert_eq!(finished.code, Some(7), "the guest's own end: {}", finished.stderr);
+        assert!(!finished.stdout.contains(KEY_COMMENT), "{}", finished.stdout);
         let warning = "sandpen: warning: the SSH tunnel into the Podman machine has ended";
-        assert_eq!(ran.stderr.matches(warning).count(), 1, "{}", ran.stderr);
+        assert_eq!(finished.stderr.matches(warning).count(), 1, "{}", finished.stderr);
     });
 }
 
 #[test]
 fn r7_an_agent_that_dies_leaves_the_guest_running() {
-    Machine::on(|machine| {
+    PodmanMachine::on(|machine| {
         let (mut running, tunnel) = machine.start(&[]);
-        signal(machine.agent.process.pid(), Signal::KILL);
-        eventually("the agent is gone", || is_gone(machine.agent.process.pid()));
+        signal(machine.fixture.agent().process.pid(), Signal::KILL);
+        eventually("the agent is gone", || has_exited(machine.fixture.agent().process.pid()));
         running.write("list\n");
         running.close_stdin();
-        let ran = running.ran();
-        assert_eq!((ran.code, ran.stdout.contains(KEY)), (Some(7), false), "{}", ran.stderr);
+        let finished = running.finish();
+        assert_eq!((finished.code, finished.stdout.contains(KEY_COMMENT)), (Some(7), false), "{}", finished.stderr);
         tunnel.assert_gone();
     });
 }
 
 #[test]
 fn r7_9_a_container_that_does_not_start_ends_the_tunnel() {
-    Machine::on(|machine| {
-        let shim = Shim::new(&machine.pen, "podman", "case \"$*\" in *' run '*) sleep 0.3; exit 125 ;; esac");
+    PodmanMachine::on(|machine| {
+        let shim = Shim::new(&machine.fixture, "podman", "case \"$*\" in *' run '*) sleep 0.3; exit 125 ;; esac");
         let mut command = machine.sh("true");
         let mut running = Running::start(command.env("PATH", shim.path()).stdin(Stdio::null()));
-        let tunnel = Tunnel::opening(&running);
-        assert_eq!(running.ran().code, Some(44));
+        let tunnel = TunnelProcess::opening(&running);
+        assert_eq!(running.finish().code, Some(44));
         tunnel.assert_gone();
     });
 }
 
 /// The processes that sshd started, one for each connection.
-fn sessions(machine: &Machine) -> Vec<u32> {
+fn sessions(machine: &PodmanMachine) -> Vec<u32> {
     machine.sshd.process.children()
 }
 
 /// sshd's process that serves the tunnel: the one whose descendant owns the directory.
-fn session_of(machine: &Machine, tunnel: &Tunnel) -> u32 {
+fn session_of(machine: &PodmanMachine, tunnel: &TunnelProcess) -> u32 {
     let owner = fs::read_to_string(tunnel.directory.join("owner")).expect("owner");
     let mut pid: u32 = owner.trim().parse().expect("a pid");
     while pid > 1 {

@@ -9,8 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{FlockOperation, flock};
 
-use super::rig::{Agent, KEY, Shim};
-use crate::support::{Engine, IMAGE, Pen, Ran, RunToEnd, Running, eventually};
+use crate::support::{Agent, Engine, Finished, Fixture, IMAGE, KEY_COMMENT, RunToEnd, Running, Shim, eventually};
 
 const SOCKET: &str = "/run/host-services/ssh-auth.sock";
 
@@ -53,40 +52,38 @@ impl Drop for Service {
 
 /// A Mac with a Docker that says what it is, used by an ordinary user.
 struct Mac<'a> {
-    pen: &'a Pen,
-    agent: Agent,
+    fixture: &'a Fixture,
     shim: Shim,
     _turn: Turn,
 }
 
 fn mac(system: &str, test: impl FnOnce(&Mac)) {
-    Pen::on_docker_as_ordinary_user(|pen| {
+    Fixture::on_docker_as_ordinary_user(Fixture::with_agent, |fixture| {
         let turn = turn();
         let answer = format!("case $1 in info) echo '{system}'; exit ;; esac");
-        test(&Mac { pen, agent: Agent::with_key(pen), shim: Shim::new(pen, "docker", &answer), _turn: turn });
+        test(&Mac { fixture, shim: Shim::new(fixture, "docker", &answer), _turn: turn });
     });
 }
 
 impl Mac<'_> {
     fn command(&self, name: &str, host: &str) -> Command {
-        let mut command = self.pen.sandpen();
-        command.env_remove("SANDPEN_SSH_AGENT").env("SSH_AUTH_SOCK", &self.agent.socket).env("PATH", self.shim.path());
-        command.args([name, "--assume-host", host, "--engine", "docker", "--image", IMAGE]);
+        let mut command = self.fixture.command(name);
+        command.env("PATH", self.shim.path()).args(["--assume-host", host]);
         command
     }
 
-    fn run(&self, options: &[&str]) -> Ran {
+    fn run(&self, options: &[&str]) -> Finished {
         let script = "id -u; echo ${SSH_AUTH_SOCK-unset}; ssh-add -l 2>/dev/null | cut -d' ' -f3-; ls -d /ssh-agent 2>/dev/null; true";
-        self.command("run", "macos").args(options).args(["--", "sh", "-c", script]).ran()
+        self.command("run", "macos").args(options).args(["--", "sh", "-c", script]).finish()
     }
 
     /// R6.2: one warning with these words, and the sandbox starts without.
     #[track_caller]
-    fn assert_skipped(&self, ran: &Ran, words: &[&str]) {
-        assert_eq!(ran.ok(), "0\nunset", "{}", ran.stderr);
-        assert_eq!(ran.stderr.matches("sandpen: warning: ").count(), 1, "{}", ran.stderr);
+    fn assert_skipped(&self, finished: &Finished, words: &[&str]) {
+        assert_eq!(finished.success(), "0\nunset", "{}", finished.stderr);
+        assert_eq!(finished.stderr.matches("sandpen: warning: ").count(), 1, "{}", finished.stderr);
         for word in words.iter().chain(&["sandpen: warning: SSH agent forwarding is unavailable"]) {
-            assert!(ran.stderr.contains(word), "`{word}` is missing: {}", ran.stderr);
+            assert!(finished.stderr.contains(word), "`{word}` is missing: {}", finished.stderr);
         }
     }
 }
@@ -94,10 +91,15 @@ impl Mac<'_> {
 #[test]
 fn r6_1_docker_desktops_socket_is_used() {
     mac("Docker Desktop", |mac| {
-        let _service = Service::start(&mac.agent);
-        let ran = mac.run(&["-v"]);
-        assert_eq!(ran.ok(), format!("0\n/ssh-agent\n{KEY} (ED25519)\n/ssh-agent"), "{}", ran.stderr);
-        assert!(ran.stderr.contains(&format!("--volume {SOCKET}:/ssh-agent ")), "{}", ran.stderr);
+        let _service = Service::start(mac.fixture.agent());
+        let finished = mac.run(&["-v"]);
+        assert_eq!(
+            finished.success(),
+            format!("0\n/ssh-agent\n{KEY_COMMENT} (ED25519)\n/ssh-agent"),
+            "{}",
+            finished.stderr
+        );
+        assert!(finished.stderr.contains(&format!("--volume {SOCKET}:/ssh-agent ")), "{}", finished.stderr);
         // The first check asked the client; the second ran the sandbox's own image, with R2.1's variable.
         let calls = mac.shim.calls();
         assert!(calls.iter().any(|call| call.starts_with("info ")), "{calls:?}");
@@ -112,21 +114,21 @@ fn r6_1_docker_desktops_socket_is_used() {
 #[test]
 fn r6_1_a_guest_that_is_not_root_can_use_it() {
     mac("Docker Desktop 4.30.0 (linux/arm64)", |mac| {
-        let _service = Service::start(&mac.agent);
-        let ran = mac.run(&["--user", "host"]);
-        let expected = format!("{}\n/ssh-agent\n{KEY} (ED25519)\n/ssh-agent", mac.pen.uid);
-        assert_eq!(ran.ok(), expected, "{}", ran.stderr);
+        let _service = Service::start(mac.fixture.agent());
+        let finished = mac.run(&["--user", "host"]);
+        let expected = format!("{}\n/ssh-agent\n{KEY_COMMENT} (ED25519)\n/ssh-agent", mac.fixture.uid);
+        assert_eq!(finished.success(), expected, "{}", finished.stderr);
         let calls = mac.shim.calls();
         let probe = calls.iter().find(|call| call.contains("target=/probe")).expect("the probe");
-        assert!(probe.contains(&format!("--user {}:{}", mac.pen.uid, mac.pen.gid)), "as the guest: {probe}");
+        assert!(probe.contains(&format!("--user {}:{}", mac.fixture.uid, mac.fixture.gid)), "as the guest: {probe}");
     });
 }
 
 #[test]
 fn r6_1_orbstack_has_the_same_socket() {
     mac("OrbStack", |mac| {
-        let _service = Service::start(&mac.agent);
-        assert!(mac.run(&[]).ok().contains(KEY));
+        let _service = Service::start(mac.fixture.agent());
+        assert!(mac.run(&[]).success().contains(KEY_COMMENT));
     });
 }
 
@@ -134,37 +136,37 @@ fn r6_1_orbstack_has_the_same_socket() {
 fn r6_2_without_the_socket_there_is_a_warning_and_a_sandbox() {
     mac("Docker Desktop", |mac| {
         assert!(!Path::new(SOCKET).exists());
-        let ran = mac.run(&[]);
-        mac.assert_skipped(&ran, &[SOCKET, "`Docker Desktop`"]);
+        let finished = mac.run(&[]);
+        mac.assert_skipped(&finished, &[SOCKET, "`Docker Desktop`"]);
         assert!(!Path::new(SOCKET).exists(), "the check makes nothing");
         // One that is there and closed to the guest is not there for it.
-        let service = Service::start(&mac.agent);
+        let service = Service::start(mac.fixture.agent());
         std::os::unix::fs::chown(SOCKET, Some(12345), Some(12345)).expect("chown");
         fs::set_permissions(SOCKET, PermissionsExt::from_mode(0o600)).expect("chmod");
-        let ran = mac.run(&[]);
+        let finished = mac.run(&[]);
         drop(service);
-        mac.assert_skipped(&ran, &[SOCKET]);
+        mac.assert_skipped(&finished, &[SOCKET]);
     });
 }
 
 #[test]
 fn r6_2_other_engines_are_named() {
     mac("Ubuntu 24.04.2 LTS", |mac| {
-        let service = Service::start(&mac.agent);
+        let service = Service::start(mac.fixture.agent());
         // Although a socket is there: both checks must hold.
-        let ran = mac.run(&[]);
-        mac.assert_skipped(&ran, &["`Ubuntu 24.04.2 LTS`", "Docker Desktop and OrbStack"]);
+        let finished = mac.run(&[]);
+        mac.assert_skipped(&finished, &["`Ubuntu 24.04.2 LTS`", "Docker Desktop and OrbStack"]);
         drop(service);
         for (place, name) in [(".colima/default", "Colima"), (".lima/docker/sock", "Lima"), (".rd", "Rancher Desktop")]
         {
-            let directory = mac.pen.home.join(place);
+            let directory = mac.fixture.home.join(place);
             fs::create_dir_all(&directory).expect("directory");
             let socket = directory.join("docker.sock");
             std::os::unix::fs::symlink("/var/run/docker.sock", &socket).expect("link");
             let mut command = mac.command("run", "macos");
             command.env("DOCKER_HOST", format!("unix://{}", socket.display()));
-            let ran = command.args(["--", "sh", "-c", "id -u; echo ${SSH_AUTH_SOCK-unset}"]).ran();
-            mac.assert_skipped(&ran, &[&format!("this Docker is {name}")]);
+            let finished = command.args(["--", "sh", "-c", "id -u; echo ${SSH_AUTH_SOCK-unset}"]).finish();
+            mac.assert_skipped(&finished, &[&format!("this Docker is {name}")]);
         }
     });
 }
@@ -172,16 +174,15 @@ fn r6_2_other_engines_are_named() {
 #[test]
 fn r6_2_a_docker_that_does_not_say_what_it_is() {
     mac("", |mac| {
-        let ran = mac.run(&[]);
-        mac.assert_skipped(&ran, &["does not say what it is"]);
+        let finished = mac.run(&[]);
+        mac.assert_skipped(&finished, &["does not say what it is"]);
     });
 }
 
 #[test]
 fn r6_explain_asks_and_starts_nothing() {
     mac("Docker Desktop", |mac| {
-        let ran = mac.command("explain", "macos").args(["--format", "json", "--", "true"]).ran();
-        let plan: serde_json::Value = serde_json::from_str(ran.ok()).expect("JSON");
+        let plan = mac.command("explain", "macos").args(["--format", "json", "--", "true"]).finish().json();
         assert_eq!((&plan["ssh"]["state"], &plan["ssh"]["strategy"]), (&"forwarded".into(), &"host-service".into()));
         assert!(plan["ssh"]["pending"].to_string().contains(SOCKET), "{}", plan["ssh"]);
         assert!(!mac.shim.calls().iter().any(|call| call.starts_with("run")), "{:?}", mac.shim.calls());
@@ -191,9 +192,9 @@ fn r6_explain_asks_and_starts_nothing() {
 #[test]
 fn r4_1_off_asks_docker_nothing() {
     mac("Docker Desktop", |mac| {
-        let _service = Service::start(&mac.agent);
-        let ran = mac.run(&["--ssh-agent", "off"]);
-        assert_eq!((ran.ok(), ran.stderr.as_str()), ("0\nunset", ""));
+        let _service = Service::start(mac.fixture.agent());
+        let finished = mac.run(&["--ssh-agent", "off"]);
+        assert_eq!((finished.success(), finished.stderr.as_str()), ("0\nunset", ""));
         assert!(!mac.shim.calls().iter().any(|call| call.contains("info") || call.contains("probe")));
     });
 }
@@ -201,29 +202,27 @@ fn r4_1_off_asks_docker_nothing() {
 #[test]
 fn r5_docker_desktop_on_linux_uses_its_own_socket() {
     mac("Docker Desktop", |mac| {
-        let _service = Service::start(&mac.agent);
-        let directory = mac.pen.home.join(".docker/desktop");
+        let _service = Service::start(mac.fixture.agent());
+        let directory = mac.fixture.home.join(".docker/desktop");
         fs::create_dir_all(&directory).expect("directory");
         let socket = directory.join("docker.sock");
         std::os::unix::fs::symlink("/var/run/docker.sock", &socket).expect("link");
         let mut command = mac.command("run", "linux");
         command.env("DOCKER_HOST", format!("unix://{}", socket.display()));
-        let ran = command.args(["-v", "--", "sh", "-c", "ssh-add -l"]).ran();
-        assert!(ran.ok().contains(KEY), "{}", ran.stderr);
-        assert!(ran.stderr.contains(&format!("--volume {SOCKET}:/ssh-agent")), "{}", ran.stderr);
+        let finished = command.args(["-v", "--", "sh", "-c", "ssh-add -l"]).finish();
+        assert!(finished.success().contains(KEY_COMMENT), "{}", finished.stderr);
+        assert!(finished.stderr.contains(&format!("--volume {SOCKET}:/ssh-agent")), "{}", finished.stderr);
     });
 }
 
 #[test]
 fn r6_root_uses_it_as_well() {
-    Pen::on(Engine::Docker, |pen| {
+    Fixture::on_prepared(Engine::Docker, Fixture::with_agent, |fixture| {
         let _turn = turn();
-        let shim = Shim::new(pen, "docker", "case $1 in info) echo Docker Desktop; exit ;; esac");
-        let agent = Agent::with_key(pen);
-        let _service = Service::start(&agent);
-        let mut command = pen.sandpen();
-        command.env_remove("SANDPEN_SSH_AGENT").env("SSH_AUTH_SOCK", &agent.socket).env("PATH", shim.path());
-        command.args(["run", "--assume-host", "macos", "--engine", "docker", "--image", IMAGE, "--user", "host"]);
-        assert!(command.args(["--", "ssh-add", "-l"]).ran().ok().contains(KEY));
+        let shim = Shim::new(fixture, "docker", "case $1 in info) echo Docker Desktop; exit ;; esac");
+        let _service = Service::start(fixture.agent());
+        let mut command = fixture.run();
+        command.env("PATH", shim.path()).args(["--assume-host", "macos", "--user", "host"]);
+        assert!(command.args(["--", "ssh-add", "-l"]).finish().success().contains(KEY_COMMENT));
     });
 }

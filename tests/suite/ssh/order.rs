@@ -2,25 +2,25 @@
 
 use rustix::process::Signal;
 
-use super::rig::{Machine, Shim};
-use crate::support::{Running, signal};
+use super::podman_machine::PodmanMachine;
+use crate::support::{Running, Shim, signal};
 
 /// Programs in front of the real ones note when they have done their work, and whether the session's directory is still there.
 #[test]
 fn r7_9_the_container_goes_before_the_tunnel_and_the_tunnel_before_the_directory() {
-    Machine::on(|machine| {
-        let pen = &machine.pen;
-        let sessions = pen.home.join(".local/state/sandpen/sessions");
+    PodmanMachine::on(|machine| {
+        let fixture = &machine.fixture;
+        let sessions = fixture.home.join(".local/state/sandpen/sessions");
         let note = |what: &str| {
-            let log = pen.outside("shim").join("log");
+            let log = fixture.outside("shim").join("log");
             format!("echo \"NOTE {what}, directories: $(ls {} | wc -l)\" >>{}", sessions.display(), log.display())
         };
         let removed = note("container removed");
         let podman =
             format!("case \"$*\" in *' rm --force '*) /usr/bin/podman \"$@\"; code=$?; {removed}; exit $code ;; esac");
-        Shim::new(pen, "podman", &podman);
+        Shim::new(fixture, "podman", &podman);
         let ssh = format!("/usr/bin/ssh \"$@\"; code=$?; {}; exit $code", note("tunnel closed"));
-        let shim = Shim::new(pen, "ssh", &ssh);
+        let shim = Shim::new(fixture, "ssh", &ssh);
         let mut command = machine.sh("echo up; exec sleep 300");
         let mut running = Running::start(command.env("PATH", shim.path()));
         assert_eq!(running.line(), "up");
@@ -31,13 +31,13 @@ fn r7_9_the_container_goes_before_the_tunnel_and_the_tunnel_before_the_directory
         };
         let client = running.children().into_iter().find(is_client).expect("Podman's client");
         signal(client, Signal::KILL);
-        let ran = running.ran();
-        assert_eq!(ran.code, Some(137), "{}", ran.stderr);
+        let finished = running.finish();
+        finished.failure(137);
         let mut notes: Vec<String> = shim.calls().into_iter().filter(|line| line.starts_with("NOTE ")).collect();
         // What a killed client was still making is removed once more: it is the order that counts.
         notes.dedup();
         assert_eq!(notes, ["NOTE container removed, directories: 1", "NOTE tunnel closed, directories: 1"]);
-        assert_eq!(pen.sessions().len(), 0);
-        assert_eq!(pen.containers().len(), 0);
+        assert_eq!(fixture.sessions().len(), 0);
+        assert_eq!(fixture.containers().len(), 0);
     });
 }

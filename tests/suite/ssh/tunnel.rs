@@ -5,118 +5,118 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::rig::{CONNECTION, KEY, Machine, Shim};
-use crate::support::{RunToEnd, binary, is_running};
+use super::podman_machine::{CONNECTION, PodmanMachine};
+use crate::support::{KEY_COMMENT, RunToEnd, Shim, binary, install_program, is_running};
 
 const LIST: &str = "echo $SSH_AUTH_SOCK; ssh-add -l | cut -d' ' -f3-";
 
 fn listed() -> String {
-    format!("/ssh-agent\n{KEY} (ED25519)")
+    format!("/ssh-agent\n{KEY_COMMENT} (ED25519)")
 }
 
 #[test]
 fn r7_1_r7_5_r4_3_the_guest_in_the_machine_lists_the_hosts_keys() {
-    Machine::on(|machine| {
+    PodmanMachine::on(|machine| {
         let mut command = machine.command("run");
         // Whatever the user's own ssh configuration says, it has no part in this.
-        machine.pen.write(".ssh/config", "Host *\n  ProxyCommand false\n  Port 1\n");
-        let ran = command.args(["-v", "--", "sh", "-c", LIST]).ran();
-        assert_eq!(ran.ok(), listed(), "{}", ran.stderr);
-        let line = ran.stderr.lines().find(|line| line.starts_with("sandpen: SSH tunnel: ssh ")).expect("the command");
+        machine.fixture.write(".ssh/config", "Host *\n  ProxyCommand false\n  Port 1\n");
+        let finished = command.args(["-v", "--", "sh", "-c", LIST]).finish();
+        assert_eq!(finished.success(), listed(), "{}", finished.stderr);
+        let line =
+            finished.stderr.lines().find(|line| line.starts_with("sandpen: SSH tunnel: ssh ")).expect("the command");
         for word in ["-R /tmp/sandpen-", "StrictHostKeyChecking=no", "-F /dev/null", "ExitOnForwardFailure=yes"] {
             assert!(line.contains(word), "{line}");
         }
         assert!(line.contains(&format!("-i {}", machine.sshd.identity.display())), "{line}");
-        assert!(ran.stderr.contains(&format!("podman --connection {CONNECTION} run ")), "{}", ran.stderr);
-        assert_eq!(machine.pen.sessions().len(), 0);
+        assert!(finished.stderr.contains(&format!("podman --connection {CONNECTION} run ")), "{}", finished.stderr);
+        assert_eq!(machine.fixture.sessions().len(), 0);
     });
 }
 
 #[test]
 fn r7_5_with_the_helper_beside_the_program_and_the_hosts_user() {
-    Machine::on(|machine| {
+    PodmanMachine::on(|machine| {
         // The program as it is shipped for macOS: the Linux helper lies beside it.
-        let directory = machine.pen.outside("program");
+        let directory = machine.fixture.outside("program");
         let program = directory.join("sandpen");
         let arch = if cfg!(target_arch = "x86_64") { "amd64" } else { "arm64" };
         for name in ["sandpen".to_owned(), format!("sandpen-linux-{arch}")] {
-            fs::copy(binary(), directory.join(&name)).expect("copy");
-            fs::set_permissions(directory.join(name), PermissionsExt::from_mode(0o755)).expect("chmod");
+            install_program(binary(), directory.join(name));
         }
         let command = machine.command("run");
-        let mut shipped = machine.pen.host_command(program);
-        shipped.args(command.get_args().skip_while(|word| *word != "run")).env_remove("SANDPEN_SSH_AGENT");
+        let mut shipped = machine.fixture.host_command(program);
+        shipped.args(command.get_args().skip_while(|word| *word != "run"));
         for (name, value) in command.get_envs().filter_map(|(name, value)| Some((name, value?))) {
             shipped.env(name, value);
         }
         // A guest that is neither root nor anybody the image knows (R7.5), and a code that only the guest can have.
         let script = format!("id -u; {LIST}; echo text >made; exit 125");
-        let ran = shipped.args(["--user", "host", "--", "sh", "-c", &script]).ran();
-        assert_eq!(ran.code, Some(125), "{}", ran.stderr);
-        assert_eq!(ran.stdout, format!("{}\n{}\n", machine.pen.uid, listed()), "{}", ran.stderr);
-        assert_eq!(fs::metadata(machine.pen.project.join("made")).expect("made").uid(), machine.pen.uid);
+        let finished = shipped.args(["--user", "host", "--", "sh", "-c", &script]).finish();
+        finished.failure(125);
+        assert_eq!(finished.stdout, format!("{}\n{}\n", machine.fixture.uid, listed()), "{}", finished.stderr);
+        assert_eq!(fs::metadata(machine.fixture.project.join("made")).expect("made").uid(), machine.fixture.uid);
     });
 }
 
 #[test]
 fn r7_two_sandboxes_at_once_have_a_socket_each() {
-    Machine::on(|machine| {
+    PodmanMachine::on(|machine| {
         let (mut first, one) = machine.start(&[]);
         let (mut second, two) = machine.start(&[]);
         assert_ne!(one.directory, two.directory);
         first.close_stdin();
-        assert_eq!(first.ran().code, Some(7));
+        assert_eq!(first.finish().code, Some(7));
         one.assert_gone();
         // The other is not disturbed.
         second.write("list\n");
-        assert!(second.line().contains(KEY));
+        assert!(second.line().contains(KEY_COMMENT));
         second.close_stdin();
-        assert_eq!(second.ran().code, Some(7));
+        assert_eq!(second.finish().code, Some(7));
         two.assert_gone();
     });
 }
 
 #[test]
 fn r7_2_default_single_and_named_connections_are_chosen_and_pinned() {
-    Machine::on(|machine| {
+    PodmanMachine::on(|machine| {
         let (uri, identity) = (machine.uri(), Some(&machine.sshd.identity));
         let (wrong, none) = (machine.uri_at(1), None);
         // The only one, without a default.
         machine.connections(&[("only", &uri, identity)], None);
-        let ran = machine.sh(LIST).ran();
-        assert_eq!(ran.ok(), listed(), "{}", ran.stderr);
+        let finished = machine.sh(LIST).finish();
+        assert_eq!(finished.success(), listed(), "{}", finished.stderr);
         // The default among several.
         machine.connections(&[("a", &wrong, none), ("z", &uri, identity)], Some("z"));
-        assert_eq!(machine.sh(LIST).ran().ok(), listed());
+        assert_eq!(machine.sh(LIST).finish().success(), listed());
         // The named one, whatever the default is; Podman's own choice by another variable changes nothing.
         let mut command = machine.sh(LIST);
         machine.connections(&[("a", &wrong, none), ("z", &uri, identity)], Some("a"));
-        let ran = command.env("CONTAINER_CONNECTION", "z").env("CONTAINER_HOST", "unix:///no/such.sock").ran();
-        assert_eq!(ran.code, Some(44), "a service that does not answer is not launched on: {}", ran.stderr);
+        let finished = command.env("CONTAINER_CONNECTION", "z").env("CONTAINER_HOST", "unix:///no/such.sock").finish();
+        assert_eq!(finished.code, Some(44), "a service that does not answer is not launched on: {}", finished.stderr);
         let mut command = machine.sh(LIST);
-        assert_eq!(command.env("CONTAINER_CONNECTION", "z").ran().ok(), listed());
+        assert_eq!(command.env("CONTAINER_CONNECTION", "z").finish().success(), listed());
     });
 }
 
 #[test]
 fn r7_2_a_connection_without_a_key_uses_the_agent_as_podman_does() {
-    Machine::on(|machine| {
-        machine.agent.add(&machine.pen, &machine.sshd.identity);
+    PodmanMachine::on(|machine| {
+        machine.fixture.agent().add_key(&machine.fixture, &machine.sshd.identity);
         machine.connections(&[(CONNECTION, &machine.uri(), None)], Some(CONNECTION));
-        let ran = machine.sh("ssh-add -l | wc -l").ran();
-        assert_eq!(ran.ok(), "2", "{}", ran.stderr);
+        let finished = machine.sh("ssh-add -l | wc -l").finish();
+        assert_eq!(finished.success(), "2", "{}", finished.stderr);
     });
 }
 
 #[test]
 fn r7_3_sockets_of_dead_sandboxes_go_and_others_stay() {
-    Machine::on(|machine| {
+    PodmanMachine::on(|machine| {
         let plant = |name: &str, owner: &str| {
             let directory = PathBuf::from(format!("/tmp/sandpen-{name}-{}", std::process::id()));
             fs::create_dir(&directory).expect("plant");
             fs::write(directory.join("owner"), owner).expect("plant");
             for path in [&directory, &directory.join("owner")] {
-                std::os::unix::fs::chown(path, Some(machine.pen.uid), Some(machine.pen.gid)).expect("chown");
+                std::os::unix::fs::chown(path, Some(machine.fixture.uid), Some(machine.fixture.gid)).expect("chown");
             }
             directory
         };
@@ -127,9 +127,9 @@ fn r7_3_sockets_of_dead_sandboxes_go_and_others_stay() {
         std::os::unix::fs::chown(foreign.join("owner"), Some(0), Some(0)).expect("chown");
         let landing = PathBuf::from(format!("/tmp/sandpen-old-{}.sock", std::process::id()));
         drop(std::os::unix::net::UnixListener::bind(&landing).expect("plant"));
-        std::os::unix::fs::chown(&landing, Some(machine.pen.uid), Some(machine.pen.gid)).expect("chown");
-        Command::new("touch").args(["-d", "2 hours ago"]).arg(&landing).ran().ok();
-        machine.sh("true").ran().ok();
+        std::os::unix::fs::chown(&landing, Some(machine.fixture.uid), Some(machine.fixture.gid)).expect("chown");
+        Command::new("touch").args(["-d", "2 hours ago"]).arg(&landing).finish().success();
+        machine.sh("true").finish().success();
         let left = fs::remove_file(&landing).is_ok();
         let found = [&dead, &live, &foreign].map(|path| path.exists());
         for path in [&dead, &live, &foreign] {
@@ -141,7 +141,7 @@ fn r7_3_sockets_of_dead_sandboxes_go_and_others_stay() {
 
 #[test]
 fn r7_5_the_socket_cannot_be_guessed_in_the_machine() {
-    Machine::on(|machine| {
+    PodmanMachine::on(|machine| {
         let (mut running, tunnel) = machine.start(&[]);
         let meta = fs::metadata(&tunnel.directory).expect("directory");
         assert_eq!(meta.permissions().mode() & 0o777, 0o711, "entered, not listed");
@@ -151,32 +151,34 @@ fn r7_5_the_socket_cannot_be_guessed_in_the_machine() {
         let socket = names.iter().find(|entry| entry.path().extension().is_some()).expect("the socket").path();
         assert!(!tunnel.directory.to_string_lossy().contains(&*socket.file_stem().expect("name").to_string_lossy()));
         running.close_stdin();
-        running.ran();
+        running.finish();
     });
 }
 
 #[test]
 fn r7_a_rootful_machine_and_the_hosts_user() {
     // Rootful Podman refuses keep-id, so a guest of the host's uid is arranged by `--user` alone.
-    Machine::without_podman("", |machine| {
+    PodmanMachine::without_podman("", |machine| {
         let uri = format!("ssh://root@127.0.0.1:{}/run/podman/podman.sock", machine.sshd.port);
         machine.connections(&[("root", &uri, Some(&machine.sshd.identity))], Some("root"));
-        let ran = machine.command("explain").args(["--format", "json", "--user", "host", "--", "true"]).ran();
-        let plan: serde_json::Value = serde_json::from_str(ran.ok()).expect("JSON");
+        let plan =
+            machine.command("explain").args(["--format", "json", "--user", "host", "--", "true"]).finish().json();
         let argv = plan["argv"].to_string();
         assert_eq!(plan["user"]["how"], "host");
-        assert!(!argv.contains("keep-id") && argv.contains(&format!("\"--user\",\"{}:", machine.pen.uid)), "{argv}");
+        assert!(
+            !argv.contains("keep-id") && argv.contains(&format!("\"--user\",\"{}:", machine.fixture.uid)),
+            "{argv}"
+        );
     });
 }
 
 #[test]
 fn explain_shows_the_tunnel_and_starts_nothing() {
-    Machine::without_podman("", |machine| {
-        let shim = Shim::new(&machine.pen, "podman", "");
-        let ssh = Shim::new(&machine.pen, "ssh", "exit 1");
+    PodmanMachine::without_podman("", |machine| {
+        let shim = Shim::new(&machine.fixture, "podman", "");
+        let ssh = Shim::new(&machine.fixture, "ssh", "exit 1");
         let mut command = machine.command("explain");
-        let ran = command.env("PATH", shim.path()).args(["--format", "json", "--", "true"]).ran();
-        let plan: serde_json::Value = serde_json::from_str(ran.ok()).expect("JSON");
+        let plan = command.env("PATH", shim.path()).args(["--format", "json", "--", "true"]).finish().json();
         assert_eq!((&plan["ssh"]["state"], &plan["ssh"]["strategy"]), (&"forwarded".into(), &"tunnel".into()));
         assert!(plan["ssh"]["pending"].to_string().contains("accepts the tunnel"), "{}", plan["ssh"]);
         assert!(plan["ssh"]["reason"].to_string().contains(CONNECTION), "{}", plan["ssh"]);
@@ -184,9 +186,9 @@ fn explain_shows_the_tunnel_and_starts_nothing() {
         assert_eq!(argv[..4], ["podman", "--connection", CONNECTION, "run"].map(serde_json::Value::from));
         let mount = plan["mounts"].as_array().expect("mounts").iter().find(|mount| mount["target"] == "/ssh-agent");
         assert_eq!(mount.expect("the mount")["requirement"], "R7.5");
-        let text = machine.command("explain").env("PATH", shim.path()).args(["--", "true"]).ran();
+        let text = machine.command("explain").env("PATH", shim.path()).args(["--", "true"]).finish();
         assert!(
-            text.ok().contains("ssh -F /dev/null") && text.stdout.contains("accepts the tunnel"),
+            text.success().contains("ssh -F /dev/null") && text.stdout.contains("accepts the tunnel"),
             "{}",
             text.stdout
         );
@@ -194,18 +196,18 @@ fn explain_shows_the_tunnel_and_starts_nothing() {
         let calls = ssh.calls();
         assert!(!calls.iter().any(|call| call.contains(" run ") || call.contains("-R")), "{calls:?}");
         assert!(!is_running(&format!("{}:/tmp/sandpen-", machine.sshd.port)));
-        assert_eq!(fs::read_dir(machine.pen.home.join(".local")).map(Iterator::count).unwrap_or(0), 0);
+        assert_eq!(fs::read_dir(machine.fixture.home.join(".local")).map(Iterator::count).unwrap_or(0), 0);
     });
 }
 
 #[test]
 fn r4_1_off_opens_no_tunnel() {
-    Machine::on(|machine| {
+    PodmanMachine::on(|machine| {
         for name in ["LLXPRT_SANDBOX_SSH_AGENT", "SANDBOX_SSH_AGENT"] {
-            let shim = Shim::new(&machine.pen, "ssh", "exit 1");
+            let shim = Shim::new(&machine.fixture, "ssh", "exit 1");
             let mut command = machine.sh("echo ${SSH_AUTH_SOCK-unset}; ls /ssh-agent 2>/dev/null; true");
-            let ran = command.env(name, "off").env("PATH", shim.path()).ran();
-            assert_eq!(ran.ok(), "unset", "{}", ran.stderr);
+            let finished = command.env(name, "off").env("PATH", shim.path()).finish();
+            assert_eq!(finished.success(), "unset", "{}", finished.stderr);
             assert_eq!(shim.calls(), [""; 0]);
         }
     });
@@ -215,8 +217,8 @@ fn r4_1_off_opens_no_tunnel() {
 fn r7_4_a_talkative_login_does_not_hide_readiness() {
     // What a shell's start-up file in the machine may print.
     let sshd = "ForceCommand echo hello; echo ready-made; exec sh -c \"$SSH_ORIGINAL_COMMAND\"";
-    Machine::with(sshd, true, |machine| {
-        let ran = machine.sh(LIST).ran();
-        assert_eq!(ran.ok(), listed(), "{}", ran.stderr);
+    PodmanMachine::with(sshd, true, |machine| {
+        let finished = machine.sh(LIST).finish();
+        assert_eq!(finished.success(), listed(), "{}", finished.stderr);
     });
 }

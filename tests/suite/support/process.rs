@@ -9,20 +9,20 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::Ran;
+use super::Finished;
 
-/// Long enough for a busy machine with two cores; a test that needs it has failed.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+/// Long enough for a busy machine with two cores: only a failing test waits that long.
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Waits until something holds, and fails if it does not in time.
+/// Waits until something holds, and fails after a timeout.
 #[track_caller]
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    assert!(comes_true(PATIENCE, &mut holds), "not within {PATIENCE:?}: {what}");
+    assert!(holds_within(TIMEOUT, &mut holds), "not within {TIMEOUT:?}: {what}");
 }
 
-/// Waits until something holds, or the time is over.
-pub fn comes_true(patience: Duration, mut holds: impl FnMut() -> bool) -> bool {
-    let end = Instant::now() + patience;
+/// Whether something holds at some moment before the timeout.
+pub fn holds_within(timeout: Duration, mut holds: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + timeout;
     loop {
         if holds() {
             return true;
@@ -65,7 +65,7 @@ impl Running {
     /// The next line of stdout.
     #[track_caller]
     pub fn line(&mut self) -> String {
-        match self.lines.recv_timeout(PATIENCE) {
+        match self.lines.recv_timeout(TIMEOUT) {
             Ok(line) => line,
             Err(_) => panic!("no line on stdout; stderr: {}", self.kill().stderr),
         }
@@ -75,7 +75,7 @@ impl Running {
         self.child.id()
     }
 
-    /// The engine's client and whatever else it started itself.
+    /// Its direct children, such as the engine's client.
     pub fn children(&self) -> Vec<u32> {
         let file = format!("/proc/{0}/task/{0}/children", self.pid());
         let text = fs::read_to_string(file).unwrap_or_default();
@@ -86,48 +86,48 @@ impl Running {
         signal(self.pid(), which);
     }
 
-    /// Gives the guest some input; its stdin must be a pipe.
+    /// Writes to the guest's input, which must be a pipe.
     pub fn write(&mut self, text: &str) {
         use std::io::Write;
         let stdin = self.child.stdin.as_mut().expect("a pipe");
         stdin.write_all(text.as_bytes()).and_then(|()| stdin.flush()).expect("the guest reads");
     }
 
-    /// Gives the guest the end of its input.
+    /// Closes the guest's input.
     pub fn close_stdin(&mut self) {
         drop(self.child.stdin.take());
     }
 
-    /// Waits for the end.
+    /// Waits until it exits.
     #[track_caller]
-    pub fn ran(&mut self) -> Ran {
-        let ended = comes_true(PATIENCE, || self.child.try_wait().expect("wait").is_some());
-        assert!(ended, "still running after {PATIENCE:?}; stderr: {}", self.kill().stderr);
+    pub fn finish(&mut self) -> Finished {
+        let ended = holds_within(TIMEOUT, || self.child.try_wait().expect("wait").is_some());
+        assert!(ended, "still running after {TIMEOUT:?}; stderr: {}", self.kill().stderr);
         self.report()
     }
 
-    /// Kills it, and waits for this process alone: what it started may live on.
+    /// Kills it and waits for this process alone; its children may still run.
     pub fn kill_alone(&mut self) {
         self.child.kill().expect("killed");
         self.child.wait().expect("wait");
     }
 
-    fn kill(&mut self) -> Ran {
+    fn kill(&mut self) -> Finished {
         let _ = self.child.kill();
         self.report()
     }
 
-    fn report(&mut self) -> Ran {
+    fn report(&mut self) -> Finished {
         let status = self.child.wait().expect("wait");
-        // After SIGKILL the engine's client lives on for a moment, and holds the other ends.
+        // After SIGKILL the engine's client still runs for a moment and keeps the pipes open.
         let end = Instant::now() + Duration::from_secs(10);
         let next = || self.lines.recv_timeout(end.saturating_duration_since(Instant::now())).ok();
         let stdout: Vec<String> = std::iter::from_fn(next).collect();
         let ended = || self.stderr.as_ref().is_none_or(JoinHandle::is_finished);
-        comes_true(end.saturating_duration_since(Instant::now()), ended);
+        holds_within(end.saturating_duration_since(Instant::now()), ended);
         let stderr = self.stderr.take().filter(JoinHandle::is_finished).and_then(|reader| reader.join().ok());
-        let (stderr, waits) = super::apart(&stderr.unwrap_or_default());
-        Ran { code: status.code(), stdout: stdout.join("\n"), stderr, waits }
+        let (stderr, progress) = super::split_progress(&stderr.unwrap_or_default());
+        Finished { code: status.code(), stdout: stdout.join("\n"), stderr, progress }
     }
 }
 

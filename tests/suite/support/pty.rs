@@ -13,7 +13,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Termios, Winsize, tcgetattr, tcsetwinsize};
 
-use super::process::{PATIENCE, comes_true};
+use super::process::{TIMEOUT, holds_within};
 
 /// Runs the command, says how it ended, and stays: with its session's first process a terminal would lose its settings.
 const SHELL: &str = r#"trap : INT QUIT; "$@"; echo "[ended $?]"; read _"#;
@@ -97,7 +97,7 @@ impl Pty {
     /// Waits for a text that was not waited for before.
     #[track_caller]
     pub fn expect(&mut self, text: &str) {
-        let found = comes_true(PATIENCE, || {
+        let found = holds_within(TIMEOUT, || {
             let said = self.said();
             let at = said[self.read_up_to..].find(text);
             self.read_up_to += at.map_or(0, |at| at + text.len());

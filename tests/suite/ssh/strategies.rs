@@ -1,7 +1,7 @@
-//! The eight test cases at the end of the seeds' overview, in their order.
+//! How the agent reaches the guest on every platform and engine: by a mount, by Docker Desktop's socket, or by a tunnel.
 
-use super::rig::{Agent, KEY, Machine, Place, Shim};
-use crate::support::{Engine, IMAGE, Pen, RunToEnd};
+use super::podman_machine::PodmanMachine;
+use crate::support::{Engine, Fixture, KEY_COMMENT, RunToEnd, Shim};
 
 fn argv(plan: &serde_json::Value) -> Vec<String> {
     let words = plan["argv"].as_array().expect("argv").iter();
@@ -10,11 +10,10 @@ fn argv(plan: &serde_json::Value) -> Vec<String> {
 
 #[test]
 fn seed_1_linux_docker_mounts_directly_without_a_tunnel() {
-    Place::on(Engine::Docker, |place| {
-        let agent = Agent::with_key(&place.pen);
-        let plan = place.explain(Some(&agent), &[], &[]);
+    Fixture::on_prepared(Engine::Docker, Fixture::with_agent, |fixture| {
+        let plan = fixture.explain(&[]);
         let argv = argv(&plan);
-        assert!(argv.contains(&format!("{}:/ssh-agent", agent.socket.display())), "{argv:?}");
+        assert!(argv.contains(&format!("{}:/ssh-agent", fixture.agent().socket.display())), "{argv:?}");
         assert!(argv.contains(&"SSH_AUTH_SOCK=/ssh-agent".to_owned()), "{argv:?}");
         assert_eq!(plan["ssh"]["strategy"], "mount");
     });
@@ -22,24 +21,19 @@ fn seed_1_linux_docker_mounts_directly_without_a_tunnel() {
 
 #[test]
 fn seed_2_linux_podman_mounts_with_z_without_a_tunnel() {
-    Place::on(Engine::Podman, |place| {
-        let agent = Agent::with_key(&place.pen);
-        let plan = place.explain(Some(&agent), &[], &[]);
+    Fixture::on_prepared(Engine::Podman, Fixture::with_agent, |fixture| {
+        let plan = fixture.explain(&[]);
         let argv = argv(&plan);
-        assert!(argv.contains(&format!("{}:/ssh-agent:z", agent.socket.display())), "{argv:?}");
+        assert!(argv.contains(&format!("{}:/ssh-agent:z", fixture.agent().socket.display())), "{argv:?}");
         assert_eq!((&plan["ssh"]["strategy"], argv[1].as_str()), (&"mount".into(), "run"));
     });
 }
 
 fn on_a_mac_with_docker(system: &str) -> Option<serde_json::Value> {
     let mut plan = None;
-    Pen::on(Engine::Docker, |pen| {
-        let agent = Agent::with_key(pen);
-        let shim = Shim::new(pen, "docker", &format!("case $1 in info) echo '{system}'; exit ;; esac"));
-        let mut command = pen.sandpen();
-        command.env_remove("SANDPEN_SSH_AGENT").env("SSH_AUTH_SOCK", &agent.socket).env("PATH", shim.path());
-        command.args(["explain", "--format", "json", "--assume-host", "macos", "--engine", "docker", "--image", IMAGE]);
-        plan = Some(serde_json::from_str(command.args(["--", "true"]).ran().ok()).expect("JSON"));
+    Fixture::on_prepared(Engine::Docker, Fixture::with_agent, |fixture| {
+        let shim = Shim::new(fixture, "docker", &format!("case $1 in info) echo '{system}'; exit ;; esac"));
+        plan = Some(fixture.explain_with(&["--assume-host", "macos", "--", "true"], &[("PATH", &shim.path())]));
     });
     plan
 }
@@ -59,32 +53,31 @@ fn seed_4_macos_docker_without_desktop_warns_and_mounts_nothing() {
 
 #[test]
 fn seed_5_macos_podman_spawns_polls_and_mounts() {
-    Machine::on(|machine| {
+    PodmanMachine::on(|machine| {
         let (mut running, tunnel) = machine.start(&[]);
         assert!(tunnel.command_line.contains("ssh -F /dev/null") && tunnel.directory.exists(), "{tunnel:?}");
         running.write("list\n");
-        assert!(running.line().contains(KEY));
+        assert!(running.line().contains(KEY_COMMENT));
         running.close_stdin();
-        running.ran();
+        running.finish();
         tunnel.assert_gone();
     });
 }
 
 #[test]
 fn seed_6_macos_podman_with_a_failing_tunnel_is_fatal() {
-    Machine::without_podman("DisableForwarding yes", |machine| {
-        machine.assert_refused(&machine.sh("true").ran(), &["the SSH tunnel into the Podman machine"]);
+    PodmanMachine::without_podman("DisableForwarding yes", |machine| {
+        machine.assert_refused(&machine.sh("true").finish(), &["the SSH tunnel into the Podman machine"]);
     });
 }
 
 #[test]
 fn seed_7_switched_off_nothing_is_mounted_on_any_platform() {
     for engine in [Engine::Docker, Engine::Podman] {
-        Place::on(engine, |place| {
-            let agent = Agent::with_key(&place.pen);
+        Fixture::on_prepared(engine, Fixture::with_agent, |fixture| {
             for host in ["linux", "macos"] {
                 let off = [("LLXPRT_SANDBOX_SSH_AGENT", "off")];
-                let plan = place.explain(Some(&agent), &["--assume-host", host], &off);
+                let plan = fixture.explain_with(&["--assume-host", host], &off);
                 assert!(!argv(&plan).iter().any(|word| word.contains("ssh-agent") || word.contains("SSH_AUTH_SOCK")));
                 assert_eq!(plan["ssh"]["state"], "off");
             }
@@ -95,9 +88,9 @@ fn seed_7_switched_off_nothing_is_mounted_on_any_platform() {
 #[test]
 fn seed_8_without_a_socket_there_is_a_warning_and_no_mount() {
     for engine in [Engine::Docker, Engine::Podman] {
-        Place::on(engine, |place| {
+        Fixture::on_prepared(engine, Fixture::with_agent, |fixture| {
             for host in ["linux", "macos"] {
-                let plan = place.explain(None, &["--assume-host", host], &[]);
+                let plan = fixture.explain_with(&["--assume-host", host], &[("SSH_AUTH_SOCK", "")]);
                 assert!(plan["warnings"].to_string().contains("SSH_AUTH_SOCK is not set"), "{plan}");
                 assert!(!argv(&plan).iter().any(|word| word.contains("/ssh-agent")));
             }

@@ -1,4 +1,4 @@
-//! A host that does not depend on the machine: its files are real, below a temp directory; its engines are data.
+//! A host that does not depend on the machine: its files are those of a fixture; its engines, its agent and its user are data.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +9,8 @@ use sandpen::internals::{
     AgentFacts, DesktopFacts, DockerFacts, Environment, FileFact, FileKind, Host, ImageFacts, NativeFacts, Platform,
     PodmanFacts, ProcessStamp, Reach, Resolved, SystemEntry, SystemFacts, Terminal,
 };
-use tempfile::TempDir;
+
+use crate::support::Fixture;
 
 /// The engines a plan is made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,23 +54,19 @@ impl Engine {
     }
 }
 
-pub struct World {
+/// The data that a plan is made from.
+pub struct HandwrittenHost {
+    /// Real files, because planning looks at them.
+    pub files: Fixture,
     pub host: Host,
-    pub home: PathBuf,
-    pub project: PathBuf,
     pub engine: Engine,
     variables: Vec<(String, String)>,
-    directory: TempDir,
 }
 
-impl World {
+impl HandwrittenHost {
     pub fn new(engine: Engine) -> Self {
-        // The order of mounts is the order of their targets, so the place must not move among them.
-        let directory =
-            tempfile::Builder::new().prefix("sandpen-golden-").tempdir_in("/var/tmp").expect("temp directory");
-        let root = directory.path().canonicalize().expect("real path");
-        let (home, project) = (root.join("home"), root.join("home/project"));
-        fs::create_dir_all(&project).expect("project");
+        let files = Fixture::with_root_prefix("sandpen-golden-");
+        let root = &files.root;
         fs::create_dir(root.join("bin")).expect("bin");
         // On macOS the helper is a file beside the program.
         fs::write(root.join("bin/sandpen-linux-amd64"), "").expect("helper");
@@ -86,14 +83,14 @@ impl World {
             uid,
             gid,
             user: if uid == 0 { "root".into() } else { "me".into() },
-            home: path(&home),
-            cwd: path(&project),
+            home: path(&files.home),
+            cwd: path(&files.project),
             own_places: Vec::new(),
             terminal: Terminal::default(),
             executable: Some(path(&root.join("bin/sandpen"))),
             process: ProcessStamp::default(),
         };
-        World { host, home, project, engine, variables: Vec::new(), directory }
+        HandwrittenHost { files, host, engine, variables: Vec::new() }
     }
 
     /// Sets a variable of the host.
@@ -102,22 +99,15 @@ impl World {
         self.host.env = self.variables.iter().cloned().collect();
     }
 
-    /// Writes a file below the home.
-    pub fn write(&self, path: &str, content: &str) {
-        let path = self.home.join(path);
-        fs::create_dir_all(path.parent().expect("parent")).expect("directories");
-        fs::write(path, content).expect("write");
-    }
-
     /// Makes a directory the current one.
     pub fn change_to(&mut self, below: &str) {
-        let directory = self.directory.path().canonicalize().expect("real path").join(below);
+        let directory = self.files.root.join(below);
         fs::create_dir_all(&directory).expect("directory");
         self.host.cwd = HostPath::new(directory).expect("absolute");
     }
 
-    /// Replaces everything that was found on this machine. What the command needs under HOME was traced in the world's own files.
-    pub fn pin(&self, resolved: &mut Resolved, with_agent: bool) {
+    /// Replaces everything that was found on this machine, except for the fixture's files.
+    pub fn replace_facts(&self, resolved: &mut Resolved, with_agent: bool) {
         // The files here belong to whoever runs the tests, not to the host's user.
         resolved.request.workspace.owner = self.host.uid;
         let facts = &mut resolved.facts;
@@ -163,10 +153,9 @@ impl World {
         facts.image = Some(ImageFacts { user: Some("node".into()), home: None, arch: Some("amd64".into()) });
     }
 
-    /// The text without what differs between two worlds: their place, and the digests of paths in it.
-    pub fn neutral(&self, text: &str) -> String {
-        let root = self.directory.path().canonicalize().expect("real path").display().to_string();
-        let text = text.replace(&root, "[ROOT]");
+    /// Removes what differs between two runs: the root directory, and the digests of paths below it.
+    pub fn normalize(&self, text: &str) -> String {
+        let text = self.files.normalize(text);
         let mut parts = text.split("/venv/project-");
         let first = parts.next().unwrap_or_default().to_owned();
         parts.fold(first, |text, part| {

@@ -1,0 +1,120 @@
+//! The engines that tests run on.
+
+use super::skips;
+use super::user::{self, User};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Engine {
+    Docker,
+    Podman,
+    PodmanRootless,
+    DockerRootless,
+    /// The native engine as an ordinary user.
+    Native,
+    /// The native engine as root.
+    NativeRoot,
+}
+
+impl Engine {
+    /// The name in `SANDPEN_TEST_ENGINES` and `ENGINES_MUST_WORK`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Engine::Docker => "docker",
+            Engine::Podman => "podman",
+            Engine::PodmanRootless => "podman-rootless",
+            Engine::DockerRootless => "docker-rootless",
+            Engine::Native | Engine::NativeRoot => "native",
+        }
+    }
+
+    /// The value of `--engine`.
+    pub fn flag(self) -> &'static str {
+        match self {
+            Engine::Docker | Engine::DockerRootless => "docker",
+            Engine::Podman | Engine::PodmanRootless => "podman",
+            Engine::Native | Engine::NativeRoot => "native",
+        }
+    }
+
+    /// Whether an ordinary user owns the engine.
+    pub fn is_rootless(self) -> bool {
+        matches!(self, Engine::PodmanRootless | Engine::DockerRootless | Engine::Native)
+    }
+
+    pub fn is_container(self) -> bool {
+        !matches!(self, Engine::Native | Engine::NativeRoot)
+    }
+
+    /// Whether a test can use the engine. If not, the test is recorded as skipped.
+    #[track_caller]
+    pub fn is_available(self) -> bool {
+        if !skips::is_engine_available(self.name()) {
+            return false;
+        }
+        let needs_root = matches!(self, Engine::Podman | Engine::NativeRoot);
+        if needs_root && !user::is_root() {
+            skips::skip(&format!("{} as root", self.flag()), "the tests do not run as root");
+            return false;
+        }
+        true
+    }
+
+    /// The user that runs sandpen on this engine: whoever runs the tests, unless that is root and
+    /// the engine is an ordinary user's.
+    pub fn user(self) -> User {
+        if self.is_rootless() { User::ordinary() } else { User::current() }
+    }
+}
+
+/// One test per engine. `for_every_engine!(with_agent: name)` prepares the fixture by that step of
+/// its builder.
+#[macro_export]
+macro_rules! for_every_engine {
+    ($step:ident: $($name:ident),+ $(,)?) => {
+        $crate::for_every_engine!(@ $crate::support::Fixture::$step; $($name),+);
+    };
+    (@ $prepare:expr; $($name:ident),+) => {$(
+        mod $name {
+            use $crate::support::{Engine, Fixture};
+            #[test]
+            fn docker() { Fixture::on_prepared(Engine::Docker, $prepare, super::$name) }
+            #[test]
+            fn podman() { Fixture::on_prepared(Engine::Podman, $prepare, super::$name) }
+            #[test]
+            fn podman_rootless() { Fixture::on_prepared(Engine::PodmanRootless, $prepare, super::$name) }
+            #[test]
+            fn docker_rootless() { Fixture::on_prepared(Engine::DockerRootless, $prepare, super::$name) }
+            #[test]
+            fn native() { Fixture::on_prepared(Engine::Native, $prepare, super::$name) }
+            #[test]
+            fn native_root() { Fixture::on_prepared(Engine::NativeRoot, $prepare, super::$name) }
+        }
+    )+};
+    ($($name:ident),+ $(,)?) => {
+        $crate::for_every_engine!(@ std::convert::identity; $($name),+);
+    };
+}
+
+/// One test per container engine, for images, containers and the engines' clients.
+#[macro_export]
+macro_rules! for_every_container_engine {
+    ($step:ident: $($name:ident),+ $(,)?) => {
+        $crate::for_every_container_engine!(@ $crate::support::Fixture::$step; $($name),+);
+    };
+    (@ $prepare:expr; $($name:ident),+) => {$(
+        mod $name {
+            use $crate::support::{Engine, Fixture};
+            #[test]
+            fn docker() { Fixture::on_prepared(Engine::Docker, $prepare, super::$name) }
+            #[test]
+            fn podman() { Fixture::on_prepared(Engine::Podman, $prepare, super::$name) }
+            #[test]
+            fn podman_rootless() { Fixture::on_prepared(Engine::PodmanRootless, $prepare, super::$name) }
+            #[test]
+            fn docker_rootless() { Fixture::on_prepared(Engine::DockerRootless, $prepare, super::$name) }
+        }
+    )+};
+    ($($name:ident),+ $(,)?) => {
+        $crate::for_every_container_engine!(@ std::convert::identity; $($name),+);
+    };
+}

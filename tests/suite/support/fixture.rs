@@ -1,0 +1,239 @@
+//! The fixture of every test that runs sandpen: a home and a project, a user, and an environment
+//! that holds nothing but what the fixture sets.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use super::agent::Agent;
+use super::program::install_script;
+use super::user::{User, rig_variable};
+use super::{Engine, Finished, IMAGE, SYSTEM_PATH};
+
+pub struct Fixture {
+    /// Holds everything else. `[ROOT]` in normalized texts.
+    pub root: PathBuf,
+    pub home: PathBuf,
+    /// The directory that sandpen runs in, below `home`.
+    pub project: PathBuf,
+    /// The user that runs sandpen.
+    pub uid: u32,
+    pub gid: u32,
+    pub(super) user: User,
+    pub(super) engine: Option<Engine>,
+    /// The environment of every command.
+    pub(super) variables: BTreeMap<String, String>,
+    /// Options that `command` adds after the subcommand.
+    pub(super) options: Vec<String>,
+    pub(super) agent: Option<Agent>,
+    /// Accepts connections at the address in DOCKER_HOST.
+    pub(super) docker_socket: Option<UnixListener>,
+    _directory: TempDir,
+}
+
+impl Fixture {
+    /// A home and a project without any engine, for the user that runs the tests.
+    pub fn new() -> Self {
+        Self::with_root_prefix("sandpen-run-")
+    }
+
+    /// Texts that align columns depend on the length of the root's name.
+    pub fn with_root_prefix(prefix: &str) -> Self {
+        // Not below /tmp, which every sandbox replaces.
+        let directory = tempfile::Builder::new().prefix(prefix).tempdir_in("/var/tmp").expect("temp directory");
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).expect("permissions");
+        let root = directory.path().canonicalize().expect("real path");
+        let (home, project) = (root.join("home"), root.join("home/project"));
+        fs::create_dir_all(&project).expect("project");
+        let user = User::current();
+        let mut fixture = Fixture {
+            root,
+            home,
+            project,
+            uid: user.uid,
+            gid: user.gid,
+            user,
+            engine: None,
+            variables: BTreeMap::new(),
+            options: Vec::new(),
+            agent: None,
+            docker_socket: None,
+            _directory: directory,
+        };
+        fixture.set("HOME", &fixture.home.display().to_string());
+        fixture.set("PATH", "/usr/bin:/bin");
+        fixture.set("SANDPEN_SSH_AGENT", "off");
+        fixture
+    }
+
+    /// Runs a test on an engine, if the engine is available.
+    #[track_caller]
+    pub fn on(engine: Engine, test: impl FnOnce(&Fixture)) {
+        Self::on_prepared(engine, std::convert::identity, test);
+    }
+
+    /// Like `on`, with further steps of the builder.
+    #[track_caller]
+    pub fn on_prepared(engine: Engine, prepare: fn(Fixture) -> Fixture, test: impl FnOnce(&Fixture)) {
+        if engine.is_available() {
+            test(&prepare(Fixture::new().with_engine(engine)));
+        }
+    }
+
+    /// Runs a test on rootful Docker, used by an ordinary user who may open its socket.
+    pub fn on_docker_as_ordinary_user(prepare: fn(Fixture) -> Fixture, test: impl FnOnce(&Fixture)) {
+        if Engine::Docker.is_available() {
+            let group = fs::metadata("/var/run/docker.sock").expect("Docker's socket").gid();
+            let fixture = Fixture::new().with_engine(Engine::Docker).with_user(User::ordinary_in_group(group));
+            test(&prepare(fixture));
+        }
+    }
+
+    /// Uses a real engine, as the user that the engine is for. `command` adds `--engine` and the
+    /// test image.
+    pub fn with_engine(mut self, engine: Engine) -> Self {
+        self.engine = Some(engine);
+        self.set("PATH", SYSTEM_PATH);
+        if let Ok(file) = std::env::var("CONTAINERS_CONF") {
+            self.set("CONTAINERS_CONF", &file);
+        }
+        if engine.is_rootless() {
+            self.set("XDG_RUNTIME_DIR", &rig_variable("SANDPEN_TEST_USER_RUNTIME"));
+            self.set("CONTAINERS_STORAGE_CONF", &rig_variable("SANDPEN_TEST_USER_STORAGE_CONF"));
+        }
+        if engine == Engine::DockerRootless {
+            self.set("DOCKER_HOST", &rig_variable("SANDPEN_TEST_ROOTLESS_DOCKER_HOST"));
+        }
+        self.options = vec!["--engine".into(), engine.flag().into()];
+        if engine.is_container() {
+            self.options.extend(["--image", IMAGE].map(str::to_owned));
+        }
+        self.with_user(engine.user())
+    }
+
+    fn with_user(mut self, user: User) -> Self {
+        (self.uid, self.gid) = (user.uid, user.gid);
+        if user.uid != 0 {
+            self.set("USER", &user.name);
+        }
+        self.user = user;
+        for path in [&self.root, &self.home, &self.project] {
+            self.give_to_user(path);
+        }
+        self
+    }
+
+    /// Gives the home directory another name.
+    pub fn with_home_named(mut self, name: &str) -> Self {
+        let home = self.root.join(name);
+        fs::rename(&self.home, &home).expect("rename");
+        self.project = home.join("project");
+        self.set("HOME", &home.display().to_string());
+        self.home = home;
+        self
+    }
+
+    /// Starts an SSH agent that holds one key, and lets sandpen decide whether to forward it.
+    pub fn with_agent(self) -> Self {
+        let fixture = self.with_empty_agent();
+        fixture.agent().add_new_key(&fixture);
+        fixture
+    }
+
+    /// Starts an SSH agent without keys.
+    pub fn with_empty_agent(mut self) -> Self {
+        let agent = Agent::start(&self);
+        self.variables.remove("SANDPEN_SSH_AGENT");
+        self.set("SSH_AUTH_SOCK", &agent.socket.display().to_string());
+        self.agent = Some(agent);
+        self
+    }
+
+    pub(super) fn set(&mut self, name: &str, value: &str) {
+        self.variables.insert(name.to_owned(), value.to_owned());
+    }
+
+    #[track_caller]
+    pub fn engine(&self) -> Engine {
+        self.engine.expect("a fixture with an engine")
+    }
+
+    #[track_caller]
+    pub fn agent(&self) -> &Agent {
+        self.agent.as_ref().expect("a fixture with an agent")
+    }
+
+    /// The name of the user that runs sandpen.
+    pub fn user_name(&self) -> &str {
+        &self.user.name
+    }
+
+    /// Writes a file below the home, owned by the user.
+    pub fn write(&self, path: impl AsRef<Path>, content: &str) -> PathBuf {
+        let path = self.make_parents(path.as_ref());
+        fs::write(&path, content).expect("write");
+        self.give_to_user(&path);
+        path
+    }
+
+    /// Writes a script below the home, owned by the user and ready to be executed.
+    pub fn write_script(&self, path: impl AsRef<Path>, text: &str) -> PathBuf {
+        let path = self.make_parents(path.as_ref());
+        install_script(&path, text);
+        self.give_to_user(&path);
+        path
+    }
+
+    fn make_parents(&self, path: &Path) -> PathBuf {
+        let path = self.home.join(path);
+        let missing: Vec<&Path> = path.ancestors().skip(1).take_while(|parent| !parent.exists()).collect();
+        fs::create_dir_all(path.parent().expect("parent")).expect("directories");
+        for parent in missing {
+            self.give_to_user(parent);
+        }
+        path
+    }
+
+    /// Makes a directory beside the home, owned by the user.
+    pub fn outside(&self, name: &str) -> PathBuf {
+        let path = self.root.join(name);
+        fs::create_dir_all(&path).expect("directory");
+        self.give_to_user(&path);
+        path
+    }
+
+    #[track_caller]
+    pub fn give_to_user(&self, path: impl AsRef<Path>) {
+        chown(path, Some(self.uid), Some(self.gid)).expect("chown");
+    }
+
+    /// The session directories that exist.
+    pub fn sessions(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.home.join(".local/state/sandpen/sessions")).into_iter().flatten();
+        entries.map(|entry| entry.expect("entry").path()).filter(|path| path.is_dir()).collect()
+    }
+
+    /// Replaces the fixture's own path by `[ROOT]`.
+    pub fn normalize(&self, text: &str) -> String {
+        text.replace(&self.root.display().to_string(), "[ROOT]")
+    }
+}
+
+impl Drop for Fixture {
+    /// Removes the containers that a failed test left running.
+    fn drop(&mut self) {
+        let Some(engine) = self.engine else { return };
+        if std::thread::panicking() && engine.is_container() {
+            let filter = format!("label=dev.sandpen.workdir={}", self.project.display());
+            let found = self.client().args(["ps", "--all", "--quiet", "--filter", &filter]).output();
+            let found = found.map(|output| Finished::from(output).stdout).unwrap_or_default();
+            for container in found.lines() {
+                let _ = self.client().args(["rm", "--force", container]).output();
+            }
+        }
+    }
+}
