@@ -25,7 +25,7 @@ use crate::plan::GuardPlan;
 use crate::ui::Ui;
 use quarantine::Quarantine;
 use repository::Examiner;
-use state::{Moment, Period, State};
+use state::{Moment, Period, Stamps, State};
 use walk::{Budget, Found};
 
 /// The baseline's file in the session's directory.
@@ -43,6 +43,7 @@ pub struct Baseline {
     period: Period,
     files: Vec<(PathBuf, State)>,
     hooks: Vec<(PathBuf, State)>,
+    stamps: Stamps,
     #[serde(skip, default = "Instant::now")]
     started: Instant,
 }
@@ -78,6 +79,7 @@ impl Baseline {
     /// Notes what there is.
     pub fn record(plan: &GuardPlan, session: &HostPath) -> io::Result<Self> {
         let files = plan.git_dirs.iter().flat_map(|dir| decisive_files(dir));
+        let watched = plan.watched.iter().flat_map(|path| walk::watched_files(path));
         Ok(Baseline {
             session: session.as_path().file_name().unwrap_or_default().to_string_lossy().into_owned(),
             // Of a file made just now, by the clock that also stamps the guest's changes.
@@ -87,6 +89,7 @@ impl Baseline {
             },
             files: files.map(|file| (file.clone(), State::of(&file))).collect(),
             hooks: plan.hooks.iter().map(|hooks| (hooks.clone(), State::of(hooks))).collect(),
+            stamps: Stamps::of(watched.chain(plan.git_dirs.iter().flat_map(|dir| rebase_files(dir)))),
             plan: plan.clone(),
             started: Instant::now(),
         })
@@ -140,9 +143,9 @@ impl Baseline {
         for git_dir in walk::git_dirs_below(&self.known()) {
             examiner.unknown(&git_dir);
         }
-        review.notes.extend(self.known().iter().filter_map(|dir| unfinished(dir, self.period)));
-        let watched = self.plan.watched.iter();
-        review.changed = watched.filter_map(|path| walk::newest_change(path, self.period)).collect();
+        review.notes.extend(self.known().iter().filter_map(|dir| unfinished(dir, &self.stamps)));
+        let changed = |path: &PathBuf| walk::watched_files(path).into_iter().find(|file| self.stamps.differ_at(file));
+        review.changed = self.plan.watched.iter().filter_map(changed).collect();
         review
     }
 
@@ -163,10 +166,13 @@ fn decisive_files(git_dir: &Path) -> Vec<PathBuf> {
     CONFIG_FILES.iter().chain(POINTERS).map(|name| git_dir.join(name)).collect()
 }
 
+fn rebase_files(git_dir: &Path) -> [PathBuf; 2] {
+    ["rebase-merge/git-rebase-todo", "rebase-apply"].map(|name| git_dir.join(name))
+}
+
 /// An unfinished rebase carries commands that `git rebase --continue` executes.
-fn unfinished(git_dir: &Path, period: Period) -> Option<String> {
-    let todo = ["rebase-merge/git-rebase-todo", "rebase-apply"].map(|name| git_dir.join(name));
-    let left = todo.iter().find(|path| period.covers(path))?;
+fn unfinished(git_dir: &Path, before: &Stamps) -> Option<String> {
+    let left = rebase_files(git_dir).into_iter().find(|path| before.differ_at(path))?;
     Some(format!("an unfinished rebase was left in `{}`: `git rebase --continue` runs what it lists", left.display()))
 }
 
@@ -205,5 +211,39 @@ impl Review {
             let more = if more == 0 { String::new() } else { format!(" and {more} more") };
             ui.notice(&format!("changed inside, and run or obeyed by tools on the host: {}{more}", named.join(", ")));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watching(root: &Path) -> GuardPlan {
+        GuardPlan { watched: vec![root.join(".envrc"), root.join(".vscode")], ..GuardPlan::default() }
+    }
+
+    /// The clock of a file system advances by some milliseconds at once, so a file that was written
+    /// just before the launch often has the time of the launch.
+    #[test]
+    fn a_file_written_at_the_time_of_the_launch_is_not_reported() -> io::Result<()> {
+        for _ in 0..50 {
+            let directory = tempfile::tempdir()?;
+            let root = directory.path().canonicalize()?;
+            fs::create_dir(root.join(".vscode"))?;
+            fs::write(root.join(".vscode/tasks.json"), "{}")?;
+            fs::write(root.join(".envrc"), "")?;
+            fs::write(root.join(crate::session::OWNER), "")?;
+            let session = HostPath::new(&root).map_err(|_| io::ErrorKind::InvalidInput)?;
+            let baseline = Baseline::record(&watching(&root), &session)?;
+            assert_eq!(baseline.review_known().changed, Vec::<PathBuf>::new());
+            // A killed launcher leaves the stamps in a file.
+            baseline.save(&session)?;
+            let saved = Baseline::of_session(&session).ok_or(io::ErrorKind::NotFound)?;
+            assert_eq!(saved.review_known().changed, Vec::<PathBuf>::new());
+            fs::write(root.join(".vscode/new.json"), "{}")?;
+            fs::write(root.join(".envrc"), "changed")?;
+            assert_eq!(saved.review_known().changed, [root.join(".envrc"), root.join(".vscode/new.json")]);
+        }
+        Ok(())
     }
 }

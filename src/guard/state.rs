@@ -1,5 +1,6 @@
-//! What a path is, without following it, and when it last changed.
+//! What a path is, without following it, and whether it has changed.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -37,6 +38,52 @@ impl State {
             Ok(meta) if meta.is_symlink() => fs::read_link(path).map_or(State::Other, State::Link),
             Ok(_) => untrusted::read_bytes(path, LARGEST).map_or(State::Other, State::File),
         }
+    }
+}
+
+/// The metadata that every change of a file changes. It is compared with an earlier stamp of the
+/// same file, never with a time: a file written just before the launch can have the launch's time,
+/// because a file system's clock advances by some milliseconds at once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(path: &Path) -> Option<Self> {
+        let meta = path.symlink_metadata().ok()?;
+        Some(Stamp {
+            device: meta.dev(),
+            inode: meta.ino(),
+            size: meta.size(),
+            modified: (meta.mtime(), meta.mtime_nsec()),
+            changed: (meta.ctime(), meta.ctime_nsec()),
+        })
+    }
+}
+
+/// The stamps of files before the launch, sorted by path.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Stamps(Vec<(OsString, Stamp)>);
+
+impl Stamps {
+    /// Records the paths that exist.
+    pub fn of(paths: impl IntoIterator<Item = PathBuf>) -> Self {
+        let stamp = |path: PathBuf| Stamp::of(&path).map(|stamp| (path.into_os_string(), stamp));
+        let mut stamps: Vec<_> = paths.into_iter().filter_map(stamp).collect();
+        stamps.sort_by(|(one, _), (other, _)| one.cmp(other));
+        Stamps(stamps)
+    }
+
+    /// Whether a path exists and is not as it was.
+    pub fn differ_at(&self, path: &Path) -> bool {
+        let before = self.0.binary_search_by(|(known, _)| known.as_os_str().cmp(path.as_os_str()));
+        let before = before.ok().and_then(|at| self.0.get(at)).map(|(_, stamp)| stamp);
+        Stamp::of(path).is_some_and(|now| before != Some(&now))
     }
 }
 

@@ -8,8 +8,6 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{Dir, FileType, Mode, OFlags};
 
-use super::state::Period;
-
 /// Deeper than people nest; a guest that nests deeper hides from Git as well, whose paths have an end.
 const DEEPEST: usize = 200;
 /// How many entries of a watched directory are looked at.
@@ -158,28 +156,30 @@ fn entries(directory: &Path) -> impl Iterator<Item = (PathBuf, fs::FileType)> {
     entries.filter_map(|entry| Some((entry.path(), entry.file_type().ok()?)))
 }
 
-/// A path that changed, or the first thing in it that did.
-pub fn newest_change(path: &Path, period: Period) -> Option<PathBuf> {
-    let meta = path.symlink_metadata().ok()?;
-    if !meta.is_dir() {
-        return period.covers(path).then(|| path.to_owned());
+/// The file, or the files below the directory; none of a directory with too many entries.
+pub fn watched_files(path: &Path) -> Vec<PathBuf> {
+    match path.symlink_metadata() {
+        Err(_) => return Vec::new(),
+        Ok(meta) if !meta.is_dir() => return vec![path.to_owned()],
+        Ok(_) => {}
     }
     let mut open = vec![path.to_owned()];
+    let mut files = Vec::new();
     let mut looked_at = 0;
     while let Some(directory) = open.pop() {
         for (path, kind) in entries(&directory) {
             looked_at += 1;
             if looked_at > MOST_WATCHED {
-                return None;
+                return Vec::new();
             }
             if kind.is_dir() {
                 open.push(path);
-            } else if period.covers(&path) {
-                return Some(path);
+            } else {
+                files.push(path);
             }
         }
     }
-    None
+    files
 }
 
 #[cfg(test)]
