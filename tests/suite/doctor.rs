@@ -93,7 +93,7 @@ Not ready: `sandpen run` cannot start. 1 problem, "
 }
 
 #[test]
-fn the_page_is_aligned_and_ends_with_the_verdict() {
+fn doctor_prints_an_aligned_page_that_ends_with_the_result() {
     let fixture = answering(INFO, IMAGE);
     let finished = fixture.finish(&mut fixture.sandpen(["doctor", "--memory", "4g", "--cpus", "4"]));
     assert_eq!((finished.code, finished.stderr.as_str()), (Some(1), ""), "{finished:?}");
@@ -121,7 +121,7 @@ Engines
 }
 
 #[test]
-fn it_asks_and_starts_nothing() {
+fn doctor_queries_the_engine_and_starts_nothing() {
     let fixture = answering(INFO, IMAGE);
     let (code, _) = doctor(&fixture, &[]);
     assert_eq!(code, 0);
@@ -131,7 +131,7 @@ fn it_asks_and_starts_nothing() {
 }
 
 #[test]
-fn an_engine_that_hangs_does_not_hang_it() {
+fn a_hanging_engine_does_not_hang_doctor() {
     let fixture = answering("exec /bin/sleep 30", "exec /bin/sleep 30");
     let start = Instant::now();
     let (code, report) = doctor(&fixture, &[]);
@@ -142,7 +142,7 @@ fn an_engine_that_hangs_does_not_hang_it() {
 }
 
 #[test]
-fn what_an_engine_says_instead_of_an_answer_is_shown() {
+fn doctor_shows_the_error_of_an_engine() {
     for (script, said) in [
         ("echo noise >&2; echo 'permission denied on something' >&2; exit 1", "permission denied on something"),
         ("echo '{\"ServerErrors\":[\"no daemon here\"]}'", "no daemon here"),
@@ -158,7 +158,7 @@ fn what_an_engine_says_instead_of_an_answer_is_shown() {
 }
 
 #[test]
-fn nothing_installed_is_said_and_nothing_crashes() {
+fn doctor_reports_that_no_engine_is_installed() {
     let fixture = Fixture::new().with_recording_docker();
     fixture.uninstall("docker");
     let (code, report) = doctor(&fixture, &[]);
@@ -202,7 +202,7 @@ fn an_image_is_here_or_pulled_or_built_or_foreign() {
 }
 
 #[test]
-fn every_configuration_file_is_judged() {
+fn doctor_checks_every_configuration_file() {
     let fixture = answering(INFO, IMAGE);
     fixture.write_config("network = \"off\"\n");
     fixture.write(".config/sandpen/profiles/mine.toml", "netwrok = \"off\"\n");
@@ -230,7 +230,7 @@ fn every_configuration_file_is_judged() {
 }
 
 #[test]
-fn settings_of_git_that_only_work_outside() {
+fn doctor_lists_git_settings_that_only_work_on_the_host() {
     let fixture = answering(INFO, IMAGE);
     fixture.install("git", "#!/bin/sh\nexec /usr/bin/git \"$@\"\n");
     fixture.write(".gitconfig", "[core]\n\tfsmonitor = true\n[gpg]\n\tprogram = /opt/gpg\n");
@@ -257,7 +257,7 @@ fn agent(fixture: &Fixture, keys: u8) -> PathBuf {
 }
 
 #[test]
-fn the_agent_and_its_keys() {
+fn doctor_reports_the_agent_and_its_keys() {
     let fixture = answering(INFO, IMAGE);
     let start = Some("eval \"$(ssh-agent)\" && ssh-add");
     let asked = |socket: Option<PathBuf>| {
@@ -276,7 +276,7 @@ fn the_agent_and_its_keys() {
 }
 
 #[test]
-fn leftovers_are_counted_and_prune_removes_them() {
+fn doctor_counts_leftovers_and_prune_removes_them() {
     let fixture = answering(INFO, IMAGE);
     let (_, report) = doctor(&fixture, &[]);
     assert_check(&report, "leftovers", "stale", "ok", "nothing", None);

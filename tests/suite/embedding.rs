@@ -10,7 +10,7 @@ use crate::support::{Engine, Finished, Fixture, IMAGE, RunToEnd, binary, eventua
 
 for_every_engine!(
     the_example_plans_runs_and_tells_the_outcome,
-    a_guests_own_44_is_not_a_failed_launch,
+    exit_code_44_of_the_guest_is_not_a_failed_launch,
     a_planted_program_does_not_launch,
 );
 
@@ -58,7 +58,7 @@ fn the_example_plans_runs_and_tells_the_outcome(fixture: &Fixture) {
     assert_eq!(left, 0, "nothing is left");
 }
 
-fn a_guests_own_44_is_not_a_failed_launch(fixture: &Fixture) {
+fn exit_code_44_of_the_guest_is_not_a_failed_launch(fixture: &Fixture) {
     assert!(embedding(fixture).args(["sh", "-c", "exit 44"]).finish().success().ends_with("Exited(44)"));
     let finished = embedding(fixture).env("SANDPEN_NETWORK", "on").env("SANDBOX_PORTS", "none").arg("true").finish();
     assert!(finished.stderr.starts_with("Usage: env SANDBOX_PORTS: "), "{}", finished.stderr);
@@ -87,7 +87,7 @@ fn a_planted_program_does_not_launch(fixture: &Fixture) {
 
 /// The one that ends first takes nothing of the other's along.
 #[test]
-fn two_at_once_are_told_apart() {
+fn two_concurrent_sandboxes_report_separate_outcomes() {
     Fixture::on(Engine::Native, |fixture| {
         // Long enough for the other to end first, and not for ever if this test fails.
         let script = "touch started; for i in $(seq 300); do [ -e go ] && exit 5; sleep 0.1; done";

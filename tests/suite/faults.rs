@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use crate::for_every_engine;
 use crate::support::{Engine, Finished, Fixture, Running, eventually};
 
-for_every_engine!(every_fault_has_its_end);
+for_every_engine!(every_fault_ends_with_its_exit_code);
 
 /// What the user sees.
 enum Sees {
@@ -134,7 +134,7 @@ const TABLE: &[Row] = &[
     },
 ];
 
-fn every_fault_has_its_end(fixture: &Fixture) {
+fn every_fault_ends_with_its_exit_code(fixture: &Fixture) {
     let mut failures = Vec::new();
     for row in TABLE.iter().filter(|row| (row.on)(fixture.engine())) {
         let finished = (row.play)(fixture);

@@ -6,15 +6,15 @@ use crate::{for_every_container_engine, for_every_engine};
 for_every_container_engine!(
     a_kept_container_stays_until_prune,
     a_kept_container_of_a_killed_launcher_stays_too,
-    what_never_ran_is_not_kept,
+    a_container_that_never_ran_is_not_kept,
 );
 for_every_engine!(
-    a_name_is_the_users_and_one_sandboxs_at_a_time,
+    a_name_belongs_to_one_running_sandbox,
     a_killed_launchers_name_is_free_again,
     the_memory_of_a_sandbox_is_that_of_its_processes,
     a_running_sandbox_is_listed_entered_and_stopped,
-    attack_24_exec_has_the_same_walls,
-    an_unknown_id_is_44_with_the_ids_there_are,
+    attack_24_exec_has_the_same_restrictions,
+    an_unknown_id_is_an_error_that_lists_the_known_ids,
     prune_removes_what_a_killed_launcher_left,
     the_next_launch_removes_what_a_killed_launcher_left,
     a_second_sigterm_ends_a_guest_that_ignores_the_first,
@@ -61,7 +61,7 @@ fn a_running_sandbox_is_listed_entered_and_stopped(fixture: &Fixture) {
     assert!(fixture.sessions().is_empty());
 }
 
-fn attack_24_exec_has_the_same_walls(fixture: &Fixture) {
+fn attack_24_exec_has_the_same_restrictions(fixture: &Fixture) {
     let running = start(fixture);
     let id = ids(fixture).remove(0);
     let script = r#"grep -E '^(CapEff|CapBnd|NoNewPrivs|Seccomp):' /proc/self/status | tr -s '\t ' ' ';
@@ -73,7 +73,7 @@ fn attack_24_exec_has_the_same_walls(fixture: &Fixture) {
     drop(running);
 }
 
-fn an_unknown_id_is_44_with_the_ids_there_are(fixture: &Fixture) {
+fn an_unknown_id_is_an_error_that_lists_the_known_ids(fixture: &Fixture) {
     for command in [&["stop", "nothing"][..], &["exec", "nothing", "--", "true"]] {
         let finished = fixture.sandpen(command).finish();
         finished.failure(44);
@@ -154,7 +154,7 @@ fn start_named(fixture: &Fixture, script: &str) -> Running {
     running
 }
 
-fn a_name_is_the_users_and_one_sandboxs_at_a_time(fixture: &Fixture) {
+fn a_name_belongs_to_one_running_sandbox(fixture: &Fixture) {
     let mut running = start_named(fixture, "echo ready; echo $SANDBOX; exec sleep 300");
     assert_eq!(running.line(), "sandpen-review-2");
     assert_eq!(only(fixture)["id"], "review-2");
@@ -185,7 +185,7 @@ fn a_killed_launchers_name_is_free_again(fixture: &Fixture) {
 }
 
 #[test]
-fn a_name_that_is_none_is_2() {
+fn an_invalid_sandbox_name_is_a_usage_error() {
     for name in ["A", "a b", "../x", "-x", "x_y"] {
         let finished = sandpen_without_home(std::path::Path::new("/usr"))
             .args(["run", &format!("--name={name}"), "--", "true"])
@@ -240,7 +240,7 @@ fn a_kept_container_of_a_killed_launcher_stays_too(fixture: &Fixture) {
     assert_eq!((fixture.containers().len(), fixture.sessions().len()), (0, 0));
 }
 
-fn what_never_ran_is_not_kept(fixture: &Fixture) {
+fn a_container_that_never_ran_is_not_kept(fixture: &Fixture) {
     let finished = fixture.run().args(["--keep", "--engine-flag", "--no-such-flag", "--", "true"]).finish();
     finished.failure(44);
     assert_eq!((fixture.containers().len(), fixture.sessions().len()), (0, 0));

@@ -9,8 +9,8 @@ use serde_json::Value;
 use crate::for_every_engine;
 use crate::support::{Engine, Finished, Fixture, RunToEnd, binary};
 
-for_every_engine!(every_promise_holds, what_the_user_opens_is_not_promised);
-for_every_engine!(with_agent: the_agent_is_there_exactly_if_forwarded);
+for_every_engine!(every_promise_holds, selftest_promises_nothing_about_what_the_user_opened);
+for_every_engine!(with_agent: the_agent_is_reachable_only_if_forwarded);
 
 /// The probes of a sandbox that has a kernel around it.
 const PROBES: &[&str] = &[
@@ -99,7 +99,7 @@ fn every_promise_holds(fixture: &Fixture) {
     assert_clean(fixture);
 }
 
-fn what_the_user_opens_is_not_promised(fixture: &Fixture) {
+fn selftest_promises_nothing_about_what_the_user_opened(fixture: &Fixture) {
     let mount = format!("{}:/elsewhere", fixture.home.display());
     let same = fixture.home.display().to_string();
     for (mount, seen) in [(mount, "nothing was"), (same, "a file planted there was read")] {
@@ -118,7 +118,7 @@ fn what_the_user_opens_is_not_promised(fixture: &Fixture) {
     assert_clean(fixture);
 }
 
-fn the_agent_is_there_exactly_if_forwarded(fixture: &Fixture) {
+fn the_agent_is_reachable_only_if_forwarded(fixture: &Fixture) {
     let run = |mode: &str| selftest(fixture, &["--ssh-agent", mode]).finish();
     let (on, off) = (run("on"), run("off"));
     assert_failed(&on, &[]);
@@ -129,7 +129,7 @@ fn the_agent_is_there_exactly_if_forwarded(fixture: &Fixture) {
 
 /// What the user's own flags take away is found out.
 #[test]
-fn every_wall_that_a_flag_takes_down_is_missed() {
+fn selftest_detects_every_protection_that_a_flag_removes() {
     Fixture::on_prepared(Engine::Docker, Fixture::with_agent, |fixture| {
         let socket = fixture.agent().socket.display().to_string();
         for (arguments, failed) in [
@@ -155,7 +155,7 @@ fn every_wall_that_a_flag_takes_down_is_missed() {
 
 /// An "engine" that only starts the command: not one of the probes may be content.
 #[test]
-fn without_any_walls_every_probe_fails() {
+fn without_a_sandbox_every_probe_fails() {
     let fixture = Fixture::new().with_recording_docker();
     fs::create_dir_all(fixture.project.join(".git/hooks")).expect("a repository");
     fixture.write(".netrc", "secret");

@@ -12,7 +12,7 @@ fn slow(image: &str) -> Fixture {
 }
 
 #[test]
-fn a_container_that_is_long_in_coming() {
+fn a_slow_start_shows_progress() {
     let fixture = slow("echo '[{}]'");
     let finished = fixture.sandpen(["run", "--", "true"]).finish();
     assert_eq!((finished.code, finished.stdout.as_str(), finished.progress.as_str()), (Some(0), "", WAITING));
@@ -22,13 +22,13 @@ fn a_container_that_is_long_in_coming() {
 
 /// The engine shows how it pulls.
 #[test]
-fn an_image_that_is_long_in_coming() {
+fn a_pull_is_left_to_the_engines_own_progress() {
     let finished = slow("exit 1").sandpen(["run", "--", "true"]).finish();
     assert_eq!((finished.code, finished.progress.as_str()), (Some(0), ""));
 }
 
 #[test]
-fn engines_that_are_long_in_answering() {
+fn slow_engines_show_progress() {
     let fixture = Fixture::new().with_recording_docker();
     fixture.install("docker", "#!/bin/sh\n[ \"$1\" = info ] && exec /bin/sleep 3\nexit 1\n");
     let finished = fixture.sandpen(["doctor"]).finish();

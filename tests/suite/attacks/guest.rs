@@ -10,7 +10,7 @@ use crate::{for_every_container_engine, for_every_engine};
 
 for_every_engine!(
     attack_25_a_killed_launcher_takes_the_guest_along,
-    attack_25_the_guest_cannot_hold_off_its_end,
+    attack_25_the_guest_cannot_prevent_its_termination,
     the_guests_report_cannot_hang_the_launcher,
     the_guests_report_cannot_lead_the_launcher_elsewhere,
 );
@@ -38,7 +38,7 @@ fn attack_25_a_killed_launcher_takes_the_guest_along(fixture: &Fixture) {
 }
 
 /// It tries to take the launcher's lock, to stop its first process, and to hide.
-fn attack_25_the_guest_cannot_hold_off_its_end(fixture: &Fixture) {
+fn attack_25_the_guest_cannot_prevent_its_termination(fixture: &Fixture) {
     let mark = mark(fixture);
     let script = format!(
         r#"trap '' TERM HUP INT

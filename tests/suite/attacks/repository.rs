@@ -18,7 +18,7 @@ for_every_engine!(
 );
 for_every_container_engine!(
     attack_07_planted_host_programs_are_not_executed,
-    attack_07_nor_those_in_a_presets_directory,
+    attack_07_programs_in_a_presets_directory_are_not_executed,
     attack_10_terminal_escapes_are_not_printed,
 );
 
@@ -93,7 +93,7 @@ fn attack_07_planted_host_programs_are_not_executed(fixture: &Fixture) {
 }
 
 /// Some agents install themselves below their settings directory, which the guest can write to.
-fn attack_07_nor_those_in_a_presets_directory(fixture: &Fixture) {
+fn attack_07_programs_in_a_presets_directory_are_not_executed(fixture: &Fixture) {
     plant(fixture, Path::new(".claude/local").join(fixture.engine().flag()));
     let local = fixture.home.join(".claude/local");
     let path = format!("{}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", local.display());
@@ -238,7 +238,7 @@ fn attack_10_terminal_escapes_are_not_printed(fixture: &Fixture) {
 
 /// What the parser of the command line says is printed, too.
 #[test]
-fn attack_10_nor_by_the_parser_of_the_command_line() {
+fn attack_10_the_argument_parser_prints_no_terminal_escapes() {
     for arguments in [&["run", "--engine", EVIL][..], &[EVIL], &["profile", "show", EVIL]] {
         let finished = sandpen_without_home(Path::new("/")).args(arguments).finish();
         assert_eq!(finished.code, Some(2), "{arguments:?}: {}", finished.stderr);

@@ -10,7 +10,7 @@ for_every_engine!(
     attack_12_13_no_sockets_of_the_host,
     attack_14_no_inherited_files,
     attack_17_no_new_namespaces_and_mounts,
-    attack_17_no_kernel_interfaces_that_grow_power,
+    attack_17_privileged_kernel_interfaces_are_blocked,
     attack_18_there_are_no_capabilities,
     attack_20_a_fork_bomb_is_bounded,
 );
@@ -73,7 +73,7 @@ fn attack_17_no_new_namespaces_and_mounts(fixture: &Fixture) {
 }
 
 /// Called by number, because no program in the image does it.
-fn attack_17_no_kernel_interfaces_that_grow_power(fixture: &Fixture) {
+fn attack_17_privileged_kernel_interfaces_are_blocked(fixture: &Fixture) {
     let numbers: [(&str, u32, u32); 6] = [
         ("add_key", 248, 217),
         ("keyctl", 250, 219),

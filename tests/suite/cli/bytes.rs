@@ -208,7 +208,7 @@ fn odd_names_reach_the_engine_as_one_word() {
 }
 
 #[test]
-fn a_path_that_podman_cannot_carry_is_refused() {
+fn a_path_that_podman_cannot_mount_is_refused() {
     let fixture = Fixture::new().with_recording_docker();
     fixture.install_recording("podman");
     let directory = fixture.home.join("a:b,c");

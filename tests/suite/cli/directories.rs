@@ -144,7 +144,7 @@ fn a_missing_mount_source_is_refused() {
 }
 
 #[test]
-fn what_belongs_to_the_sandbox_cannot_be_a_target() {
+fn a_mount_cannot_replace_the_sandboxs_own_directories() {
     let fixture = Fixture::new().with_recording_docker();
     for target in ["/", "/.sandpen", "/.sandpen/x"] {
         let stderr = fixture.usage_error(&mut fixture.sandpen(["run", "--mount", &format!("/etc:{target}")]));

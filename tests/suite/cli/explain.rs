@@ -283,7 +283,7 @@ fn the_options_that_why_offers_work() {
 }
 
 #[test]
-fn what_is_no_path_variable_or_host_is_refused() {
+fn why_refuses_what_is_no_path_variable_or_host() {
     let fixture = Fixture::new().with_recording_docker();
     for thing in ["", "a b", "*.example.org", "-x"] {
         let stderr = fixture.usage_error(&mut fixture.sandpen(["explain", &format!("--why={thing}")]));

@@ -3,7 +3,7 @@
 use crate::support::Fixture;
 
 #[test]
-fn a_filtered_network_needs_somebody_who_decides() {
+fn a_filtered_network_needs_a_host_list_or_a_proxy() {
     let fixture = Fixture::new().with_recording_docker();
     for (arguments, variables, reason) in [
         (&["--network", "proxied"][..], &[][..], "asked for by flag --network"),
@@ -37,7 +37,7 @@ hint: drop one of the two
 }
 
 #[test]
-fn a_proxy_command_is_words() {
+fn a_proxy_command_is_split_into_words() {
     let fixture = Fixture::new().with_recording_docker();
     let mut command = fixture.sandpen(["run", "--proxy-command", "proxy 'x"]);
     assert_eq!(
@@ -51,7 +51,7 @@ hint: it is divided into words as a shell does, and executed without one
 }
 
 #[test]
-fn entries_that_are_no_hosts() {
+fn invalid_hosts_are_refused() {
     let fixture = Fixture::new().with_recording_docker();
     for (entry, reason) in [
         ("http://example.org/", "write the host only: `example.org`"),

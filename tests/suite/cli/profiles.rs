@@ -58,7 +58,7 @@ fn every_value_is_shown_with_its_origin() {
 }
 
 #[test]
-fn what_holds_is_data_too() {
+fn profile_show_prints_json() {
     let fixture = Fixture::new().with_recording_docker();
     let text = data(&fixture, &["profile", "show", "tight", "--format", "json"]);
     let json: Value = serde_json::from_str(&text).unwrap();
@@ -93,7 +93,7 @@ fn of_a_variable_that_two_layers_set_the_higher_is_shown() {
 
 /// What `show` prints is a file that means the same.
 #[test]
-fn what_is_shown_can_be_kept() {
+fn profile_show_prints_a_valid_profile() {
     let fixture = Fixture::new().with_recording_docker();
     let before = data(&fixture, &["profile", "show", "tight"]);
     fixture.write(".config/sandpen/profiles/kept.toml", &before);

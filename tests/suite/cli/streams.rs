@@ -9,7 +9,7 @@ const WARNED: [&str; 5] = ["run", "--env", "MISSING", "--", "true"];
 const WARNING: &str = "sandpen: warning: flag --env: MISSING is not set on the host, so it is not set inside\n";
 
 #[test]
-fn all_well_means_silence() {
+fn a_successful_run_prints_nothing() {
     let fixture = Fixture::new().with_recording_docker();
     let finished = fixture.finish(&mut fixture.sandpen(["run", "--", "true"]));
     assert_eq!((finished.code, finished.stdout.as_str(), finished.stderr.as_str()), (Some(0), "", ""));
@@ -77,7 +77,7 @@ fn explain_is_the_same_text_twice_and_touches_nothing() {
 }
 
 #[test]
-fn secrets_show_nowhere() {
+fn secrets_are_never_printed() {
     let fixture = Fixture::new().with_recording_docker();
     let secrets = [
         ("GH_TOKEN", "hunter2"),
@@ -121,7 +121,7 @@ fn secrets_show_nowhere() {
 }
 
 #[test]
-fn v_shows_the_command_line_that_is_run() {
+fn verbose_shows_the_engines_command_line() {
     let fixture = Fixture::new().with_recording_docker();
     let finished = fixture.finish(&mut fixture.sandpen(["run", "-v", "--", "echo", "two words"]));
     let line =

@@ -8,7 +8,7 @@ use crate::support::pty::Pty;
 const FILE: &str = "project/.sandpen/config.toml";
 
 #[test]
-fn what_cannot_be_trusted_is_said() {
+fn trust_names_what_it_cannot_trust() {
     let fixture = Fixture::new().with_recording_docker();
     assert_eq!(
         fixture.usage_error(&mut fixture.sandpen(["trust"])),
@@ -27,7 +27,7 @@ sandpen:   No such file or directory (os error 2)
 }
 
 #[test]
-fn it_is_shown_in_words_and_trusted_as_shown() {
+fn trust_shows_the_file_and_trusts_what_it_showed() {
     let fixture = Fixture::new().with_recording_docker();
     fixture.write(
         FILE,
@@ -115,7 +115,7 @@ hint: `sandpen trust --list` lists those that are
 
 /// A person is asked, and anything but a yes is a no.
 #[test]
-fn on_a_terminal_it_asks() {
+fn trust_asks_at_a_terminal() {
     let fixture = Fixture::new().with_recording_docker();
     fixture.write(FILE, "network = \"off\"\n");
     for (answer, code, mode) in [("\n", 1, "on"), ("no\n", 1, "on"), ("y\n", 0, "off")] {

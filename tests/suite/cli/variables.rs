@@ -122,7 +122,7 @@ hint: expected `NAME=VALUE`, or `NAME` to pass the host's value
 
 /// A message must not become the place where a secret is first shown.
 #[test]
-fn a_secret_is_not_shown_when_its_entry_is_wrong() {
+fn an_invalid_entry_does_not_reveal_its_secret() {
     let fixture = Fixture::new().with_recording_docker();
     for (arguments, variables) in [
         (vec!["run", "--env", "MY API_KEY=hunter2"], vec![]),
@@ -175,7 +175,7 @@ fn an_empty_variable_means_not_set() {
 }
 
 #[test]
-fn a_home_that_is_no_path_is_replaced_by_the_accounts() {
+fn a_relative_home_is_replaced_by_the_accounts_home() {
     let fixture = Fixture::new().with_recording_docker();
     for home in ["", "relative"] {
         let json = fixture.explain_normalized(&["--", "true"], &[("HOME", home)]);

@@ -10,7 +10,7 @@ for_every_engine!(
     the_sandbox_has_a_name,
     values_arrive_unchanged,
     variables_come_from_every_layer,
-    what_was_not_asked_for_is_not_there,
+    only_requested_variables_are_set,
 );
 
 /// The guest's environment, read without a shell between.
@@ -97,7 +97,7 @@ fn variables_come_from_every_layer(fixture: &Fixture) {
 }
 
 /// The whole list is compared: an engine that adds something of the host's would be seen.
-fn what_was_not_asked_for_is_not_there(fixture: &Fixture) {
+fn only_requested_variables_are_set(fixture: &Fixture) {
     let host = [
         ("GITHUB_TOKEN", "hunter2"),
         ("AWS_SECRET_ACCESS_KEY", "hunter2"),

@@ -17,7 +17,7 @@ for_every_engine!(
 );
 for_every_container_engine!(
     a_running_sandbox_can_be_found_by_its_labels,
-    two_sandboxes_over_one_project_do_not_meet,
+    two_sandboxes_in_one_project_are_independent,
     files_of_the_images_user_do_not_keep_the_session,
 );
 
@@ -66,7 +66,7 @@ fn a_running_sandbox_can_be_found_by_its_labels(fixture: &Fixture) {
     assert_nothing_left(fixture);
 }
 
-fn two_sandboxes_over_one_project_do_not_meet(fixture: &Fixture) {
+fn two_sandboxes_in_one_project_are_independent(fixture: &Fixture) {
     let script =
         "echo ready; echo $SANDBOX > $SANDBOX; cat > /dev/null; ls; ls -A /tmp; ls -A ~; touch /tmp/mine ~/mine";
     let (mut one, mut two) = (start(fixture, script), start(fixture, script));

@@ -9,7 +9,7 @@ use crate::support::{Finished, Fixture, RunToEnd};
 use crate::{for_every_container_engine, for_every_engine};
 
 for_every_engine!(odd_names_can_be_mounted, odd_names_can_be_the_working_directory, command_arguments_arrive_unchanged,);
-for_every_container_engine!(what_an_engine_cannot_carry_is_refused,);
+for_every_container_engine!(names_that_an_engine_cannot_mount_are_refused,);
 
 const ODD: &[&str] = &[
     "a b",
@@ -75,7 +75,7 @@ fn odd_names_can_be_the_working_directory(fixture: &Fixture) {
     assert_eq!(fixture.sessions(), Vec::<PathBuf>::new());
 }
 
-fn what_an_engine_cannot_carry_is_refused(fixture: &Fixture) {
+fn names_that_an_engine_cannot_mount_are_refused(fixture: &Fixture) {
     let refused = |finished: Finished, part: &str| {
         assert_eq!(finished.code, Some(2), "{part}: {}", finished.stderr);
         assert!(

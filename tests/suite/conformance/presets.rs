@@ -8,7 +8,7 @@ use crate::{for_every_container_engine, for_every_engine};
 
 for_every_engine!(
     a_preset_brings_settings_and_keys,
-    without_a_preset_there_is_neither,
+    without_a_preset_there_are_no_settings_and_no_keys,
     a_command_selects_its_preset,
     an_own_preset_brings_what_it_names,
 );
@@ -30,7 +30,7 @@ fn a_preset_brings_settings_and_keys(fixture: &Fixture) {
     assert_eq!(fs::read_to_string(fixture.home.join(".claude/login")).expect("kept"), "login\n");
 }
 
-fn without_a_preset_there_is_neither(fixture: &Fixture) {
+fn without_a_preset_there_are_no_settings_and_no_keys(fixture: &Fixture) {
     fixture.write(".claude/credentials", "secret");
     for arguments in [&[][..], &["--agent", "none"]] {
         let mut command = fixture.run();

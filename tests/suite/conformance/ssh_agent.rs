@@ -6,8 +6,8 @@ use crate::{for_every_container_engine, for_every_engine};
 for_every_engine!(
     with_agent:
     r4_1_off_means_not_reachable,
-    r4_3_the_agent_answers_at_its_place,
-    r4_4_on_off_and_unset_mean_what_they_did,
+    r4_3_the_agent_answers_at_the_fixed_path,
+    r4_4_on_off_and_unset_keep_their_meaning,
 );
 for_every_engine!(r4_2_without_an_agent_there_is_one_warning);
 for_every_engine!(with_empty_agent: an_agent_without_keys_is_named);
@@ -62,7 +62,7 @@ fn r4_2_without_an_agent_there_is_one_warning(fixture: &Fixture) {
     }
 }
 
-fn r4_3_the_agent_answers_at_its_place(fixture: &Fixture) {
+fn r4_3_the_agent_answers_at_the_fixed_path(fixture: &Fixture) {
     let finished = run(fixture, &[], &[], LIST);
     assert_eq!((finished.success(), finished.stderr.as_str()), (FORWARDED, ""));
     // It does not only list: it signs.
@@ -71,7 +71,7 @@ fn r4_3_the_agent_answers_at_its_place(fixture: &Fixture) {
     assert_eq!(run(fixture, &[], &[], script).success(), "-----BEGIN SSH SIGNATURE-----");
 }
 
-fn r4_4_on_off_and_unset_mean_what_they_did(fixture: &Fixture) {
+fn r4_4_on_off_and_unset_keep_their_meaning(fixture: &Fixture) {
     let off = "unset";
     for (variables, expected) in [
         (&[("LLXPRT_SANDBOX_SSH_AGENT", "on")][..], FORWARDED),

@@ -11,7 +11,7 @@ for_every_engine!(
     stdin_arrives_byte_by_byte,
     a_hundred_megabytes_arrive_unchanged,
     stdout_and_stderr_stay_apart,
-    there_is_no_terminal_where_there_is_none,
+    without_a_terminal_the_guest_has_none,
     without_a_command_there_is_a_shell,
     a_reader_that_goes_away_ends_the_sandbox,
 );
@@ -69,7 +69,7 @@ fn stdout_and_stderr_stay_apart(fixture: &Fixture) {
     assert_eq!((finished.stdout.as_str(), finished.stderr.as_str()), ("out\nno newline", "err\n"));
 }
 
-fn there_is_no_terminal_where_there_is_none(fixture: &Fixture) {
+fn without_a_terminal_the_guest_has_none(fixture: &Fixture) {
     let script = "for fd in 0 1 2; do test -t $fd && echo \"$fd is a terminal\"; done; readlink /proc/self/fd/0; true";
     let finished = fixture.run().stdin(Stdio::piped()).args(["--", "bash", "-c", script]).finish();
     assert!(!finished.success().contains("terminal") && !finished.stdout.contains("/dev/pts"), "{}", finished.stdout);

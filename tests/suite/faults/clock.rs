@@ -9,9 +9,9 @@ use crate::for_every_engine;
 use crate::support::{Fixture, RunToEnd, Running, holds_within};
 
 for_every_engine!(
-    a_live_sandbox_from_another_time_stays,
-    leftovers_from_another_time_go,
-    a_signal_is_passed_on_whatever_the_clock_says,
+    a_running_sandbox_is_kept_whatever_its_time,
+    leftovers_are_removed_whatever_their_time,
+    a_signal_is_forwarded_whatever_the_clock_says,
 );
 
 fn long_ago() -> SystemTime {
@@ -39,7 +39,7 @@ fn start(fixture: &Fixture) -> Running {
     running
 }
 
-fn a_live_sandbox_from_another_time_stays(fixture: &Fixture) {
+fn a_running_sandbox_is_kept_whatever_its_time(fixture: &Fixture) {
     let mut running = start(fixture);
     for time in [long_ago(), far_ahead()] {
         date(&fixture.sessions()[0], time);
@@ -55,7 +55,7 @@ fn a_live_sandbox_from_another_time_stays(fixture: &Fixture) {
     assert!(fixture.sessions().is_empty());
 }
 
-fn leftovers_from_another_time_go(fixture: &Fixture) {
+fn leftovers_are_removed_whatever_their_time(fixture: &Fixture) {
     for time in [long_ago(), far_ahead()] {
         let mut running = start(fixture);
         running.signal(rustix::process::Signal::KILL);
@@ -74,7 +74,7 @@ fn leftovers_from_another_time_go(fixture: &Fixture) {
     }
 }
 
-fn a_signal_is_passed_on_whatever_the_clock_says(fixture: &Fixture) {
+fn a_signal_is_forwarded_whatever_the_clock_says(fixture: &Fixture) {
     for time in [long_ago(), far_ahead()] {
         let mut running = start(fixture);
         // The file whose age says whether the engine's client is ready for signals.

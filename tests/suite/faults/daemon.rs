@@ -123,7 +123,7 @@ fn a_daemon_that_ends_takes_the_sandbox_along() {
 }
 
 #[test]
-fn a_daemon_that_is_gone_before_the_start_is_44() {
+fn a_daemon_that_does_not_run_fails_the_launch() {
     Fixture::on(Engine::Docker, |fixture| {
         let mut command = fixture.run_image(IMAGE);
         command.args(["--", "true"]);

@@ -16,7 +16,7 @@ for_every_engine!(
     attack_04_hooks_cannot_be_planted,
     attack_05_settings_that_run_code_are_set_aside,
     attack_05_what_a_killed_sandbox_left_is_set_aside_later,
-    attack_05_is_impossible_under_strict,
+    attack_05_the_strict_guard_makes_settings_read_only,
     attack_05_other_files_that_redirect_git_are_set_aside,
     repositories_made_inside_are_reviewed,
     a_large_workspace_is_reviewed_without_waiting_for_it,
@@ -176,7 +176,7 @@ fn attack_05_what_a_killed_sandbox_left_is_set_aside_later(fixture: &Fixture) {
     assert_eq!(fixture.sandpen(["ps"]).finish().stderr, "");
 }
 
-fn attack_05_is_impossible_under_strict(fixture: &Fixture) {
+fn attack_05_the_strict_guard_makes_settings_read_only(fixture: &Fixture) {
     let main = repository(fixture, &fixture.project.join("main"));
     let tree = fixture.project.join("tree");
     git(fixture, &main, &["worktree", "add", "--quiet", tree.to_str().expect("text")]).success();

@@ -188,7 +188,7 @@ fn explained(fixture: &Fixture, directory: &Path, variables: &[(&str, &str)]) ->
 const ASK_GIT: (&str, &str) = ("GIT_CONFIG_COUNT", "0");
 
 #[test]
-fn what_is_plain_is_read_as_git_reads_it() {
+fn plain_git_configuration_is_read_as_git_reads_it() {
     if !Engine::Native.is_available() {
         return;
     }
@@ -208,7 +208,7 @@ fn what_is_plain_is_read_as_git_reads_it() {
 }
 
 #[test]
-fn where_variables_or_programs_decide_git_is_asked() {
+fn git_is_asked_where_variables_or_programs_decide() {
     if !Engine::Native.is_available() {
         return;
     }

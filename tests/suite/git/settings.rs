@@ -9,7 +9,7 @@ use crate::{for_every_container_engine, for_every_engine};
 for_every_engine!(
     host_only_settings_do_not_break_commands,
     explain_lists_what_was_done_about_settings,
-    openpgp_signing_is_turned_off_aloud,
+    openpgp_signing_is_disabled_with_a_warning,
     settings_that_were_asked_for_stay,
 );
 for_every_engine!(with_empty_agent: ssh_signing_works_through_the_agent);
@@ -138,7 +138,7 @@ fn explain_lists_what_was_done_about_settings(fixture: &Fixture) {
     assert!(text.success().contains("core.fsmonitor"), "{}", text.stdout);
 }
 
-fn openpgp_signing_is_turned_off_aloud(fixture: &Fixture) {
+fn openpgp_signing_is_disabled_with_a_warning(fixture: &Fixture) {
     let main = repository(fixture, &fixture.project.join("main"));
     let signs =
         "[user]\n\tname = N\n\temail = n@x\n\tsigningKey = ABCD\n[commit]\n\tgpgSign = true\n[tag]\n\tgpgSign = true\n";

@@ -71,7 +71,7 @@ fn reasoned(value: &Value, found: &mut Vec<String>) {
 }
 
 #[test]
-fn every_row_of_the_seeds_table_has_an_entry_with_a_reason() {
+fn every_required_feature_has_an_entry_with_a_reason() {
     let mut missing = Vec::new();
     for engine in Engine::ALL {
         let text = fs::read_to_string(file(&format!("everything.{}.json", engine.name()))).expect("golden file");
@@ -95,7 +95,7 @@ fn every_row_of_the_seeds_table_has_an_entry_with_a_reason() {
 
 /// R3.7: what must never be there.
 #[test]
-fn r3_7_git_credentials_and_unasked_variables_are_nowhere() {
+fn r3_7_git_credentials_and_other_variables_are_nowhere() {
     for engine in Engine::ALL {
         let text = fs::read_to_string(file(&format!("everything.{}.json", engine.name()))).expect("golden file");
         for forbidden in ["git-credentials", "NOT_ASKED_FOR", "hunter2"] {

@@ -11,7 +11,7 @@ use crate::support::{Fixture, IMAGE, RunToEnd, Running, binary, eventually, inst
 for_every_container_engine!(
     the_proxy_is_a_container_of_its_own,
     a_proxy_command_is_in_that_container,
-    what_a_kill_leaves_is_pruned
+    prune_removes_what_a_kill_left
 );
 
 /// sandpen with the Linux helper beside it.
@@ -70,7 +70,7 @@ fn a_proxy_command_is_in_that_container(fixture: &Fixture) {
     assert!(is_gone(fixture, name), "{:?} {:?}", volumes(fixture), fixture.containers());
 }
 
-fn what_a_kill_leaves_is_pruned(fixture: &Fixture) {
+fn prune_removes_what_a_kill_left(fixture: &Fixture) {
     let mut running = Running::start(run(fixture).args([
         "--allow-host",
         "example.org",

@@ -94,7 +94,7 @@ fn the_stand_in_is_for_an_assumed_mac_only() {
 }
 
 #[test]
-fn limits_and_other_places_are_downgrades() {
+fn limits_and_mounts_at_other_paths_are_downgrades() {
     let fixture = Fixture::new().with_macos_seatbelt();
     fixture.write("data/x", "");
     let json = explain(

@@ -45,7 +45,7 @@ fn may_dial(profile: &Profile, address: &str) -> bool {
 }
 
 #[test]
-fn the_table() {
+fn every_profile_allows_and_denies_what_it_promises() {
     let fixture = Fixture::new().with_macos_seatbelt();
     let include = fixture.write("more/x", "").parent().expect("parent").display().to_string();
     let at = |below: &str| fixture.home_path(below);
@@ -195,7 +195,7 @@ fn the_table() {
 
 /// Every odd name as home, project, include directory and mount at once: what follows from a name is the same as from a plain one.
 #[test]
-fn nothing_that_a_path_contains_breaks_out() {
+fn special_characters_in_paths_do_not_change_the_rules() {
     let mut plain: Vec<String> = Vec::new();
     for name in ["plain"].iter().chain(ODD) {
         let fixture = Fixture::new().with_macos_seatbelt().with_home_named(name);
@@ -265,7 +265,7 @@ fn an_open_home_keeps_its_start_up_files() {
 
 /// As by a mount elsewhere: what runs on the host at the next commit is not written, under whatever name.
 #[test]
-fn attack_04_hooks_that_the_configuration_names_are_shut() {
+fn attack_04_hooks_that_the_configuration_names_are_read_only() {
     let fixture = Fixture::new().with_macos_seatbelt();
     let git = |words: &[&str]| {
         let done = Command::new("git").args(words).current_dir(&fixture.project).env("HOME", &fixture.home).status();
@@ -282,7 +282,7 @@ fn attack_04_hooks_that_the_configuration_names_are_shut() {
 }
 
 #[test]
-fn what_is_named_itself_is_open_as_it_was_asked_for() {
+fn an_explicit_mount_opens_exactly_that_path() {
     let fixture = Fixture::new().with_macos_seatbelt();
     fixture.write(".ssh/id_deploy", "");
     fixture.write(".gitconfig", "");

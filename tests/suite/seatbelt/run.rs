@@ -66,7 +66,7 @@ fn exit_codes_are_the_commands_own() {
 
 /// sandbox-exec's own failure is 44, whatever its code; the guest's same code is the guest's.
 #[test]
-fn a_sandbox_that_did_not_come_about_is_44() {
+fn a_failed_start_of_the_sandbox_exits_with_44() {
     let fixture = Fixture::new().with_macos_seatbelt();
     fixture.install_sandbox_exec("echo 'sandbox-exec: profile.sb:3: syntax error' >&2\nexit 65\n");
     let finished = fixture.run().args(["--", "true"]).finish();
@@ -114,7 +114,7 @@ fn signals_reach_the_command_and_its_end_is_reported() {
 
 /// attack 25, and the end of everything else: nothing of the group outlives the command, or a killed launcher.
 #[test]
-fn nothing_stays_behind() {
+fn no_process_outlives_the_command() {
     let fixture = Fixture::new().with_macos_seatbelt();
     let left = "sleep 98761";
     assert_eq!(fixture.sh(&format!("{left} >/dev/null 2>&1 & exit 3")).code, Some(3));
@@ -158,7 +158,7 @@ fn r4_3_the_agent_is_passed_at_its_own_path() {
 }
 
 #[test]
-fn it_is_listed_and_stopped() {
+fn a_seatbelt_sandbox_is_listed_and_stopped() {
     let fixture = Fixture::new().with_macos_seatbelt();
     let mut run = fixture.run();
     let mut running = Running::start(run.args(["--", "sh", "-c", "echo ready; exec sleep 1000"]));

@@ -94,7 +94,7 @@ impl Reader {
 }
 
 #[test]
-fn the_reader_reads() {
+fn the_sbpl_parser_accepts_valid_and_rejects_invalid_text() {
     let expressions = parse("; (comment\n(allow a* (regex #\"^\\.x\\(\")) \"a\\\"b)\"");
     assert_eq!(expressions.len(), 2);
     assert_eq!(expressions[1], Expression::Text("a\"b)".into()));

@@ -11,7 +11,7 @@ use super::tunnel_process::{TunnelProcess, has_exited};
 use crate::support::{KEY_COMMENT, Running, Shim, eventually, holds_within, signal};
 
 #[test]
-fn r7_9_r7_11_a_normal_end_takes_tunnel_and_socket_along() {
+fn r7_9_r7_11_a_normal_end_removes_tunnel_and_socket() {
     PodmanMachine::on(|machine| {
         let (mut running, tunnel) = machine.start(&[]);
         assert!(tunnel.directory.exists(), "{tunnel:?}");
@@ -82,7 +82,7 @@ fn r7_11_kill_9_of_sandpen_leaves_nothing_in_the_machine() {
 }
 
 #[test]
-fn r7_11_a_machine_that_hangs_at_the_end_does_not_hold_up_the_exit() {
+fn r7_11_a_hanging_machine_does_not_delay_the_exit() {
     PodmanMachine::on(|machine| {
         let (mut running, tunnel) = machine.start(&[]);
         let session = session_of(machine, &tunnel);
@@ -101,7 +101,7 @@ fn r7_11_a_machine_that_hangs_at_the_end_does_not_hold_up_the_exit() {
 }
 
 #[test]
-fn r7_11_a_machine_that_is_gone_does_not_hold_up_the_exit() {
+fn r7_11_a_stopped_machine_does_not_delay_the_exit() {
     PodmanMachine::on(|machine| {
         let (mut running, tunnel) = machine.start(&[]);
         let sessions = sessions(machine);

@@ -9,7 +9,7 @@ fn argv(plan: &serde_json::Value) -> Vec<String> {
 }
 
 #[test]
-fn seed_1_linux_docker_mounts_directly_without_a_tunnel() {
+fn docker_on_linux_mounts_the_socket_without_a_tunnel() {
     Fixture::on_prepared(Engine::Docker, Fixture::with_agent, |fixture| {
         let plan = fixture.explain(&[]);
         let argv = argv(&plan);
@@ -20,7 +20,7 @@ fn seed_1_linux_docker_mounts_directly_without_a_tunnel() {
 }
 
 #[test]
-fn seed_2_linux_podman_mounts_with_z_without_a_tunnel() {
+fn podman_on_linux_mounts_the_socket_relabelled_without_a_tunnel() {
     Fixture::on_prepared(Engine::Podman, Fixture::with_agent, |fixture| {
         let plan = fixture.explain(&[]);
         let argv = argv(&plan);
@@ -39,20 +39,20 @@ fn on_a_mac_with_docker(system: &str) -> Option<serde_json::Value> {
 }
 
 #[test]
-fn seed_3_macos_docker_desktop_mounts_the_magic_socket() {
+fn docker_desktop_on_macos_mounts_its_own_agent_socket() {
     let Some(plan) = on_a_mac_with_docker("Docker Desktop") else { return };
     assert!(argv(&plan).contains(&"/run/host-services/ssh-auth.sock:/ssh-agent".to_owned()), "{plan}");
 }
 
 #[test]
-fn seed_4_macos_docker_without_desktop_warns_and_mounts_nothing() {
+fn other_docker_on_macos_warns_and_mounts_nothing() {
     let Some(plan) = on_a_mac_with_docker("Alpine Linux v3.20") else { return };
     assert!(plan["warnings"].to_string().contains("SSH agent forwarding is unavailable"), "{plan}");
     assert!(!argv(&plan).iter().any(|word| word.contains("/ssh-agent")), "{plan}");
 }
 
 #[test]
-fn seed_5_macos_podman_spawns_polls_and_mounts() {
+fn podman_on_macos_opens_a_tunnel_and_mounts_its_socket() {
     PodmanMachine::on(|machine| {
         let (mut running, tunnel) = machine.start(&[]);
         assert!(tunnel.command_line.contains("ssh -F /dev/null") && tunnel.directory.exists(), "{tunnel:?}");
@@ -65,14 +65,14 @@ fn seed_5_macos_podman_spawns_polls_and_mounts() {
 }
 
 #[test]
-fn seed_6_macos_podman_with_a_failing_tunnel_is_fatal() {
+fn podman_on_macos_fails_if_the_tunnel_fails() {
     PodmanMachine::without_podman("DisableForwarding yes", |machine| {
         machine.assert_refused(&machine.sh("true").finish(), &["the SSH tunnel into the Podman machine"]);
     });
 }
 
 #[test]
-fn seed_7_switched_off_nothing_is_mounted_on_any_platform() {
+fn with_the_agent_off_nothing_is_mounted_on_any_platform() {
     for engine in [Engine::Docker, Engine::Podman] {
         Fixture::on_prepared(engine, Fixture::with_agent, |fixture| {
             for host in ["linux", "macos"] {
@@ -86,7 +86,7 @@ fn seed_7_switched_off_nothing_is_mounted_on_any_platform() {
 }
 
 #[test]
-fn seed_8_without_a_socket_there_is_a_warning_and_no_mount() {
+fn without_an_agent_there_is_a_warning_and_no_mount() {
     for engine in [Engine::Docker, Engine::Podman] {
         Fixture::on_prepared(engine, Fixture::with_agent, |fixture| {
             for host in ["linux", "macos"] {
