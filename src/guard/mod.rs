@@ -232,7 +232,7 @@ mod tests {
             fs::create_dir(root.join(".vscode"))?;
             fs::write(root.join(".vscode/tasks.json"), "{}")?;
             fs::write(root.join(".envrc"), "")?;
-            fs::write(root.join(crate::session::OWNER), "")?;
+            fs::write(root.join(crate::process::lock::OWNER), "")?;
             let session = HostPath::new(&root).map_err(|_| io::ErrorKind::InvalidInput)?;
             let baseline = Baseline::record(&watching(&root), &session)?;
             assert_eq!(baseline.review_known().changed, Vec::<PathBuf>::new());
