@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::print_stderr, clippy::print_stdout)]
 #![allow(clippy::disallowed_methods, reason = "tests start programs and read their own surroundings")]
 
+mod architecture;
 mod attacks;
 mod cli;
 mod completions;
