@@ -3,7 +3,7 @@
 //!
 //! A session is a fenced block that begins with "```console". `$ COMMAND`, with further lines of it behind `> `, is run by a shell in a project
 //! of its own; the lines after it are what it says. `...` stands for any lines, or for any part of one; blanks count as one, because columns depend on the place.
-//! "```console,docker" needs that engine. In the world of a session, HOME is `/home/me`, the project is a Git repository with one
+//! "```console,docker" needs that engine. In a session, HOME is `/home/me`, the project is a Git repository with one
 //! commit, and an SSH agent holds one key.
 
 use std::collections::BTreeSet;

@@ -31,7 +31,7 @@ fn example() -> PathBuf {
     built.clone()
 }
 
-/// The example, as the pen's user, with sandpen on PATH.
+/// The example, as the fixture's user, with sandpen on PATH.
 fn embedding(fixture: &Fixture) -> Command {
     let programs = fixture.root.join("programs");
     install_program(example(), programs.join("embed"));

@@ -30,7 +30,7 @@ fn last_subject(fixture: &Fixture, directory: &Path) -> String {
     git(fixture, directory, &["log", "-1", "--format=%s"]).success().to_owned()
 }
 
-/// `sandpen run` in a directory of the pen.
+/// Runs a bash script in a sandbox over this directory.
 fn bash_in(fixture: &Fixture, directory: &Path, options: &[&str], script: &str) -> Finished {
     fixture.run().current_dir(directory).args(options).args(["--", "bash", "-c", script]).finish()
 }

@@ -110,7 +110,7 @@ fn installed_tool(handwritten: &mut HandwrittenHost) -> Options {
     Options::default()
 }
 
-/// One of each: every row of the seeds' table takes part.
+/// One of each option, file and variable.
 fn everything(handwritten: &mut HandwrittenHost) -> Options {
     for file in
         [".gitconfig", ".config/git/config", ".gitignore_global", ".ssh/known_hosts", ".git-credentials", "adc.json"]

@@ -1,4 +1,4 @@
-//! Bytes that are no text, and text that drives a terminal: shown escaped or refused, never a crash (attacks.md 10).
+//! Bytes that are no text, and text that drives a terminal: shown escaped or refused, never a crash (attack 10).
 
 use std::ffi::{OsStr, OsString};
 use std::fs;

@@ -248,7 +248,6 @@ hint: use `--engine docker` or `--engine podman`
     );
 }
 
-/// The row "Dev sandbox build" of the seeds' table.
 #[test]
 fn build_sandbox_builds_first_and_runs_what_was_built() {
     let fixture = Fixture::new().with_recording_docker();

@@ -1,4 +1,4 @@
-//! The JSON of `explain`: every key of interface.md, of the right type, whatever the engine's state.
+//! The JSON of `explain`: every key, of the right type, whatever the engine's state.
 
 use serde_json::Value;
 

@@ -267,7 +267,7 @@ fn auto_takes_docker_then_podman() {
     assert_eq!(fixture.calls().iter().map(|call| call[0].as_str()).collect::<Vec<_>>(), ["podman"]);
 }
 
-/// `interface.md`: an engine that `auto` chose and that fails to launch is 44, and no second one is tried.
+/// An engine that `auto` chose and that fails to launch is exit code 44; no second one is tried.
 #[test]
 fn auto_tries_no_second_engine() {
     let fixture = Fixture::new().with_recording_docker();

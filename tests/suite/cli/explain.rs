@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::support::Fixture;
 use crate::support::pty::Pty;
 
-/// The page about the project of a world, as text.
+/// `explain` as text.
 fn page(fixture: &Fixture, arguments: &[&str]) -> String {
     let mut command = fixture.sandpen(["explain"].iter().chain(arguments));
     fixture.finish(command.env("SSL_CERT_DIR", "/etc").env("ANTHROPIC_API_KEY", "hunter2")).success().to_owned()

@@ -110,7 +110,6 @@ fn a_misspelt_choice_and_its_reason_are_lines_of_their_own() {
     }
 }
 
-/// `interface.md`: "An empty value means not set."
 #[test]
 fn an_empty_value_in_a_file_means_not_set() {
     let fixture = Fixture::new().with_recording_docker();

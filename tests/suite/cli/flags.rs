@@ -212,7 +212,6 @@ fn a_flag_that_takes_one_value_cannot_be_given_twice() {
     assert_eq!(stderr, "sandpen: error: flag --strict: it takes no value, and `yes` is one\n");
 }
 
-/// `interface.md`: "An empty value means not set."
 /// Every flag of `run` that takes a value.
 pub const FLAGS: &[&str] = &[
     "--engine",

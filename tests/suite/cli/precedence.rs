@@ -3,7 +3,7 @@
 use super::entry;
 use crate::support::Fixture;
 
-/// A world in which every layer says something else; layers are removed from the top one by one.
+/// Every layer sets another value; tests remove the layers from the top one by one.
 fn layered() -> Fixture {
     let fixture = Fixture::new().with_recording_docker();
     fixture.write_config("image = \"user\"\nnetwork = \"on\"\n[resources]\ncpus = 1\nmemory = \"10m\"\npids = 10\n[env]\nWHO = \"user\"\n");

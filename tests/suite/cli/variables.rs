@@ -59,7 +59,7 @@ fn a_wrong_value_names_itself_its_variable_and_the_form() {
         for name in *names {
             for command in ["run", "explain"] {
                 let mut command = fixture.sandpen([command, "--", "true"]);
-                // The world's own setting would win over the names to its right.
+                // The fixture's own setting would win over the names to its right.
                 let stderr = fixture.usage_error(command.env_remove("SANDPEN_SSH_AGENT").env(name, value));
                 let expected = format!("sandpen: error: env {name}: `{value}` {what}\nhint: expected {form}\n");
                 assert_eq!(stderr, expected);
@@ -162,7 +162,7 @@ fn an_empty_variable_means_not_set() {
         "SEATBELT_PROFILE",
         "LLXPRT_SANDBOX_PROXY_COMMAND",
     ];
-    // The world's own way to ask for Docker aside.
+    // The fixture's own LLXPRT_SANDBOX aside.
     for name in names.chain(&lists).filter(|name| **name != "LLXPRT_SANDBOX") {
         assert_eq!(fixture.explain_normalized(&["--", "true"], &[(name, "")]), plain, "{name}");
     }

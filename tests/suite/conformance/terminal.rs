@@ -69,7 +69,7 @@ fn a_pipe_on_either_side_is_no_terminal(fixture: &Fixture) {
 fn the_settings_are_restored_after_any_end(fixture: &Fixture) {
     for (script, ended) in [("echo ready; read _", 0), ("stty raw -echo; echo ready; read -n1 _; exit 3", 3)] {
         let mut pty = Pty::start(&bash(fixture, script));
-        let before = pty.settings();
+        let before = pty.initial_settings.clone();
         pty.expect("ready");
         assert_eq!(pty.is_raw(), fixture.engine().is_container() || ended == 3, "{script}");
         pty.send("\r");
@@ -78,7 +78,7 @@ fn the_settings_are_restored_after_any_end(fixture: &Fixture) {
     }
     // The engine's client, or the first process inside, crashes.
     let mut pty = Pty::start(&bash(fixture, "stty raw -echo; echo ready; sleep 300"));
-    let before = pty.settings();
+    let before = pty.initial_settings.clone();
     pty.expect("ready");
     assert!(pty.is_raw());
     let [crashing] = children(pty.child())[..] else { panic!("one child expected") };
@@ -126,7 +126,7 @@ fn ctrl_z_leaves_a_container_running(fixture: &Fixture) {
     let mut pty = Pty::start(&bash(fixture, "echo ready; exec cat"));
     pty.expect("ready");
     pty.send("\u{1a}");
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    pty.expect("^Z");
     pty.send("still\r");
     // Once from the terminal's echo, once from cat.
     pty.expect("still");
@@ -139,12 +139,12 @@ fn ctrl_z_leaves_a_container_running(fixture: &Fixture) {
 /// On native the shell outside has the last word, as with any other program.
 fn ctrl_z_suspends(fixture: &Fixture) {
     let mut command = fixture.run();
-    command.args(["--", "cat"]);
+    fixture.write_script("project/ready-and-cat", "#!/bin/sh\necho ready\nexec cat\n");
+    command.args(["--", "./ready-and-cat"]);
     let mut pty = Pty::interactive(&command);
     pty.expect("[prompt] ");
     pty.send("$run\r");
-    pty.expect("$run");
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    pty.expect("ready");
     pty.send("one\r");
     pty.expect("one");
     pty.expect("one");
@@ -152,8 +152,8 @@ fn ctrl_z_suspends(fixture: &Fixture) {
     pty.expect("Stopped");
     pty.expect("[prompt] ");
     pty.send("fg\r");
-    pty.expect("fg");
-    std::thread::sleep(std::time::Duration::from_millis(200));
+    // The shell prints the job's command line after it has left its line editor.
+    pty.expect("$run");
     pty.send("two\r");
     pty.expect("two");
     pty.expect("two");

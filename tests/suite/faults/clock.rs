@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use crate::for_every_engine;
-use crate::support::{Fixture, RunToEnd, Running, holds_within};
+use crate::support::{Fixture, RunToEnd, Running, eventually, holds_within};
 
 for_every_engine!(
     a_running_sandbox_is_kept_whatever_its_time,
@@ -43,7 +43,7 @@ fn a_running_sandbox_is_kept_whatever_its_time(fixture: &Fixture) {
     let mut running = start(fixture);
     for time in [long_ago(), far_ahead()] {
         date(&fixture.sessions()[0], time);
-        fixture.run().args(["--", "sleep", "0.4"]).finish().success();
+        fixture.run().args(["--", "true"]).finish().success();
         fixture.sandpen(["prune"]).finish().success();
         let list = fixture.sandpen(["ps", "--format", "json"]).finish().json();
         assert_eq!((list.as_array().map(Vec::len), &list[0]["state"]), (Some(1), &"running".into()));
@@ -76,12 +76,18 @@ fn leftovers_are_removed_whatever_their_time(fixture: &Fixture) {
 
 fn a_signal_is_forwarded_whatever_the_clock_says(fixture: &Fixture) {
     for time in [long_ago(), far_ahead()] {
-        let mut running = start(fixture);
+        let script = "trap 'echo got USR1' USR1; echo ready; while :; do sleep 0.1; done";
+        let mut running = Running::start(fixture.run().args(["--", "sh", "-c", script]));
+        assert_eq!(running.line(), "ready");
         // The file whose age says whether the engine's client is ready for signals.
         if let Ok(file) = File::open(fixture.sessions()[0].join("status")) {
             file.set_modified(time).expect("dated");
         }
-        std::thread::sleep(Duration::from_millis(600));
+        // An engine's client loses signals until it knows that the container runs.
+        eventually("signals arrive", || {
+            running.signal(rustix::process::Signal::USR1);
+            running.has_line()
+        });
         running.signal(rustix::process::Signal::TERM);
         assert_eq!(running.finish().code, Some(143));
         assert!(holds_within(Duration::from_secs(5), || fixture.sessions().is_empty()));

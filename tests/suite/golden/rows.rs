@@ -1,4 +1,4 @@
-//! Every row of the seeds' table "Structure of the Docker/Podman Path" is in the explanation of everything, with a reason.
+//! Every feature that the container engines must provide is in the plan of the scenario "everything", with a reason.
 
 use std::fs;
 

@@ -59,17 +59,23 @@ fn two_proxies_at_once(fixture: &Fixture) {
 }
 
 fn a_proxy_that_ends_takes_the_guest_along(fixture: &Fixture) {
-    let proxy = r#"sh -c 'socat TCP-LISTEN:${SANDPEN_PROXY_PORT:-8877},fork,reuseaddr SYSTEM:"echo hi" & sleep 4; echo its last words >&2; kill $!; exit 3'"#;
+    let end = fixture.root.join("end");
+    let proxy = format!(
+        r#"sh -c 'socat TCP-LISTEN:${{SANDPEN_PROXY_PORT:-8877}},fork,reuseaddr SYSTEM:"echo hi" &
+            until [ -e {} ]; do sleep 0.1; done; echo its last words >&2; kill $!; exit 3'"#,
+        end.display()
+    );
     let mark = format!("sleep 301.{}", std::process::id());
     let mut running = Running::start(fixture.run().args([
         "--proxy-command",
-        proxy,
+        &proxy,
         "--",
         "bash",
         "-c",
         &format!("echo ready; {mark}; true"),
     ]));
     assert_eq!(running.line(), "ready");
+    std::fs::write(end, "").expect("write");
     let finished = running.finish();
     finished.failure(44);
     assert!(

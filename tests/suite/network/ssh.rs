@@ -7,7 +7,7 @@ use crate::support::{Engine, Fixture, RunToEnd};
 for_every_engine!(git_clones_and_pushes_over_ssh_through_the_proxy);
 
 fn git_clones_and_pushes_over_ssh_through_the_proxy(fixture: &Fixture) {
-    // The server is the rig's ordinary user's, whoever the guest is.
+    // sshd runs as an ordinary user, whichever user runs sandpen.
     let host = Fixture::new().with_engine(Engine::PodmanRootless);
     let sshd = Sshd::start(&host, "");
     let repository = host.outside("server").join("repository.git");

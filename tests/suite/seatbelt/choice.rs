@@ -55,7 +55,6 @@ fn contradictions_and_what_seatbelt_cannot_do_are_refused() {
     refused(&fixture, 2, &["--seatbelt-profile", "permisive-open"], &[], "`permisive-open` is no Seatbelt profile");
     refused(&fixture, 2, &["--image", "x"], &[], "has no images");
     refused(&fixture, 2, &["--engine-flag", "x"], &[], "has no command line");
-    // The seeds' FatalSandboxError.
     refused(&fixture, 44, &[], &[("BUILD_SANDBOX", "1")], "there is no image to build for macOS Seatbelt");
     refused(&fixture, 44, &["--strict", "--memory", "1g"], &[], "memory 1g (flag --memory) cannot be enforced here");
     refused(
@@ -136,7 +135,7 @@ fn a_profile_of_the_users_own() {
     }
 }
 
-/// attack 09: a profile in the repository chooses nothing, neither by the seeds' name for it nor by its path.
+/// attack 09: a profile in the repository chooses nothing, neither by its name nor by its path.
 #[test]
 fn attack_09_a_profile_in_the_repository_has_no_effect() {
     let fixture = Fixture::new().with_macos_seatbelt();

@@ -11,7 +11,7 @@ for port in 9000 9001; do
     perl -MIO::Socket::INET -e '$s = IO::Socket::INET->new(LocalAddr => "127.0.0.1:'$port'", Listen => 1); $c = $s->accept;
         while (<$c>) { last if /^\r?$/ } print $c "HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nserved"' &
 done
-sleep 0.5
+for port in 2328 2329; do until grep -q " 0100007F:$port 00000000:0000 0A " /proc/net/tcp; do sleep 0.05; done; done
 echo $HTTPS_PROXY
 for port in 9000 9001; do
     exec 3<>/dev/tcp/127.0.0.1/8877

@@ -88,26 +88,26 @@ fn r4_1_every_spelling_of_off_switches_it_off() {
 #[test]
 fn r4_1_r4_4_the_effective_value_decides_where_variables_disagree() {
     planned(|fixture| {
-        let (seeds, short, own) = ("LLXPRT_SANDBOX_SSH_AGENT", "SANDBOX_SSH_AGENT", "SANDPEN_SSH_AGENT");
+        let (long, short, own) = ("LLXPRT_SANDBOX_SSH_AGENT", "SANDBOX_SSH_AGENT", "SANDPEN_SSH_AGENT");
         for (options, env, state) in [
             (&[][..], &[][..], "forwarded"),
-            (&[], &[(seeds, "on")], "forwarded"),
+            (&[], &[(long, "on")], "forwarded"),
             (&[], &[(short, "on")], "forwarded"),
-            (&[], &[(seeds, "auto")], "forwarded"),
-            (&[], &[(seeds, "off"), (short, "on")], "off"),
-            (&[], &[(seeds, "on"), (short, "off")], "forwarded"),
-            (&[], &[(seeds, ""), (short, "off")], "off"),
-            (&[], &[(own, "on"), (seeds, "off"), (short, "off")], "forwarded"),
-            (&[], &[(own, "off"), (seeds, "on")], "off"),
-            (&["--ssh-agent", "on"], &[(seeds, "off")], "forwarded"),
-            (&["--ssh-agent", "off"], &[(seeds, "on")], "off"),
+            (&[], &[(long, "auto")], "forwarded"),
+            (&[], &[(long, "off"), (short, "on")], "off"),
+            (&[], &[(long, "on"), (short, "off")], "forwarded"),
+            (&[], &[(long, ""), (short, "off")], "off"),
+            (&[], &[(own, "on"), (long, "off"), (short, "off")], "forwarded"),
+            (&[], &[(own, "off"), (long, "on")], "off"),
+            (&["--ssh-agent", "on"], &[(long, "off")], "forwarded"),
+            (&["--ssh-agent", "off"], &[(long, "on")], "off"),
             (&["--ssh-agent", "on", "--profile", "safe"], &[], "forwarded"),
         ] {
             let plan = fixture.explain_with(options, env);
             assert_eq!(plan["ssh"]["state"], state, "{options:?} {env:?}");
         }
-        let finished = fixture.command("explain").env(seeds, "perhaps").finish();
-        assert!(finished.code == Some(2) && finished.stderr.contains(seeds), "{}", finished.stderr);
+        let finished = fixture.command("explain").env(long, "perhaps").finish();
+        assert!(finished.code == Some(2) && finished.stderr.contains(long), "{}", finished.stderr);
     });
 }
 

@@ -10,6 +10,10 @@ use super::podman_machine::PodmanMachine;
 use super::tunnel_process::{TunnelProcess, has_exited};
 use crate::support::{KEY_COMMENT, Running, Shim, eventually, holds_within, signal};
 
+/// An exit that waits for a machine takes longer than this, even if the test machine is idle; one
+/// that does not is faster, even if it is busy.
+const PROMPT: Duration = Duration::from_secs(15);
+
 #[test]
 fn r7_9_r7_11_a_normal_end_removes_tunnel_and_socket() {
     PodmanMachine::on(|machine| {
@@ -93,7 +97,7 @@ fn r7_11_a_hanging_machine_does_not_delay_the_exit() {
         let took = start.elapsed();
         signal(session, Signal::CONT);
         finished.failure(7);
-        assert!(took < Duration::from_millis(4500), "the exit, the container's own end included: {took:?}");
+        assert!(took < PROMPT, "the exit, the container's own end included: {took:?}");
         assert!(has_exited(tunnel.pid));
         // It comes back to life, and then cleans up by itself.
         tunnel.assert_gone();
@@ -115,7 +119,7 @@ fn r7_11_a_stopped_machine_does_not_delay_the_exit() {
         }
         running.close_stdin();
         let finished = running.finish();
-        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+        assert!(start.elapsed() < PROMPT, "{:?}", start.elapsed());
         assert!(finished.code.is_some_and(|code| code != 0) && has_exited(tunnel.pid), "{finished:?}");
         // Podman's client ends at the same moment, so the tunnel's end may be the session's.
         assert!(finished.stderr.matches("has ended").count() <= 1, "{}", finished.stderr);
@@ -130,8 +134,9 @@ fn r7_a_tunnel_that_dies_is_named_once_and_the_guest_goes_on() {
         let (mut running, tunnel) = machine.start(&[]);
         signal(tunnel.pid, Signal::KILL);
         eventually("the machine cleans up", || !tunnel.directory.exists());
+        let process = format!("/proc/{}", tunnel.pid);
+        eventually("sandpen collects its exit status", || !fs::exists(&process).expect("/proc"));
         running.write("list\nlist\n");
-        std::thread::sleep(Duration::from_millis(300));
         running.close_stdin();
         let finished = running.finish();
         assert_eq!(finished.code, Some(7), "the guest's own end: {}", finished.stderr);

@@ -132,7 +132,7 @@ fn r7_8_a_machine_that_never_answers_ends_in_time() {
         let finished = machine.sh("true").env("SANDPEN_TUNNEL_TIMEOUT", "1").finish();
         let took = start.elapsed();
         machine.assert_refused(&finished, &["ssh says: ", "timed out"]);
-        assert!(took < Duration::from_secs(6), "{took:?}");
+        assert!(took < Duration::from_secs(15), "{took:?}");
     });
 }
 
@@ -162,7 +162,7 @@ fn r7_9_signals_end_a_launch_that_waits_for_its_machine() {
             let _ = std::fs::remove_file(&tunnel.landing);
             assert!(has_exited(tunnel.pid), "R7.9: {tunnel:?}");
             assert_eq!((finished.code, finished.stderr.as_str()), (Some(code), ""));
-            assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+            assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
             assert_eq!((machine.fixture.containers().len(), machine.fixture.sessions().len()), (0, 0));
         });
     }

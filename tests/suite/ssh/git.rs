@@ -6,7 +6,7 @@ use crate::support::{Engine, Finished, Fixture, RunToEnd, public_key};
 
 for_every_engine!(with_agent: git_clones_commits_and_pushes_over_ssh);
 
-/// A Git server over SSH: sshd of the rig's ordinary user, and a bare repository.
+/// A Git server over SSH: sshd of an ordinary user, and a bare repository.
 struct Server {
     fixture: Fixture,
     sshd: Sshd,

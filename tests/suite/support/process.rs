@@ -71,6 +71,11 @@ impl Running {
         }
     }
 
+    /// Whether stdout has a line that was not read yet. Reads it.
+    pub fn has_line(&mut self) -> bool {
+        self.lines.try_recv().is_ok()
+    }
+
     pub fn pid(&self) -> u32 {
         self.child.id()
     }

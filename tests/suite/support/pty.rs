@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex};
@@ -23,6 +23,8 @@ pub struct Pty {
     shell: Child,
     said: Arc<Mutex<String>>,
     read_up_to: usize,
+    /// The settings before the command started.
+    pub initial_settings: String,
 }
 
 impl Pty {
@@ -63,6 +65,7 @@ impl Pty {
         let name = ptsname(&terminal, Vec::new()).expect("a name");
         let end: OwnedFd =
             rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty()).expect("its end");
+        let initial_settings = settings(&terminal);
         let stream = || end.try_clone().expect("a descriptor");
         shell.stdin(stream()).stdout(stream()).stderr(stream());
         // SAFETY: both calls are plain system calls, which is all that may happen between fork and exec.
@@ -86,7 +89,7 @@ impl Pty {
                 }
             }
         });
-        Pty { terminal, shell, said, read_up_to: 0 }
+        Pty { terminal, shell, said, read_up_to: 0, initial_settings }
     }
 
     /// Types.
@@ -118,9 +121,7 @@ impl Pty {
 
     /// The terminal's settings, so that they can be compared.
     pub fn settings(&self) -> String {
-        let Termios { input_modes, output_modes, control_modes, local_modes, .. } =
-            tcgetattr(&self.terminal).expect("settings");
-        format!("{input_modes:?} {output_modes:?} {control_modes:?} {local_modes:?}")
+        settings(&self.terminal)
     }
 
     /// Whether keys arrive one by one, as in a terminal whose other end is a program's.
@@ -134,6 +135,11 @@ impl Pty {
         assert_eq!(children.len(), 1, "{children:?}");
         children[0]
     }
+}
+
+fn settings(terminal: impl AsFd) -> String {
+    let Termios { input_modes, output_modes, control_modes, local_modes, .. } = tcgetattr(terminal).expect("settings");
+    format!("{input_modes:?} {output_modes:?} {control_modes:?} {local_modes:?}")
 }
 
 /// The children of a process.
