@@ -12,8 +12,8 @@ use crate::native::sys::{MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY}
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Operation<'a> {
     Dir { at: CString, mode: u32 },
-    Bind { source: CString, at: CString, attributes: u64, optional: bool },
-    Tmpfs { at: CString, mode: u32, size: Option<u64> },
+    Bind { source: CString, at: CString, attributes: u64 },
+    Tmpfs { at: CString, mode: u32 },
     Symlink { at: CString, to: CString },
     File { at: CString, content: &'a [u8], mode: u32 },
     Proc,
@@ -63,9 +63,8 @@ impl Links {
                 source: absolute(&bind.source)?,
                 at: self.target(&bind.target)?,
                 attributes: attributes(bind),
-                optional: bind.optional,
             },
-            Step::Tmpfs { path, mode, size } => Operation::Tmpfs { at: self.target(path)?, mode: *mode, size: *size },
+            Step::Tmpfs { path, mode } => Operation::Tmpfs { at: self.target(path)?, mode: *mode },
             Step::Symlink { path, to } => self.link(path, to)?,
             Step::File { path, content, mode } => Operation::File { at: self.target(path)?, content, mode: *mode },
             Step::Proc => Operation::Proc,
@@ -107,8 +106,7 @@ impl Links {
 
 fn attributes(bind: &Bind) -> u64 {
     let read_only = if bind.writable { 0 } else { MOUNT_ATTR_RDONLY };
-    let no_devices = if bind.device { 0 } else { MOUNT_ATTR_NODEV };
-    MOUNT_ATTR_NOSUID | read_only | no_devices
+    MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | read_only
 }
 
 fn absolute(path: &Path) -> Checked<CString> {
@@ -161,10 +159,14 @@ mod tests {
             cwd: "/w".into(),
             share_network: true,
             listen: None,
-            nested_userns: false,
             group: Group::Own,
             limits: Limits::default(),
         }
+    }
+
+    fn bind(path: impl Into<PathBuf>) -> Step {
+        let source = path.into();
+        Step::Bind(Bind { target: source.clone(), source, writable: false })
     }
 
     fn link(path: &str, to: &str) -> Step {
@@ -195,10 +197,10 @@ mod tests {
             link("/bin", "usr/bin"),
             link("/home", "/var/home"),
             link("/home/me/x", "../y"),
-            Step::read_only("/bin/tool"),
-            Step::writable("/home/me/x/z"),
-            Step::read_only("/binary"),
-            Step::read_only("/home"),
+            bind("/bin/tool"),
+            bind("/home/me/x/z"),
+            bind("/binary"),
+            bind("/home"),
         ];
         assert_eq!(
             places(steps),
@@ -209,23 +211,23 @@ mod tests {
     #[test]
     fn paths_that_could_lead_astray_are_refused() {
         for (step, reason) in [
-            (Step::read_only("usr"), "`usr` is not absolute"),
-            (Step::read_only("/usr/../etc"), "`/usr/../etc` contains `..`"),
-            (Step::read_only("/"), "`/` is the root itself"),
-            (Step::read_only("/a\0b"), "`/a\0b` contains a NUL byte"),
+            (bind("usr"), "`usr` is not absolute"),
+            (bind("/usr/../etc"), "`/usr/../etc` contains `..`"),
+            (bind("/"), "`/` is the root itself"),
+            (bind("/a\0b"), "`/a\0b` contains a NUL byte"),
         ] {
             let error = Blueprint::draw(&sandbox(vec![Step::Proc, step])).expect_err("invalid");
             let expected = Cause::InvalidStep { index: 1, reason: reason.into() };
             assert_eq!(error.cause, expected);
         }
-        let circle = vec![link("/a", "/b"), link("/b", "/a"), Step::read_only("/a/c")];
+        let circle = vec![link("/a", "/b"), link("/b", "/a"), bind("/a/c")];
         assert!(Blueprint::draw(&sandbox(circle)).is_err());
     }
 
     #[test]
     fn names_need_not_be_text() {
         let name = PathBuf::from(OsStr::from_bytes(b"/caf\xe9"));
-        let sandbox = sandbox(vec![Step::read_only(name)]);
+        let sandbox = sandbox(vec![bind(name)]);
         let blueprint = Blueprint::draw(&sandbox).expect("valid");
         assert!(matches!(
             &blueprint.operations[0],

@@ -37,36 +37,30 @@ pub(crate) fn scopes_signals() -> bool {
     version >= 6
 }
 
-/// Confines the calling process. With `nested`, files are left to the mounts: a process under
-/// Landlock's file rules may not mount anything.
-pub(crate) fn confine(nested: bool, scope_signals: bool) -> Result<Landlock> {
+/// Confines the calling process.
+pub(crate) fn confine(scope_signals: bool) -> Result<Landlock> {
     // The crate's errors are for people; what matters here is that there is no sandbox.
-    apply(nested, scope_signals).map_err(|_| Errno::INVAL)
+    apply(scope_signals).map_err(|_| Errno::INVAL)
 }
 
-fn apply(nested: bool, scope_signals: bool) -> std::result::Result<Landlock, RulesetError> {
+fn apply(scope_signals: bool) -> std::result::Result<Landlock, RulesetError> {
     let mut scopes = BitFlags::from(Scope::AbstractUnixSocket);
     if scope_signals {
         scopes |= Scope::Signal;
     }
+    let all = AccessFs::from_all(VERSION);
     let ruleset = Ruleset::default().set_compatibility(CompatLevel::BestEffort);
-    let status = if nested {
-        ruleset.scope(scopes)?.create()?.restrict_self()?
-    } else {
-        let all = AccessFs::from_all(VERSION);
-        let mut ruleset = ruleset.handle_access(all)?.scope(scopes)?.create()?;
-        // Without a root nothing can be opened at all, which the guest will see at once.
-        if let Ok(root) = PathFd::new("/") {
-            ruleset = ruleset.add_rule(PathBeneath::new(root, all))?;
+    let mut ruleset = ruleset.handle_access(all)?.scope(scopes)?.create()?;
+    // Without a root nothing can be opened at all, which the guest will see at once.
+    if let Ok(root) = PathFd::new("/") {
+        ruleset = ruleset.add_rule(PathBeneath::new(root, all))?;
+    }
+    for stream in [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()] {
+        if let Some(access) = granted(stream) {
+            ruleset = with_stream(ruleset, stream, access);
         }
-        for stream in [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()] {
-            if let Some(access) = granted(stream) {
-                ruleset = with_stream(ruleset, stream, access);
-            }
-        }
-        ruleset.restrict_self()?
-    };
-    Ok(match status.ruleset {
+    }
+    Ok(match ruleset.restrict_self()?.ruleset {
         RulesetStatus::FullyEnforced => Landlock::Full,
         RulesetStatus::PartiallyEnforced => Landlock::FilesOnly,
         RulesetStatus::NotEnforced => Landlock::Absent,

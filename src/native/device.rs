@@ -66,7 +66,7 @@ pub(crate) fn mount(guest: &mut Tree, nodes: Nodes) -> Result<()> {
         guest.symlink(path, to)?;
     }
     guest.mount(terminals()?.as_fd(), c"dev/pts")?;
-    guest.mount(tmpfs(0o1777, None)?.as_fd(), c"dev/shm")
+    guest.mount(tmpfs(0o1777)?.as_fd(), c"dev/shm")
 }
 
 /// Every mount of devpts is an instance of its own; `nodev` would make its terminals useless.

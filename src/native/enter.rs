@@ -19,7 +19,7 @@ use crate::native::walls::{self, Walls};
 use crate::native::{cgroup, privileges};
 
 /// Like [`spawn`](crate::native::spawn), into namespaces that exist. Of `sandbox` only what the walls need
-/// is used: `nested_userns`, `group`, `cwd` and `limits.pids`. `launcher` is the process that
+/// is used: `group`, `cwd` and `limits.pids`. `launcher` is the process that
 /// holds the sandbox, since its `spawn` returned; its control groups are joined.
 ///
 /// Two forks: a process can move its children only into another pid namespace. The first one, which

@@ -12,30 +12,19 @@ use crate::native::mountpoint::{Tree, attach, attach_at};
 use crate::native::root::{NO_DEVICES, new_file_system};
 use crate::native::sys::{self, MOUNT_ATTR_NOEXEC, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
 
-/// Whether parts of `/proc` are covered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Masks {
-    /// As containers do. A guest of root owns these files: here the mount is the wall.
-    Covered,
-    /// For an ordinary user who wants nested sandboxes: the kernel lets nobody mount a new `/proc`
-    /// where the old one is partly covered, and file permissions protect the rest.
-    Open,
-}
-
 const ATTRIBUTES: u64 = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC;
 
 const READ_ONLY: [&CStr; 5] = [c"sys", c"sysrq-trigger", c"irq", c"bus", c"fs"];
 const EMPTY_FILES: [&CStr; 5] = [c"kcore", c"keys", c"timer_list", c"sched_debug", c"latency_stats"];
 const EMPTY_DIRECTORIES: [&CStr; 3] = [c"acpi", c"scsi", c"asound"];
 
-pub(crate) fn mount(guest: &mut Tree, masks: Masks) -> Result<()> {
+/// Mounts it and covers what containers cover. A guest of root owns these files: file permissions
+/// would not protect them, the mounts do.
+pub(crate) fn mount(guest: &mut Tree) -> Result<()> {
     // The place under the mount stays empty and is what directories are covered with.
     let place = guest.directory(c"proc", 0o555)?;
     let proc = new_file_system(c"proc", &[], NO_DEVICES)?;
     attach(proc.as_fd(), place.as_fd())?;
-    if masks == Masks::Open {
-        return Ok(());
-    }
     for name in READ_ONLY {
         if exists(proc.as_fd(), name)? {
             cover(proc.as_fd(), name, &copy(proc.as_fd(), name)?)?;

@@ -23,7 +23,7 @@ use crate::native::sys::{self, MOUNT_ATTR_RDONLY};
 /// 3. The new root is mounted over `/`, which exists everywhere; paths still lead to the host.
 /// 4. The steps run, relative to the new root's descriptor.
 /// 5. The new root becomes read-only, then `/`; the old one is detached.
-pub(crate) fn build(blueprint: &Blueprint<'_>, masks: procfs::Masks) -> std::result::Result<(), Fault> {
+pub(crate) fn build(blueprint: &Blueprint<'_>) -> std::result::Result<(), Fault> {
     let at_root = Fault::at(Stage::Root);
     sys::mount_setattr(CWD, c"/", true, 0, libc::MS_PRIVATE).map_err(&at_root)?;
     let sources = open_sources(blueprint)?;
@@ -36,7 +36,7 @@ pub(crate) fn build(blueprint: &Blueprint<'_>, masks: procfs::Masks) -> std::res
             Operation::Proc => Stage::Proc,
             _ => Stage::Step,
         };
-        execute(operation, source, &mut guest, masks).map_err(Fault::at_step(stage, index))?;
+        execute(operation, source, &mut guest).map_err(Fault::at_step(stage, index))?;
     }
 
     sys::mount_setattr(guest.root(), c"", false, MOUNT_ATTR_RDONLY, 0).map_err(&at_root)?;
@@ -53,11 +53,7 @@ enum Source {
 fn open_sources(blueprint: &Blueprint<'_>) -> std::result::Result<Vec<Source>, Fault> {
     let open = |(index, operation): (usize, &Operation<'_>)| {
         let opened = match operation {
-            Operation::Bind { source, attributes, optional, .. } => match copy_tree(source, *attributes) {
-                Ok(tree) => Ok(Source::Tree(tree)),
-                Err(Errno::NOENT) if *optional => Ok(Source::Nothing),
-                Err(errno) => Err(errno),
-            },
+            Operation::Bind { source, attributes, .. } => copy_tree(source, *attributes).map(Source::Tree),
             Operation::Dev => device::open().map(Source::Devices),
             _ => Ok(Source::Nothing),
         };
@@ -85,32 +81,25 @@ pub(crate) fn copy_tree(source: &CStr, attributes: u64) -> Result<OwnedFd> {
     Ok(tree)
 }
 
-fn execute(operation: &Operation<'_>, source: Source, guest: &mut Tree, masks: procfs::Masks) -> Result<()> {
+fn execute(operation: &Operation<'_>, source: Source, guest: &mut Tree) -> Result<()> {
     match (operation, source) {
         (Operation::Bind { at, .. }, Source::Tree(tree)) => guest.mount(tree.as_fd(), at),
         (Operation::Dev, Source::Devices(nodes)) => device::mount(guest, nodes),
-        // An optional source that does not exist.
-        (Operation::Bind { .. } | Operation::Dev, _) => Ok(()),
+        // `open_sources` has opened one for each of these.
+        (Operation::Bind { .. } | Operation::Dev, _) => Err(Errno::INVAL),
         (Operation::Dir { at, mode }, _) => guest.directory(at, *mode).map(drop),
-        (Operation::Tmpfs { at, mode, size }, _) => guest.mount(tmpfs(*mode, *size)?.as_fd(), at),
+        (Operation::Tmpfs { at, mode }, _) => guest.mount(tmpfs(*mode)?.as_fd(), at),
         (Operation::Symlink { at, to }, _) => guest.symlink(at, to),
         (Operation::File { at, content, mode }, _) => guest.file(at, content, *mode),
-        (Operation::Proc, _) => procfs::mount(guest, masks),
+        (Operation::Proc, _) => procfs::mount(guest),
     }
 }
 
 pub(crate) const NO_DEVICES: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOSUID.union(MountAttrFlags::MOUNT_ATTR_NODEV);
 
-pub(crate) fn tmpfs(mode: u32, size: Option<u64>) -> Result<OwnedFd> {
+pub(crate) fn tmpfs(mode: u32) -> Result<OwnedFd> {
     let mode = std::ffi::CString::new(format!("{mode:o}")).map_err(|_| Errno::INVAL)?;
-    match size {
-        None => new_file_system(c"tmpfs", &[(c"mode", &mode)], NO_DEVICES),
-        Some(size) => {
-            let size = std::ffi::CString::new(size.to_string()).map_err(|_| Errno::INVAL)?;
-            let options = [(c"mode", mode.as_c_str()), (c"size", size.as_c_str())];
-            new_file_system(c"tmpfs", &options, NO_DEVICES)
-        }
-    }
+    new_file_system(c"tmpfs", &[(c"mode", &mode)], NO_DEVICES)
 }
 
 /// A new file system of kind `name`, mounted nowhere yet.

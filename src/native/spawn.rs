@@ -1,7 +1,7 @@
 //! Starts a sandbox: forks into new namespaces, sets everything up, and runs `init` as pid 1 only
 //! if every single step has succeeded.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
@@ -17,7 +17,6 @@ use crate::native::identity::{self, Maps, Power};
 use crate::native::init::Init;
 use crate::native::link::{Link, Message};
 use crate::native::namespaces::Namespaces;
-use crate::native::procfs::Masks;
 use crate::native::root;
 use crate::native::sys::{self, Forked};
 use crate::native::walls::{self, Walls};
@@ -195,12 +194,8 @@ impl Setup<'_> {
     }
 
     fn file_system(&self) -> Result<(), Fault> {
-        let masks = match (self.sandbox.nested_userns, self.power) {
-            (true, Power::User) => Masks::Open,
-            _ => Masks::Covered,
-        };
         let umask = rustix::process::umask(rustix::fs::Mode::empty());
-        let built = root::build(&self.blueprint, masks);
+        let built = root::build(&self.blueprint);
         rustix::process::umask(umask);
         built?;
         rustix::process::chdir(self.blueprint.cwd.as_c_str()).map_err(Fault::at(Stage::WorkingDirectory))
@@ -306,13 +301,6 @@ impl Child {
                 }
             }
         }
-    }
-}
-
-impl AsFd for Child {
-    /// Readable when there is an event: for a caller that polls.
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.link.as_fd()
     }
 }
 

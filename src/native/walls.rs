@@ -15,7 +15,6 @@ use crate::native::{privileges, sys};
 /// What the walls are made of; drawn before the fork.
 pub(crate) struct Walls {
     filter: Program,
-    nested: bool,
     scope_signals: bool,
     /// For an ordinary user without a control group.
     pub process_limit: Option<u64>,
@@ -28,11 +27,8 @@ impl Walls {
     /// For pid 1.
     pub fn of(sandbox: &Sandbox) -> Self {
         let shared = sandbox.group == Group::Shared;
-        let filter = seccomp::filter(Policy {
-            nested: sandbox.nested_userns,
-            guard_group: shared && !confine::scopes_signals(),
-        });
-        Self { filter, nested: sandbox.nested_userns, scope_signals: true, process_limit: None }
+        let filter = seccomp::filter(Policy { guard_group: shared && !confine::scopes_signals() });
+        Self { filter, scope_signals: true, process_limit: None }
     }
 
     /// For a process that enters. Landlock would keep its signals from the processes that are
@@ -66,7 +62,7 @@ impl Walls {
         }
         privileges::hide().map_err(Fault::at(Stage::Privileges))?;
         privileges::drop_all().map_err(Fault::at(Stage::Privileges))?;
-        let level = confine::confine(self.nested, self.scope_signals).map_err(Fault::at(Stage::Landlock))?;
+        let level = confine::confine(self.scope_signals).map_err(Fault::at(Stage::Landlock))?;
         seccomp::install(&self.filter).map_err(Fault::at(Stage::Seccomp))?;
         privileges::die_with_parent().map_err(Fault::at(Stage::Parent))?;
         // The launcher may have died before the line above; in another pid namespace its id is 0

@@ -39,14 +39,10 @@ pub fn compile(plan: &Plan) -> Result<NativeLaunch> {
     steps.extend(plan.mounts.iter().map(|mount| {
         let target = PathBuf::from(mount.target.as_path());
         match &mount.source {
-            Source::Host(source) => Step::Bind(Bind {
-                source: source.as_path().to_owned(),
-                target,
-                writable: mount.access == Access::Rw,
-                device: false,
-                optional: false,
-            }),
-            Source::Tmpfs { mode } => Step::Tmpfs { path: target, mode: *mode, size: None },
+            Source::Host(source) => {
+                Step::Bind(Bind { source: source.as_path().to_owned(), target, writable: mount.access == Access::Rw })
+            }
+            Source::Tmpfs { mode } => Step::Tmpfs { path: target, mode: *mode },
             // Volumes are of container engines.
             Source::Volume(_) => Step::Dir { path: target, mode: 0o755 },
             Source::Text(content) => Step::File { path: target, content: content.clone().into_bytes(), mode: 0o644 },
@@ -85,7 +81,6 @@ pub fn compile(plan: &Plan) -> Result<NativeLaunch> {
             cwd: plan.workdir.as_path().to_owned(),
             share_network: plan.network.mode == NetworkMode::On,
             listen: plan.network.proxy.as_ref().map(|_| PROXY_PORT),
-            nested_userns: false,
             group: Group::Own,
             limits,
         },
@@ -154,7 +149,6 @@ impl NativeLaunch {
             cwd: PathBuf::from(&record.directory),
             share_network: true,
             listen: None,
-            nested_userns: false,
             group,
             limits: Limits { pids: record.pids, ..Limits::default() },
         }

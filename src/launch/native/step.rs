@@ -16,7 +16,6 @@ pub enum Step {
     Tmpfs {
         path: PathBuf,
         mode: u32,
-        size: Option<u64>,
     },
     Symlink {
         path: PathBuf,
@@ -35,7 +34,7 @@ pub enum Step {
     Dev,
 }
 
-/// A recursive bind mount, `nosuid` and (unless `device`) `nodev`. Read-only means the whole tree.
+/// A recursive bind mount, `nosuid` and `nodev`. Read-only means the whole tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bind {
     /// A real path: a symbolic link met on the way fails the launch, because whoever can write
@@ -43,26 +42,9 @@ pub struct Bind {
     pub source: PathBuf,
     pub target: PathBuf,
     pub writable: bool,
-    /// Device nodes below this mount work.
-    pub device: bool,
-    /// A missing source is skipped.
-    pub optional: bool,
 }
 
 impl Step {
-    pub fn read_only(path: impl Into<PathBuf>) -> Self {
-        Self::bind(path, false)
-    }
-
-    pub fn writable(path: impl Into<PathBuf>) -> Self {
-        Self::bind(path, true)
-    }
-
-    fn bind(path: impl Into<PathBuf>, writable: bool) -> Self {
-        let source = path.into();
-        Self::Bind(Bind { target: source.clone(), source, writable, device: false, optional: false })
-    }
-
     /// Where in the guest the step takes effect.
     pub fn target(&self) -> &Path {
         match self {
@@ -106,8 +88,6 @@ pub struct Sandbox {
     pub share_network: bool,
     /// A port that is bound on the sandbox's own loopback, whose listener the launcher gets. Needs a network of its own.
     pub listen: Option<u16>,
-    /// Lifts the refusal of user namespaces and mounts, for guests that sandbox by themselves.
-    pub nested_userns: bool,
     pub group: Group,
     pub limits: Limits,
 }

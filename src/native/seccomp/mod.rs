@@ -14,8 +14,6 @@ use program::{Test, Verdict};
 /// What decides about the filter besides its fixed list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Policy {
-    /// The guest may make user namespaces and mount inside them.
-    pub nested: bool,
     /// The guest shares its process group with processes outside and nothing else keeps its
     /// signals from them.
     pub guard_group: bool,
@@ -97,16 +95,7 @@ const DENIED: &[i64] = &[
     libc::SYS_pidfd_getfd,
     libc::SYS_move_pages,
     libc::SYS_migrate_pages,
-];
-
-#[cfg(target_arch = "x86_64")]
-const DENIED_HERE: &[i64] =
-    &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_uselib, libc::SYS_ustat, libc::SYS_sysfs, libc::SYS__sysctl];
-#[cfg(not(target_arch = "x86_64"))]
-const DENIED_HERE: &[i64] = &[];
-
-/// Mounts and namespaces: denied unless nesting is asked for.
-const NESTING: &[i64] = &[
+    // Mounts and namespaces.
     libc::SYS_mount,
     libc::SYS_umount2,
     libc::SYS_pivot_root,
@@ -123,6 +112,12 @@ const NESTING: &[i64] = &[
     libc::SYS_sethostname,
     libc::SYS_setdomainname,
 ];
+
+#[cfg(target_arch = "x86_64")]
+const DENIED_HERE: &[i64] =
+    &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_uselib, libc::SYS_ustat, libc::SYS_sysfs, libc::SYS__sysctl];
+#[cfg(not(target_arch = "x86_64"))]
+const DENIED_HERE: &[i64] = &[];
 
 /// The program for a policy; made before the fork.
 pub(crate) fn filter(policy: Policy) -> Program {
@@ -145,14 +140,10 @@ pub(crate) fn filter(policy: Policy) -> Program {
         test(libc::SYS_kill, vec![Test::OneOf { argument: 0, values: &[0] }]);
         test(libc::SYS_pidfd_send_signal, vec![Test::AnyBit { argument: 3, bits: PIDFD_SIGNAL_PROCESS_GROUP }]);
     }
-    if !policy.nested {
-        let bits = |bits| vec![Test::AnyBit { argument: 0, bits }];
-        test(libc::SYS_clone, bits(NAMESPACES));
-        test(libc::SYS_unshare, bits(NAMESPACES | NEW_TIME));
-        // Its flags are in memory, where no filter can see them; libc falls back to `clone`.
-        rules.push((libc::SYS_clone3 as u32, Verdict::Deny(libc::ENOSYS)));
-        rules.extend(NESTING.iter().map(deny));
-    }
+    test(libc::SYS_clone, vec![Test::AnyBit { argument: 0, bits: NAMESPACES }]);
+    test(libc::SYS_unshare, vec![Test::AnyBit { argument: 0, bits: NAMESPACES | NEW_TIME }]);
+    // Its flags are in memory, where no filter can see them; libc falls back to `clone`.
+    rules.push((libc::SYS_clone3 as u32, Verdict::Deny(libc::ENOSYS)));
     program::assemble(rules)
 }
 
