@@ -32,7 +32,7 @@ pub use git::{GitSettingChange, git_files};
 pub use guard::GuardPlan;
 pub use helper::{Forward, Handover, HelperConfig};
 pub use mounts::{flat_name, paths_of_interest};
-pub use network::{HANDOVER, NetworkPlan, PROXY_PORT, ProxyPlan};
+pub use network::{HANDOVER, NetworkPlan, ProxyPlan};
 pub use prepare::Prepare;
 pub use seatbelt::SeatbeltPlan;
 pub use ssh::{SshPlan, SshState};

@@ -6,8 +6,8 @@ use std::net::{Shutdown, TcpStream};
 use std::process::ExitCode;
 use std::thread;
 
+use super::protocol::PROXY_PORT;
 use super::request::LONGEST_HEAD;
-use crate::plan::PROXY_PORT;
 
 /// The arguments after `connect`.
 pub fn connect(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {

@@ -1,6 +1,6 @@
-//! Runs the filter in an interpreter of its own, number by number.
+//! Interprets the filter for each system call number.
 
-use crate::native::seccomp::*;
+use super::*;
 
 const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
 const KILL: u32 = libc::SECCOMP_RET_KILL_PROCESS;

@@ -1,8 +1,9 @@
-//! Landlock, the second wall: keeps signals and abstract sockets inside, and files that are not
-//! part of the sandbox's file system shut even if a descriptor points there.
+//! Confines a process with Landlock, in addition to the mounts: signals and abstract sockets stay
+//! inside the sandbox, and files outside its file system stay closed even if a descriptor refers to
+//! one.
 //!
-//! The mounts say what is readable and writable, and one rule for `/` grants all that they grant.
-//! What it adds: a file passed as standard input cannot be opened again for writing through
+//! The mounts decide what is readable and writable, and one rule for `/` grants all that they grant.
+//! What Landlock adds: a file passed as standard input cannot be opened again for writing through
 //! `/proc/self/fd/0`, nor can anything else outside the tree be, and the tree of mounts cannot be
 //! changed. A rule per mount would only repeat the mounts.
 
@@ -15,35 +16,24 @@ use landlock::{
 use rustix::fs::OFlags;
 use rustix::io::{Errno, Result};
 
-/// How much of the second wall stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Landlock {
-    /// Files, signals and abstract sockets.
-    Full,
-    /// The kernel is older than 6.12: with the network shared, abstract sockets of the host can
-    /// be reached.
-    FilesOnly,
-    /// Not in this kernel, or switched off at boot.
-    Absent,
-}
+use crate::facts::engines::native::LANDLOCK_SCOPES_ABI;
 
 /// The newest version this code was written for.
 const VERSION: ABI = ABI::V6;
 
-/// Whether the kernel can keep signals inside the sandbox.
-pub(crate) fn scopes_signals() -> bool {
-    // SAFETY: with this flag the call takes no pointer and only returns the version.
-    let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0_usize, 1) };
-    version >= 6
+/// Confines the calling process as far as the kernel, whose Landlock has version `abi`, can. Fails
+/// if the kernel enforces less than that version promises: the plan has reported no such downgrade.
+pub(crate) fn confine(abi: u32, scope_signals: bool) -> Result<()> {
+    // The crate's error is a text for people; the launcher only needs to know that it failed.
+    match apply(scope_signals).map_err(|_| Errno::INVAL)? {
+        RulesetStatus::FullyEnforced => Ok(()),
+        RulesetStatus::PartiallyEnforced if abi < LANDLOCK_SCOPES_ABI => Ok(()),
+        RulesetStatus::NotEnforced if abi == 0 => Ok(()),
+        RulesetStatus::PartiallyEnforced | RulesetStatus::NotEnforced => Err(Errno::OPNOTSUPP),
+    }
 }
 
-/// Confines the calling process.
-pub(crate) fn confine(scope_signals: bool) -> Result<Landlock> {
-    // The crate's errors are for people; what matters here is that there is no sandbox.
-    apply(scope_signals).map_err(|_| Errno::INVAL)
-}
-
-fn apply(scope_signals: bool) -> std::result::Result<Landlock, RulesetError> {
+fn apply(scope_signals: bool) -> std::result::Result<RulesetStatus, RulesetError> {
     let mut scopes = BitFlags::from(Scope::AbstractUnixSocket);
     if scope_signals {
         scopes |= Scope::Signal;
@@ -51,23 +41,19 @@ fn apply(scope_signals: bool) -> std::result::Result<Landlock, RulesetError> {
     let all = AccessFs::from_all(VERSION);
     let ruleset = Ruleset::default().set_compatibility(CompatLevel::BestEffort);
     let mut ruleset = ruleset.handle_access(all)?.scope(scopes)?.create()?;
-    // Without a root nothing can be opened at all, which the guest will see at once.
+    // Without this rule nothing can be opened at all, which fails closed.
     if let Ok(root) = PathFd::new("/") {
         ruleset = ruleset.add_rule(PathBeneath::new(root, all))?;
     }
     for stream in [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()] {
-        if let Some(access) = granted(stream) {
+        if let Some(access) = reopening_access(stream) {
             ruleset = with_stream(ruleset, stream, access);
         }
     }
-    Ok(match ruleset.restrict_self()?.ruleset {
-        RulesetStatus::FullyEnforced => Landlock::Full,
-        RulesetStatus::PartiallyEnforced => Landlock::FilesOnly,
-        RulesetStatus::NotEnforced => Landlock::Absent,
-    })
+    Ok(ruleset.restrict_self()?.ruleset)
 }
 
-/// The kernel refuses a rule for what has no place in any file system (a memfd), and needs none.
+/// The kernel refuses a rule for a file that is in no file system (a memfd), which needs none.
 fn with_stream(ruleset: RulesetCreated, stream: BorrowedFd<'_>, access: BitFlags<AccessFs>) -> RulesetCreated {
     match ruleset.try_clone() {
         Ok(spare) => ruleset.add_rule(PathBeneath::new(stream, access)).unwrap_or(spare),
@@ -75,8 +61,8 @@ fn with_stream(ruleset: RulesetCreated, stream: BorrowedFd<'_>, access: BitFlags
     }
 }
 
-/// `/dev/stdout` and friends open the stream's file again: with the access it was opened with.
-fn granted(stream: BorrowedFd<'_>) -> Option<BitFlags<AccessFs>> {
+/// `/dev/stdout` and the like open the stream's file again: with the access it was opened with.
+fn reopening_access(stream: BorrowedFd<'_>) -> Option<BitFlags<AccessFs>> {
     let kind = rustix::fs::fstat(stream).ok()?.st_mode;
     let kind = rustix::fs::FileType::from_raw_mode(kind);
     let device = match kind {
