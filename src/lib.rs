@@ -43,7 +43,7 @@ mod native;
 mod path;
 mod plan;
 mod process;
-pub mod proxy;
+mod proxy;
 mod resolve;
 mod sandbox;
 mod secret;
@@ -72,3 +72,9 @@ pub use process::Outcome;
 pub use sandbox::Sandbox;
 pub use session_id::SessionId;
 pub use ui::View;
+
+/// Parts that only the fuzz targets use; not covered by semantic versioning.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::proxy::{Action, parse};
+}

@@ -1,5 +1,5 @@
-//! Checks the steps of a set-up and compiles them into operations for the child: C strings and paths
-//! relative to the new root, made before the fork. Pure.
+//! Checks the steps of a set-up and compiles them into operations for the child: C strings and
+//! paths relative to the new root, made before the fork. Pure.
 
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -53,8 +53,8 @@ pub(crate) fn working_directory(path: &Path, index: usize) -> Result<CString, Se
 type Checked<T> = Result<T, &'static str>;
 
 /// The symbolic links created by earlier steps. They are resolved here, so that at run time every
-/// link on the way to a mount point is a foreign one and can be refused: a guest may have planted it
-/// in a writable mount to make a later mount land somewhere else.
+/// link on the way to a mount point is a foreign one and can be refused: a guest may have planted
+/// it in a writable mount to make a later mount land somewhere else.
 #[derive(Default)]
 struct Links(Vec<(PathBuf, PathBuf)>);
 

@@ -9,8 +9,8 @@ pub(crate) fn explain(fault: Fault, steps: &[Step]) -> SetupError {
     let index = fault.step as usize;
     let step = steps.get(index);
     let cause = match (fault.stage, fault.errno) {
-        // Docker's filter answers ENOSYS to clone3; AppArmor lets the namespace be created but gives
-        // no capabilities in it, so that the first privileged call fails.
+        // Docker's filter answers ENOSYS to clone3; AppArmor lets the namespace be created but
+        // gives no capabilities in it, so that the first privileged call fails.
         (
             Stage::Namespaces | Stage::Identity,
             libc::EPERM | libc::ENOSPC | libc::ENOSYS | libc::EUSERS | libc::EACCES,

@@ -20,9 +20,9 @@ use crate::launch::native::step::{Group, NativeEntry};
 /// sandbox since its `spawn` returned; its control groups are joined.
 ///
 /// Forks twice, because `setns` changes the pid namespace of future children only. The first child
-/// is still a process of the host; it hides itself before it enters the namespaces, and exits there.
-/// The second is created as a child of this process (`CLONE_PARENT`), so that this process can wait
-/// for it and the kernel kills it when this process dies.
+/// is still a process of the host; it hides itself before it enters the namespaces, and exits
+/// there. The second is created as a child of this process (`CLONE_PARENT`), so that this process
+/// can wait for it and the kernel kills it when this process dies.
 pub fn enter(launcher: u32, entry: &NativeEntry, init: impl FnOnce(&Init) -> i32) -> Result<Child, SetupError> {
     walls::check_streams()?;
     let failed = |errno: Errno| diagnose::explain(Fault::at(Stage::Enter)(errno), &[]);

@@ -50,7 +50,8 @@ impl Maps {
         }
     }
 
-    /// Writes the maps. `own_proc` is `/proc/self` of the host, which stays valid when the root changes.
+    /// Writes the maps. `own_proc` is `/proc/self` of the host, which stays valid when the root
+    /// changes.
     pub fn write(&self, own_proc: BorrowedFd<'_>) -> Result<()> {
         // The kernel requires this before an ordinary user maps a group, because a process could
         // otherwise drop a group that denies it access.

@@ -2,10 +2,10 @@
 //! inside the sandbox, and files outside its file system stay closed even if a descriptor refers to
 //! one.
 //!
-//! The mounts decide what is readable and writable, and one rule for `/` grants all that they grant.
-//! What Landlock adds: a file passed as standard input cannot be opened again for writing through
-//! `/proc/self/fd/0`, nor can anything else outside the tree be, and the tree of mounts cannot be
-//! changed. A rule per mount would only repeat the mounts.
+//! The mounts decide what is readable and writable, and one rule for `/` grants all that they
+//! grant. What Landlock adds: a file passed as standard input cannot be opened again for writing
+//! through `/proc/self/fd/0`, nor can anything else outside the tree be, and the tree of mounts
+//! cannot be changed. A rule per mount would only repeat the mounts.
 
 use std::os::fd::BorrowedFd;
 

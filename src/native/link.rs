@@ -109,7 +109,8 @@ impl Link {
         Ok(())
     }
 
-    /// Waits for a message; `None` if the other side has exited without one. Does not retry on EINTR.
+    /// Waits for a message; `None` if the other side has exited without one. Does not retry on
+    /// EINTR.
     pub fn receive(&self) -> Result<Option<(Message, Option<OwnedFd>)>> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);

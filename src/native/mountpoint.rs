@@ -1,5 +1,5 @@
-//! Creates mounts, files and links in the new root without ever following a symbolic link or leaving
-//! that root, whatever a guest has left in a writable mount.
+//! Creates mounts, files and links in the new root without ever following a symbolic link or
+//! leaving that root, whatever a guest has left in a writable mount.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -33,8 +33,8 @@ impl Tree {
     }
 
     /// Mounts a detached tree at `path`, on an existing file or directory or on a new, empty one. A
-    /// new one is mounted on by name, in an open directory and without following a link; an existing
-    /// one is opened first, and refused if it is a link.
+    /// new one is mounted on by name, in an open directory and without following a link; an
+    /// existing one is opened first, and refused if it is a link.
     pub fn mount(&mut self, tree: BorrowedFd<'_>, path: &CStr) -> Result<()> {
         let is_directory = is_directory(tree)?;
         let (parent, name) = self.parent(path)?;

@@ -15,8 +15,8 @@ const SECURE_BITS: libc::c_int = libc::SECBIT_NOROOT
     | libc::SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED;
 
 /// Keeps the guest's processes from inspecting this one (pid 1, or an entering process before its
-/// exec): through `/proc/PID/exe` they could overwrite sandpen's program, through `ptrace` act in its
-/// name. That holds for processes with the same id, too: they would need a capability over the
+/// exec): through `/proc/PID/exe` they could overwrite sandpen's program, through `ptrace` act in
+/// its name. That holds for processes with the same id, too: they would need a capability over the
 /// namespace in which sandpen was started.
 pub(crate) fn hide() -> Result<()> {
     prctl(libc::PR_SET_DUMPABLE, 0)

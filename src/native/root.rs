@@ -63,8 +63,8 @@ fn open_sources(blueprint: &Blueprint<'_>) -> std::result::Result<Vec<OpenSource
 }
 
 /// Copies the mounts at `source`, a path without symbolic links, into a detached tree and adds
-/// `attributes` to each of them. Recursive, because the kernel refuses to uncover in a user namespace
-/// what a sub-mount covers.
+/// `attributes` to each of them. Recursive, because the kernel refuses to uncover in a user
+/// namespace what a sub-mount covers.
 pub(crate) fn copy_tree(source: &CStr, attributes: u64) -> Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let real = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;

@@ -21,8 +21,8 @@ use super::{diagnose, privileges, root};
 use crate::launch::Downgrade;
 use crate::launch::native::step::{Group, NativeSetup, Step};
 
-/// A running sandbox. Dropping it kills the processes that are left, waits for pid 1 and removes the
-/// control groups.
+/// A running sandbox. Dropping it kills the processes that are left, waits for pid 1 and removes
+/// the control groups.
 #[derive(Debug)]
 pub struct Child {
     pid: Pid,
@@ -50,9 +50,9 @@ pub enum Event {
     Exited(i32),
 }
 
-/// Starts to set the sandbox up and, once [`PendingSandbox::finish`] is called, runs `init` in it as
-/// pid 1, behind all walls; its result is the exit code. When either returns an error, nothing of
-/// the guest has run and nothing is left.
+/// Starts to set the sandbox up and, once [`PendingSandbox::finish`] is called, runs `init` in it
+/// as pid 1, behind all walls; its result is the exit code. When either returns an error, nothing
+/// of the guest has run and nothing is left.
 ///
 /// The calling process must be single-threaded, and the calling thread must live as long as the
 /// sandbox: the kernel kills the sandbox with it.
@@ -162,7 +162,8 @@ impl FirstProcess<'_> {
     }
 
     fn build(&self) -> Result<(), Fault> {
-        // Early as well as late: a launcher that dies meanwhile must not leave an unfinished sandbox.
+        // Early as well as late: a launcher that dies meanwhile must not leave an unfinished
+        // sandbox.
         privileges::die_with_parent().map_err(Fault::at(Stage::Parent))?;
         if let Some(cgroups) = self.cgroups {
             cgroups.join_v1().map_err(Fault::at(Stage::Cgroup))?;
@@ -241,8 +242,8 @@ impl Child {
         self.pid
     }
 
-    /// Returns the guest's process, which leads its process group: the oldest child of pid 1. `None`
-    /// before it starts and after it ends.
+    /// Returns the guest's process, which leads its process group: the oldest child of pid 1.
+    /// `None` before it starts and after it ends.
     pub fn guest(&self) -> Option<Pid> {
         let pid = self.pid.as_raw_nonzero();
         let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;

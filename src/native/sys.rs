@@ -58,8 +58,8 @@ pub enum Forked {
 /// Forks into new namespaces, with a pidfd; the child has none of the parent's signal handlers.
 ///
 /// # Safety
-/// The process must be single-threaded: the child is a copy with one thread, and a lock that another
-/// thread held at the fork would never be released in it.
+/// The process must be single-threaded: the child is a copy with one thread, and a lock that
+/// another thread held at the fork would never be released in it.
 pub unsafe fn fork_with(flags: u64, cgroup: Option<BorrowedFd<'_>>) -> Result<Forked> {
     let mut pidfd: libc::c_int = -1;
     let mut args = CloneArgs {

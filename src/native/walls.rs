@@ -1,6 +1,6 @@
-//! Applies, in the right order, the walls: the restrictions of a process, as opposed to those of its
-//! file system. They are the process limit, the capabilities, Landlock and the system call filter;
-//! pid 1 and a process that enters later get the same ones.
+//! Applies, in the right order, the walls: the restrictions of a process, as opposed to those of
+//! its file system. They are the process limit, the capabilities, Landlock and the system call
+//! filter; pid 1 and a process that enters later get the same ones.
 
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 
@@ -42,9 +42,9 @@ impl Walls {
     /// Confines the calling process and reports to the launcher, or reports the failure and exits.
     /// Afterwards only the standard streams and the link are open.
     pub fn apply(&self, link: Link) -> Link {
-        // SAFETY: the only callers are `FirstProcess::run` and `EnteringProcess::run`. Both run in a
-        // child that never returns into the frames below, keep no other value with a descriptor in
-        // use after this call, and leave the process by `_exit` or exec, which drop nothing.
+        // SAFETY: the only callers are `FirstProcess::run` and `EnteringProcess::run`. Both run in
+        // a child that never returns into the frames below, keep no other value with a descriptor
+        // in use after this call, and leave the process by `_exit` or exec, which drop nothing.
         let link = match unsafe { keep_only(link) } {
             Ok(link) => link,
             Err((link, errno)) => give_up(&link, Fault::at(Stage::Descriptors)(errno)),

@@ -1,5 +1,5 @@
-//! The values that sandpen, the proxy's process and the guest agree on: the job that is passed on the
-//! command line, the lines that the process prints, and the port.
+//! The values that sandpen, the proxy's process and the guest agree on: the job that is passed on
+//! the command line, the lines that the process prints, and the port.
 
 use std::time::Duration;
 

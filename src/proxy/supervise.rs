@@ -1,6 +1,6 @@
 //! Runs `sandpen proxy JSON [CMD…]`, the process of a proxy. In a separate container it serves the
-//! guest's port, itself or through the user's command; on the host it only makes sure that the user's
-//! command ends with sandpen.
+//! guest's port, itself or through the user's command; on the host it only makes sure that the
+//! user's command ends with sandpen.
 
 #![allow(clippy::disallowed_methods, reason = "starts the user's proxy")]
 

@@ -1,4 +1,5 @@
-//! Compiles a plan into the set-up of a native sandbox. Pure: `spawn` executes what `explain` lists.
+//! Compiles a plan into the set-up of a native sandbox. Pure: `spawn` executes what `explain`
+//! lists.
 
 pub mod step;
 

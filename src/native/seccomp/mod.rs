@@ -3,8 +3,8 @@
 //!
 //! It is a deny-list, because the guest may be any program. The namespaces and the empty capability
 //! sets are the primary boundary; the filter keeps the guest away from the parts of the kernel that
-//! have the most bugs. `ptrace` is allowed: it cannot leave the pid namespace, debuggers need it, and
-//! pid 1 is hidden from it.
+//! have the most bugs. `ptrace` is allowed: it cannot leave the pid namespace, debuggers need it,
+//! and pid 1 is hidden from it.
 
 mod program;
 
@@ -14,12 +14,13 @@ use program::{Test, Verdict};
 /// The variable part of the filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Policy {
-    /// Denies signals to the caller's process group: the guest shares it with processes outside, and
-    /// Landlock cannot scope signals.
+    /// Denies signals to the caller's process group: the guest shares it with processes outside,
+    /// and Landlock cannot scope signals.
     pub guard_group: bool,
 }
 
-/// The flags of new namespaces. `CLONE_NEWTIME` is not among them: to `clone` it is a signal number.
+/// The flags of new namespaces. `CLONE_NEWTIME` is not among them: to `clone` it is a signal
+/// number.
 const NAMESPACES: u32 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP
     | libc::CLONE_NEWUTS
@@ -29,8 +30,8 @@ const NAMESPACES: u32 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWNET) as u32;
 const CLONE_NEWTIME: u32 = 0x80;
 
-/// `TIOCSTI` types into the terminal, `TIOCLINUX` pastes into it, `TIOCCONS` redirects the console's
-/// output, `TIOCSETD` loads line disciplines.
+/// `TIOCSTI` types into the terminal, `TIOCLINUX` pastes into it, `TIOCCONS` redirects the
+/// console's output, `TIOCSETD` loads line disciplines.
 const TERMINAL_REQUESTS: [u32; 4] = [0x5412, 0x541c, 0x541d, 0x5423];
 
 /// The allowed arguments of `personality`: Docker's list (query, Linux, 32-bit and 2.6 names), and

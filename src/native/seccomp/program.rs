@@ -1,7 +1,7 @@
 //! Assembles a classic BPF program from a verdict per system call, and installs it.
 //!
-//! seccompiler is not used: it compares the numbers one after the other (505 instructions and 450 µs
-//! to install a hundred rules, against 75 µs for a search tree, because the kernel simulates the
+//! seccompiler is not used: it compares the numbers one after the other (505 instructions and 450
+//! µs to install a hundred rules, against 75 µs for a search tree, because the kernel simulates the
 //! program once for every system call), supports a single error number, and lets x32 calls pass a
 //! default-allow filter.
 
@@ -87,8 +87,8 @@ const AT_LEAST: u32 = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
 const ANY_BIT: u32 = libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K;
 const ALWAYS: u32 = libc::BPF_JMP | libc::BPF_JA;
 
-/// Builds a program that allows every call without a rule. A call of a foreign architecture (32 bit)
-/// kills the process, an x32 call fails with ENOSYS.
+/// Builds a program that allows every call without a rule. A call of a foreign architecture (32
+/// bit) kills the process, an x32 call fails with ENOSYS.
 pub(crate) fn assemble(mut rules: Vec<(u32, Verdict)>) -> Program {
     rules.sort_by_key(|(number, _)| *number);
     let mut program =

@@ -6,13 +6,45 @@ use rustix::fs::{Access, access};
 use rustix::process::{Pid, WaitOptions};
 use rustix::thread::CapabilitySet;
 
-use super::{LANDLOCK_SCOPES_ABI, NamespaceRestriction, NativeUnavailable};
+use super::NativeUnavailable;
 use crate::error::Error;
 
 const MAX_USER_NAMESPACES: &str = "/proc/sys/user/max_user_namespaces";
 /// Only kernels of Debian and its descendants have this switch.
 const USERNS_CLONE: &str = "/proc/sys/kernel/unprivileged_userns_clone";
 const APPARMOR_USERNS: &str = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
+
+/// The first Landlock ABI (Linux 6.12) that can keep signals and abstract sockets inside a sandbox.
+pub const LANDLOCK_SCOPES_ABI: u32 = 6;
+
+/// Keeps unprivileged processes of this machine from creating user namespaces.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NamespaceRestriction {
+    #[error("user namespaces are disabled (`{sysctl}` is `{value}`)")]
+    Sysctl { sysctl: &'static str, value: String },
+    #[error("AppArmor restricts unprivileged user namespaces")]
+    AppArmor,
+    #[error("this looks like a container that forbids namespaces: {evidence}")]
+    Container { evidence: String },
+}
+
+impl NamespaceRestriction {
+    pub fn remedy(&self) -> String {
+        match self {
+            Self::Sysctl { sysctl, .. } => {
+                let name = sysctl.trim_start_matches("/proc/sys/").replace('/', ".");
+                let value = if name.ends_with("clone") { 1 } else { 15000 };
+                format!("run `sudo sysctl -w {name}={value}`, or use a container engine")
+            }
+            Self::AppArmor => "run `sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`, or give this \
+                 program an AppArmor profile with `userns,`, or use a container engine"
+                .into(),
+            Self::Container { .. } => "start the container with `--security-opt seccomp=unconfined --security-opt \
+                 systempaths=unconfined`, or run on the host"
+                .into(),
+        }
+    }
+}
 
 /// Tells why no native sandbox can be created here. Forks to find out, so the process must have one
 /// thread.
