@@ -110,8 +110,6 @@ pub mod internals {
     pub use crate::launch::{Downgrade, Launch};
     pub use crate::plan::questions::Purpose;
     pub use crate::plan::{PresetChoice, Request, Workspace};
-    pub mod proxy {
-        pub use crate::proxy::*;
-    }
+    pub use crate::proxy::{Action, parse};
     pub use crate::resolve::Resolved;
 }

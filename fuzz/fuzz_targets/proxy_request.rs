@@ -1,19 +1,19 @@
-//! What a guest may send to the proxy: `cargo +nightly fuzz run proxy_request`.
+//! Parses arbitrary bytes as a request to the proxy: `cargo +nightly fuzz run proxy_request`.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sandpen::proxy::{Action, parse};
+use sandpen::internals::{Action, parse};
 use sandpen::value::HostName;
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(Some((request, length))) = parse(bytes) else { return };
     assert!(length <= bytes.len());
-    // The host that is decided on is canonical, and stands in the request as it is.
+    // The host that the policy decides on is canonical, and is part of the request as it is.
     let host = request.host.to_string();
     assert_eq!(HostName::parse(&host).as_ref(), Ok(&request.host));
     assert!(bytes.windows(host.len()).any(|part| part == host.as_bytes()));
     if let Action::Forward { head, .. } = request.action {
-        // What the server reads is the same request, and one only.
+        // The server receives a single request for the same host.
         assert!(head.ends_with(b"\r\n\r\n"));
         assert_eq!(head.windows(4).filter(|end| end == b"\r\n\r\n").count(), 1);
         let named = String::from_utf8_lossy(&head).to_ascii_lowercase().matches("\r\nhost: ").count();

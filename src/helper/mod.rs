@@ -24,7 +24,7 @@ pub use ready::Ready;
 
 use crate::plan::{CONTROL_DIR, Handover, HelperConfig};
 use crate::process::cgroup_events::ran_out_of_memory;
-use crate::process::release_pages;
+use crate::process::lock;
 use crate::process::status_file::{Report, STATUS};
 use ready::{find, is_elf};
 use relay::relay;
@@ -60,7 +60,7 @@ fn run(helper_config: &HelperConfig, command: Vec<OsString>) -> Result<u8, Repor
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     confine();
     if helper_config.owner {
-        watch_owner();
+        lock::exit_with_owner(Path::new(CONTROL_DIR));
     }
     if let Some(launcher) = helper_config.launcher {
         watch_parent(launcher);
@@ -137,7 +137,7 @@ fn confine() {
 #[cfg(target_os = "linux")]
 /// Binds the proxy's port and gives it away; the connection stays open for as long as this process lives.
 fn hand_over(handover: &Handover) -> std::os::unix::net::UnixStream {
-    crate::proxy::offer(Path::new(&handover.directory), crate::plan::PROXY_PORT).unwrap_or_else(|error| {
+    crate::proxy::offer(Path::new(&handover.directory), crate::proxy::PROXY_PORT).unwrap_or_else(|error| {
         // Without it nothing would be reached, and nobody would know why.
         let words = format!("sandpen: the proxy cannot be reached from inside: {error}\n");
         let _ = io::Write::write_all(&mut io::stderr(), words.as_bytes());
@@ -175,21 +175,6 @@ fn supervise(child: Pid, one_group: bool, signals: &mut signal_hook::iterator::S
         }
     }
     1
-}
-
-/// The launcher holds a write lock on a file that the guest can only read. A read lock is granted the moment the launcher is
-/// gone, however it went; the guest has no way to hold it off.
-pub fn watch_owner() {
-    let Ok(lock) = fs::File::open(Path::new(CONTROL_DIR).join("owner")) else { return };
-    thread::spawn(move || {
-        // The lock does not run away, and nobody else has time for this.
-        thread::sleep(release_pages::MIN_GUEST_TIME);
-        release_pages::release_code_pages();
-        if crate::process::lock::wait_for_release(&lock).is_ok() {
-            // As the first process, this takes every other one inside along.
-            std::process::exit(137);
-        }
-    });
 }
 
 /// Where no lock can be watched and no kernel ends the guest with its launcher: the parent is looked at, again and again.

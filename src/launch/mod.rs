@@ -11,7 +11,7 @@ mod sidecar;
 mod volume;
 
 pub use oci::CONTAINER_ID;
-pub use sidecar::{OVER, PROXY_READY_SECONDS, READY, Sidecar};
+pub use sidecar::Sidecar;
 
 use std::ffi::OsString;
 

@@ -10,15 +10,8 @@ use crate::launch::oci::{self, Dialect};
 use crate::launch::{labels, volume};
 use crate::path::GuestPath;
 use crate::plan::{CONTROL_DIR, HANDOVER, Mount, Plan, ProxyPlan, Source};
-use crate::proxy::ProxyJob;
+use crate::proxy::{ProxyJob, READY_TIMEOUT};
 use crate::vars;
-
-/// What the helper says when the proxy can be used.
-pub const READY: &str = "ready";
-/// What it says when it ends because the guest did.
-pub const OVER: &str = "over";
-/// How many seconds a proxy may take to be ready.
-pub const PROXY_READY_SECONDS: u64 = 30;
 
 /// The proxy's container, as data.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,10 +72,10 @@ pub fn compile(plan: &Plan, owner: ProcessStamp, dialect: &Dialect) -> Result<Op
     builder.flag("proxy");
     let directory =
         GuestPath::new(CONTROL_DIR).map(|control_dir| control_dir.join(HANDOVER).to_string()).unwrap_or_default();
-    let attendance = ProxyJob { directory, rules, owner: plan.helper_config.owner, timeout: PROXY_READY_SECONDS };
-    let attendance = serde_json::to_string(&attendance)
-        .map_err(|error| Error::launch("the proxy's helper_config cannot be written").cause(error))?;
-    builder.flag(attendance);
+    let job = ProxyJob { directory, rules, owner: plan.helper_config.owner, timeout: READY_TIMEOUT.as_secs() };
+    let job =
+        serde_json::to_string(&job).map_err(|error| Error::launch("cannot write the proxy's job").cause(error))?;
+    builder.flag(job);
     builder.argv.extend(command.iter().map(OsString::from));
     let about = |words: &[&str], name: String| {
         client().chain(words.iter().map(OsString::from)).chain([OsString::from(name)]).collect()

@@ -1,26 +1,26 @@
-//! Checks a sandbox's steps and turns them, on paper, into what the child executes: C strings and
-//! paths relative to the new root, made before the fork. Touches nothing.
+//! Checks the steps of a set-up and compiles them into operations for the child: C strings and
+//! paths relative to the new root, made before the fork. Pure.
 
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use crate::launch::native::step::{Bind, Sandbox, Step};
-use crate::native::error::{Cause, SetupError};
-use crate::native::sys::{MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
+use super::error::{Cause, SetupError};
+use super::sys::{MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
+use crate::launch::native::step::{Bind, NativeSetup, Step};
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Operation<'a> {
     Dir { at: CString, mode: u32 },
-    Bind { source: CString, at: CString, attributes: u64, optional: bool },
-    Tmpfs { at: CString, mode: u32, size: Option<u64> },
+    Bind { source: CString, at: CString, attributes: u64 },
+    Tmpfs { at: CString, mode: u32 },
     Symlink { at: CString, to: CString },
     File { at: CString, content: &'a [u8], mode: u32 },
     Proc,
     Dev,
 }
 
-/// Everything the child needs of a [`Sandbox`].
+/// The file system of a [`NativeSetup`], as the child builds it.
 #[derive(Debug)]
 pub(crate) struct Blueprint<'a> {
     pub operations: Vec<Operation<'a>>,
@@ -28,30 +28,33 @@ pub(crate) struct Blueprint<'a> {
 }
 
 impl<'a> Blueprint<'a> {
-    pub fn draw(sandbox: &'a Sandbox) -> Result<Self, SetupError> {
+    pub fn new(setup: &'a NativeSetup) -> Result<Self, SetupError> {
         let mut links = Links::default();
-        let mut operations = Vec::with_capacity(sandbox.steps.len());
-        for (index, step) in sandbox.steps.iter().enumerate() {
+        let mut operations = Vec::with_capacity(setup.steps.len());
+        for (index, step) in setup.steps.iter().enumerate() {
             let operation = links.operation(step).map_err(|reason| {
                 SetupError::new(Cause::InvalidStep { index, reason: format!("`{}` {reason}", step.target().display()) })
             })?;
             operations.push(operation);
         }
-        let cwd = absolute(&sandbox.cwd).map_err(|reason| {
-            SetupError::new(Cause::InvalidStep {
-                index: sandbox.steps.len(),
-                reason: format!("working directory `{}` {reason}", sandbox.cwd.display()),
-            })
-        })?;
+        let cwd = working_directory(&setup.cwd, setup.steps.len())?;
         Ok(Self { operations, cwd })
     }
 }
 
+/// Checks the working directory; `index` is the number of steps before it.
+pub(crate) fn working_directory(path: &Path, index: usize) -> Result<CString, SetupError> {
+    absolute(path).map_err(|reason| {
+        let reason = format!("working directory `{}` {reason}", path.display());
+        SetupError::new(Cause::InvalidStep { index, reason })
+    })
+}
+
 type Checked<T> = Result<T, &'static str>;
 
-/// The links made by earlier steps. They are resolved here, so that at run time every link on the
-/// way to a mount point is a foreign one and can be refused: a guest may have planted it in a
-/// writable mount to make a later mount land somewhere else.
+/// The symbolic links created by earlier steps. They are resolved here, so that at run time every
+/// link on the way to a mount point is a foreign one and can be refused: a guest may have planted
+/// it in a writable mount to make a later mount land somewhere else.
 #[derive(Default)]
 struct Links(Vec<(PathBuf, PathBuf)>);
 
@@ -63,9 +66,8 @@ impl Links {
                 source: absolute(&bind.source)?,
                 at: self.target(&bind.target)?,
                 attributes: attributes(bind),
-                optional: bind.optional,
             },
-            Step::Tmpfs { path, mode, size } => Operation::Tmpfs { at: self.target(path)?, mode: *mode, size: *size },
+            Step::Tmpfs { path, mode } => Operation::Tmpfs { at: self.target(path)?, mode: *mode },
             Step::Symlink { path, to } => self.link(path, to)?,
             Step::File { path, content, mode } => Operation::File { at: self.target(path)?, content, mode: *mode },
             Step::Proc => Operation::Proc,
@@ -77,7 +79,7 @@ impl Links {
         absolute(path)?;
         let (parent, name) = match (path.parent(), path.file_name()) {
             (Some(parent), Some(name)) => (self.resolve(parent)?, name),
-            _ => return Err("is not a place for a link"),
+            _ => return Err("cannot be a symbolic link"),
         };
         let at = parent.join(name);
         self.0.push((at.clone(), normalised(&parent.join(to))));
@@ -91,7 +93,7 @@ impl Links {
 
     fn resolve(&self, path: &Path) -> Checked<PathBuf> {
         let mut path = path.to_owned();
-        // The kernel's own limit.
+        // The kernel's limit.
         for _ in 0..40 {
             let hit = self.0.iter().find_map(|(link, to)| Some((path.strip_prefix(link).ok()?, to)));
             match hit {
@@ -101,14 +103,13 @@ impl Links {
                 None => return Ok(path),
             }
         }
-        Err("is a loop of symbolic links")
+        Err("is in a loop of symbolic links")
     }
 }
 
 fn attributes(bind: &Bind) -> u64 {
     let read_only = if bind.writable { 0 } else { MOUNT_ATTR_RDONLY };
-    let no_devices = if bind.device { 0 } else { MOUNT_ATTR_NODEV };
-    MOUNT_ATTR_NOSUID | read_only | no_devices
+    MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | read_only
 }
 
 fn absolute(path: &Path) -> Checked<CString> {
@@ -150,10 +151,10 @@ fn normalised(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::launch::native::step::{Group, Limits};
+    use crate::launch::native::step::{Group, NativeLimits};
 
-    fn sandbox(steps: Vec<Step>) -> Sandbox {
-        Sandbox {
+    fn setup(steps: Vec<Step>) -> NativeSetup {
+        NativeSetup {
             steps,
             hostname: "pen".into(),
             uid: 1000,
@@ -161,10 +162,15 @@ mod tests {
             cwd: "/w".into(),
             share_network: true,
             listen: None,
-            nested_userns: false,
             group: Group::Own,
-            limits: Limits::default(),
+            limits: NativeLimits::default(),
+            strict: false,
         }
+    }
+
+    fn bind(path: impl Into<PathBuf>) -> Step {
+        let source = path.into();
+        Step::Bind(Bind { target: source.clone(), source, writable: false })
     }
 
     fn link(path: &str, to: &str) -> Step {
@@ -172,8 +178,8 @@ mod tests {
     }
 
     fn places(steps: Vec<Step>) -> Vec<String> {
-        let sandbox = sandbox(steps);
-        let blueprint = Blueprint::draw(&sandbox).expect("valid");
+        let setup = setup(steps);
+        let blueprint = Blueprint::new(&setup).expect("valid");
         let name = |at: &CString| at.to_str().expect("text").to_owned();
         blueprint
             .operations
@@ -190,15 +196,15 @@ mod tests {
     }
 
     #[test]
-    fn own_links_are_resolved_on_paper() {
+    fn own_links_are_resolved_before_the_fork() {
         let steps = vec![
             link("/bin", "usr/bin"),
             link("/home", "/var/home"),
             link("/home/me/x", "../y"),
-            Step::read_only("/bin/tool"),
-            Step::writable("/home/me/x/z"),
-            Step::read_only("/binary"),
-            Step::read_only("/home"),
+            bind("/bin/tool"),
+            bind("/home/me/x/z"),
+            bind("/binary"),
+            bind("/home"),
         ];
         assert_eq!(
             places(steps),
@@ -209,24 +215,24 @@ mod tests {
     #[test]
     fn paths_that_could_lead_astray_are_refused() {
         for (step, reason) in [
-            (Step::read_only("usr"), "`usr` is not absolute"),
-            (Step::read_only("/usr/../etc"), "`/usr/../etc` contains `..`"),
-            (Step::read_only("/"), "`/` is the root itself"),
-            (Step::read_only("/a\0b"), "`/a\0b` contains a NUL byte"),
+            (bind("usr"), "`usr` is not absolute"),
+            (bind("/usr/../etc"), "`/usr/../etc` contains `..`"),
+            (bind("/"), "`/` is the root itself"),
+            (bind("/a\0b"), "`/a\0b` contains a NUL byte"),
         ] {
-            let error = Blueprint::draw(&sandbox(vec![Step::Proc, step])).expect_err("invalid");
+            let error = Blueprint::new(&setup(vec![Step::Proc, step])).expect_err("invalid");
             let expected = Cause::InvalidStep { index: 1, reason: reason.into() };
             assert_eq!(error.cause, expected);
         }
-        let circle = vec![link("/a", "/b"), link("/b", "/a"), Step::read_only("/a/c")];
-        assert!(Blueprint::draw(&sandbox(circle)).is_err());
+        let circle = vec![link("/a", "/b"), link("/b", "/a"), bind("/a/c")];
+        assert!(Blueprint::new(&setup(circle)).is_err());
     }
 
     #[test]
     fn names_need_not_be_text() {
         let name = PathBuf::from(OsStr::from_bytes(b"/caf\xe9"));
-        let sandbox = sandbox(vec![Step::read_only(name)]);
-        let blueprint = Blueprint::draw(&sandbox).expect("valid");
+        let setup = setup(vec![bind(name)]);
+        let blueprint = Blueprint::new(&setup).expect("valid");
         assert!(matches!(
             &blueprint.operations[0],
             Operation::Bind { at, .. } if at.as_bytes() == b"caf\xe9"

@@ -1,27 +1,21 @@
-//! Limits by control groups, where the caller may make them, and the honest list of what could
-//! not be had. Never touches a group it has not made.
+//! Enforces limits with control groups where the caller may create them, and reports the limits it
+//! cannot enforce. Never changes a group that it has not created.
 
 use std::io::{Error, ErrorKind, Result, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::launch::native::step::Limits;
-use crate::native::identity::Power;
+use super::identity::Caller;
+use crate::launch::native::step::NativeLimits;
+use crate::launch::{Downgrade, DowngradeKind};
+use crate::process::cgroup_events;
 
-/// Something asked for that is not enforced as asked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Downgrade {
-    pub asked: String,
-    pub got: String,
-    pub reason: String,
-}
-
-/// How the limits will be enforced.
+/// The mechanisms that enforce the limits of one sandbox.
 #[derive(Debug, Default)]
-pub(crate) struct Arrangement {
+pub(crate) struct LimitEnforcement {
     pub cgroups: Option<Cgroups>,
-    /// To be set as a resource limit by the child.
+    /// The child sets it as a resource limit.
     pub process_limit: Option<u64>,
     pub downgrades: Vec<Downgrade>,
 }
@@ -29,48 +23,48 @@ pub(crate) struct Arrangement {
 const PREFIX: &str = "sandpen-";
 const MOUNTED_AT: &str = "/sys/fs/cgroup";
 
-/// Makes the control groups. An ordinary user's count of processes needs none: the kernel counts
-/// per user namespace (checked here on 6.18; so since 5.14), at no cost.
-pub(crate) fn arrange(limits: Limits, power: Power) -> Arrangement {
-    let mut result = Arrangement::default();
+/// Creates the control groups. The process limit of an ordinary user needs none and costs nothing:
+/// the kernel counts per user namespace (checked on 6.18; since 5.14).
+pub(crate) fn enforce(limits: NativeLimits, caller: Caller) -> LimitEnforcement {
+    let mut result = LimitEnforcement::default();
     let mut wanted = limits;
-    if power == Power::User {
+    if caller == Caller::User {
         result.process_limit = wanted.pids.take();
     }
-    if wanted == Limits::default() {
+    if wanted == NativeLimits::default() {
         return result;
     }
-    match Cgroups::make(wanted) {
+    match Cgroups::create(wanted) {
         Ok(cgroups) => result.cgroups = Some(cgroups),
-        Err(error) => {
-            let mut missed = |asked: Option<String>| {
-                result.downgrades.extend(asked.map(|asked| Downgrade {
-                    asked,
-                    got: "no limit".into(),
-                    reason: format!("no control group could be made: {error}"),
-                }));
-            };
-            missed(wanted.pids.map(|pids| format!("{pids} processes")));
-            missed(wanted.memory.map(|memory| format!("{memory} bytes of memory")));
-            missed(wanted.cpus.map(|cpus| format!("{cpus} processors")));
-        }
+        Err(error) => result.downgrades = downgrades(wanted, &error),
     }
     result
 }
 
-/// Control groups of one sandbox, removed when dropped.
+fn downgrades(limits: NativeLimits, error: &Error) -> Vec<Downgrade> {
+    let asked = [
+        limits.pids.map(|pids| (DowngradeKind::Pids, format!("{pids} processes"))),
+        limits.memory.map(|memory| (DowngradeKind::Memory, format!("{memory} bytes of memory"))),
+        limits.cpus.map(|cpus| (DowngradeKind::Cpus, format!("{cpus} processors"))),
+    ];
+    let reason = format!("cannot create a control group: {error}");
+    asked.into_iter().flatten().map(|(kind, asked)| Downgrade::unlimited(kind, asked, &reason)).collect()
+}
+
+/// The control groups of one sandbox. Dropping it removes them.
 #[derive(Debug)]
 pub(crate) struct Cgroups {
     directories: Vec<PathBuf>,
-    /// Version 2: the child is born into it.
-    unified: Option<OwnedFd>,
-    /// Version 1: the child writes itself into each.
-    joins: Vec<OwnedFd>,
+    /// Version 2: `clone3` creates the child in it.
+    v2_directory: Option<OwnedFd>,
+    /// Version 1: the child writes itself into each `cgroup.procs`.
+    v1_procs: Vec<OwnedFd>,
 }
 
-/// One file to be written in a new group.
+/// The name and the new content of a file in a control group.
 type Setting = (&'static str, String);
 
+/// The period of the processor quota, in microseconds.
 const PERIOD: u64 = 100_000;
 
 fn quota(cpus: f64) -> u64 {
@@ -79,28 +73,27 @@ fn quota(cpus: f64) -> u64 {
 }
 
 impl Cgroups {
-    fn make(limits: Limits) -> Result<Self> {
+    fn create(limits: NativeLimits) -> Result<Self> {
         let membership = std::fs::read_to_string("/proc/self/cgroup")?;
-        let mut made = Self { directories: vec![], unified: None, joins: vec![] };
-        let unified = made.unified_group(&membership, limits);
-        if unified.is_err() {
-            made.remove();
-            made.classic_groups(&membership, limits)?;
+        let mut cgroups = Self { directories: vec![], v2_directory: None, v1_procs: vec![] };
+        if cgroups.create_v2(&membership, limits).is_err() {
+            cgroups.remove();
+            cgroups.create_v1(&membership, limits)?;
         }
-        Ok(made)
+        Ok(cgroups)
     }
 
-    /// Version 2: a group beside our own, the only place where processes and limits can both be.
-    /// Further up if need be, as far as the user may write.
-    fn unified_group(&mut self, membership: &str, limits: Limits) -> Result<()> {
+    /// Creates a group next to the caller's, because a group may have either processes or children
+    /// with limits. Tries further up if need be, as far as the user may write.
+    fn create_v2(&mut self, membership: &str, limits: NativeLimits) -> Result<()> {
         let own = group_of(membership, "").ok_or(ErrorKind::Unsupported)?;
-        let settings = unified_settings(limits);
+        let settings = v2_settings(limits);
         let mut last = Error::from(ErrorKind::Unsupported);
         for parent in own.ancestors().skip(1) {
             if !parent.starts_with(MOUNTED_AT) {
                 break;
             }
-            match self.unified_below(parent, &settings) {
+            match self.create_v2_below(parent, &settings) {
                 Ok(()) => return Ok(()),
                 Err(error) => last = error,
             }
@@ -109,7 +102,7 @@ impl Cgroups {
         Err(last)
     }
 
-    fn unified_below(&mut self, parent: &Path, settings: &[Setting]) -> Result<()> {
+    fn create_v2_below(&mut self, parent: &Path, settings: &[Setting]) -> Result<()> {
         let enabled = std::fs::read_to_string(parent.join("cgroup.subtree_control"))?;
         for (name, _) in settings {
             let controller = name.split('.').next().unwrap_or_default();
@@ -117,25 +110,25 @@ impl Cgroups {
                 write(&parent.join("cgroup.subtree_control"), &format!("+{controller}"))?;
             }
         }
-        let directory = self.create(parent)?;
+        let directory = self.create_directory(parent)?;
         apply(&directory, settings)?;
-        self.unified = Some(std::fs::File::open(&directory)?.into());
+        self.v2_directory = Some(std::fs::File::open(&directory)?.into());
         Ok(())
     }
 
-    /// Version 1: one group per controller, below our own.
-    fn classic_groups(&mut self, membership: &str, limits: Limits) -> Result<()> {
-        for (controller, settings) in classic_settings(limits) {
+    /// Creates one group per controller, below the caller's.
+    fn create_v1(&mut self, membership: &str, limits: NativeLimits) -> Result<()> {
+        for (controller, settings) in v1_settings(limits) {
             let own = group_of(membership, controller).ok_or(ErrorKind::Unsupported)?;
-            let directory = self.create(&own)?;
+            let directory = self.create_directory(&own)?;
             apply(&directory, &settings)?;
-            self.joins.push(door(&directory)?);
+            self.v1_procs.push(open_procs(&directory)?);
         }
         Ok(())
     }
 
-    /// The name carries the launcher's pid, by which a stale group is known.
-    fn create(&mut self, parent: &Path) -> Result<PathBuf> {
+    /// Puts the launcher's pid into the name, by which a stale group is recognised.
+    fn create_directory(&mut self, parent: &Path) -> Result<PathBuf> {
         let pid = std::process::id();
         for attempt in 0..1000 {
             let directory = parent.join(format!("{PREFIX}{pid}-{attempt}"));
@@ -151,29 +144,26 @@ impl Cgroups {
         Err(ErrorKind::AlreadyExists.into())
     }
 
-    pub fn unified(&self) -> Option<BorrowedFd<'_>> {
-        self.unified.as_ref().map(AsFd::as_fd)
+    pub fn v2_directory(&self) -> Option<BorrowedFd<'_>> {
+        self.v2_directory.as_ref().map(AsFd::as_fd)
     }
 
-    /// Moves the calling process into the groups it was not born into.
-    pub fn join(&self) -> rustix::io::Result<()> {
-        for procs in &self.joins {
-            rustix::io::write(procs, b"0")?;
-        }
-        Ok(())
+    /// Moves the calling process into the groups of version 1.
+    pub fn join_v1(&self) -> rustix::io::Result<()> {
+        join(&self.v1_procs)
     }
 
-    /// Whether the kernel killed a process in them for want of memory.
+    /// Whether the kernel killed a process in them because memory ran out.
     pub fn ran_out_of_memory(&self) -> bool {
-        self.directories.iter().any(|group| crate::process::cgroup_events::ran_out_of_memory(group))
+        self.directories.iter().any(|group| cgroup_events::ran_out_of_memory(group))
     }
 
     fn remove(&mut self) {
         for directory in self.directories.drain(..) {
             remove(&directory);
         }
-        self.unified = None;
-        self.joins.clear();
+        self.v2_directory = None;
+        self.v1_procs.clear();
     }
 }
 
@@ -183,7 +173,7 @@ impl Drop for Cgroups {
     }
 }
 
-/// The kernel lets go of the last process a moment after it was reaped.
+/// Tries again for a while: the kernel releases the last process a moment after it was reaped.
 fn remove(directory: &Path) {
     for wait in [0, 1, 2, 5, 10, 20, 50, 100] {
         std::thread::sleep(Duration::from_millis(wait));
@@ -194,10 +184,10 @@ fn remove(directory: &Path) {
     }
 }
 
-/// Groups that launchers killed by SIGKILL have left behind, empty by now; for `prune`.
+/// Lists the empty groups of launchers that were killed by SIGKILL, for `prune`.
 pub fn stale() -> Vec<PathBuf> {
     let membership = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let mut found = groups_near(&membership, PREFIX);
+    let mut found = groups_with_prefix(&membership, PREFIX);
     found.retain(|path| is_stale(path));
     found
 }
@@ -210,33 +200,44 @@ fn is_stale(path: &Path) -> bool {
     !Path::new("/proc").join(launcher).exists() && members.is_ok_and(|list| list.is_empty())
 }
 
-/// Removes them; the result says how many.
+/// Removes the stale groups and returns how many there were.
 pub fn remove_stale() -> usize {
     let removed = |path: &&PathBuf| std::fs::remove_dir(path).is_ok();
     stale().iter().filter(removed).count()
 }
 
-/// The doors to the groups that `launcher` has made, for a process that enters its sandbox.
-pub(crate) fn of_launcher(launcher: u32) -> Result<Vec<OwnedFd>> {
+/// Opens `cgroup.procs` of every group that `launcher` has created, for a process that enters its
+/// sandbox.
+pub(crate) fn procs_of_launcher(launcher: u32) -> Result<Vec<OwnedFd>> {
     let membership = std::fs::read_to_string(format!("/proc/{launcher}/cgroup"))?;
-    groups_near(&membership, &format!("{PREFIX}{launcher}-")).iter().map(|directory| door(directory)).collect()
+    let groups = groups_with_prefix(&membership, &format!("{PREFIX}{launcher}-"));
+    groups.iter().map(|directory| open_procs(directory)).collect()
 }
 
-fn door(directory: &Path) -> Result<OwnedFd> {
+fn open_procs(directory: &Path) -> Result<OwnedFd> {
     let mut options = std::fs::OpenOptions::new();
     let procs = options.write(true).open(directory.join("cgroup.procs"))?;
     Ok(procs.into())
 }
 
-/// Where a process with this membership would have made groups: those whose names begin so.
-fn groups_near(membership: &str, prefix: &str) -> Vec<PathBuf> {
+/// Moves the calling process into groups whose `cgroup.procs` are open.
+pub(crate) fn join(procs: &[OwnedFd]) -> rustix::io::Result<()> {
+    for procs in procs {
+        rustix::io::write(procs, b"0")?;
+    }
+    Ok(())
+}
+
+/// Lists the groups whose names start with `prefix`, in the directories where a process with this
+/// membership creates them.
+fn groups_with_prefix(membership: &str, prefix: &str) -> Vec<PathBuf> {
     let mut parents: Vec<PathBuf> =
         ["pids", "memory", "cpu"].into_iter().filter_map(|controller| group_of(membership, controller)).collect();
     if let Some(own) = group_of(membership, "") {
         parents.extend(own.ancestors().skip(1).map(Path::to_owned));
     }
     parents.retain(|parent| parent.starts_with(MOUNTED_AT));
-    let named = |path: &PathBuf| {
+    let has_prefix = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default();
         name.to_string_lossy().starts_with(prefix)
     };
@@ -244,11 +245,12 @@ fn groups_near(membership: &str, prefix: &str) -> Vec<PathBuf> {
         .iter()
         .flat_map(|parent| std::fs::read_dir(parent).into_iter().flatten())
         .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(named)
+        .filter(has_prefix)
         .collect()
 }
 
-/// Our own group: for a controller of version 1, or (with an empty name) of version 2.
+/// Finds the group of a process in its membership: of a controller of version 1, or, with an empty
+/// name, of version 2.
 fn group_of(membership: &str, controller: &str) -> Option<PathBuf> {
     let line = membership.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
@@ -266,7 +268,7 @@ fn group_of(membership: &str, controller: &str) -> Option<PathBuf> {
     Some(base)
 }
 
-fn unified_settings(limits: Limits) -> Vec<Setting> {
+fn v2_settings(limits: NativeLimits) -> Vec<Setting> {
     let mut settings = vec![];
     if let Some(pids) = limits.pids {
         settings.push(("pids.max", pids.to_string()));
@@ -281,7 +283,7 @@ fn unified_settings(limits: Limits) -> Vec<Setting> {
     settings
 }
 
-fn classic_settings(limits: Limits) -> Vec<(&'static str, Vec<Setting>)> {
+fn v1_settings(limits: NativeLimits) -> Vec<(&'static str, Vec<Setting>)> {
     let mut groups = vec![];
     if let Some(pids) = limits.pids {
         groups.push(("pids", vec![("pids.max", pids.to_string())]));
@@ -310,7 +312,7 @@ fn apply(directory: &Path, settings: &[Setting]) -> Result<()> {
     Ok(())
 }
 
-/// Never creates: a missing file means a missing controller.
+/// Never creates the file: a missing file means a missing controller.
 fn write(path: &Path, value: &str) -> Result<()> {
     let mut file = std::fs::OpenOptions::new().write(true).open(path)?;
     file.write_all(value.as_bytes())

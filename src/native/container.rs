@@ -1,9 +1,9 @@
-//! The native engine's system call filter inside a container, installed by the guest helper.
+//! Installs the native engine's system call filter inside a container, for the helper.
 
-use crate::native::seccomp::{self, Policy};
+use super::seccomp::{self, Policy};
 
-/// Denies what the native engine denies, for this process and all that come from it.
+/// Denies this process and its descendants the system calls that the native engine denies.
 pub fn confine_container() -> rustix::io::Result<()> {
     rustix::thread::set_no_new_privs(true)?;
-    seccomp::install(&seccomp::filter(Policy { nested: false, guard_group: false }))
+    seccomp::install(&seccomp::filter(Policy { guard_group: false }))
 }

@@ -1,4 +1,4 @@
-//! The guest's `/dev`: the harmless device nodes of the host, and terminals of its own.
+//! Sets up the guest's `/dev`: the harmless device nodes of the host, and private terminals.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, OwnedFd};
@@ -6,9 +6,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::io::{Errno, Result};
 use rustix::mount::MountAttrFlags;
 
-use crate::native::mountpoint::Tree;
-use crate::native::root::{copy_tree, new_file_system, tmpfs};
-use crate::native::sys::{MOUNT_ATTR_NOEXEC, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
+use super::mountpoint::Tree;
+use super::root::{copy_tree, new_file_system, tmpfs};
+use super::sys::{MOUNT_ATTR_NOEXEC, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
 
 const NODES: [(&CStr, &CStr); 6] = [
     (c"/dev/null", c"dev/null"),
@@ -27,8 +27,8 @@ const LINKS: [(&CStr, &CStr); 5] = [
     (c"dev/ptmx", c"pts/ptmx"),
 ];
 
-/// Read-only does not hinder writing to a device, but a guest of root must not change the mode or
-/// the owner of the host's node.
+/// A read-only mount does not prevent writing to a device, but keeps a guest of root from changing
+/// the mode or the owner of the host's node.
 const ATTRIBUTES: u64 = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC | MOUNT_ATTR_RDONLY;
 
 pub(crate) struct Nodes(Vec<(&'static CStr, OwnedFd)>);
@@ -43,7 +43,7 @@ pub(crate) fn open() -> Result<Nodes> {
             Err(errno) => return Err(errno),
         }
     }
-    // Without a name inside, `ttyname` fails, and with it tmux, gpg and `tty`.
+    // Without a node for the terminal `ttyname` fails, and with it tmux, gpg and `tty`.
     if let Some(terminal) = terminal_name()
         && let Ok(tree) = copy_tree(&terminal, ATTRIBUTES)
     {
@@ -66,10 +66,11 @@ pub(crate) fn mount(guest: &mut Tree, nodes: Nodes) -> Result<()> {
         guest.symlink(path, to)?;
     }
     guest.mount(terminals()?.as_fd(), c"dev/pts")?;
-    guest.mount(tmpfs(0o1777, None)?.as_fd(), c"dev/shm")
+    guest.mount(tmpfs(0o1777)?.as_fd(), c"dev/shm")
 }
 
-/// Every mount of devpts is an instance of its own; `nodev` would make its terminals useless.
+/// Creates a devpts: every mount of it is a separate instance. `nodev` would make its terminals
+/// unusable.
 fn terminals() -> Result<OwnedFd> {
     let options = [(c"ptmxmode", c"0666"), (c"mode", c"0620")];
     let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;

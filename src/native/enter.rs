@@ -1,52 +1,49 @@
-//! Runs a second command in a running sandbox, behind the same walls as the first.
+//! Runs a further command in a running sandbox, behind the same walls as the first.
 
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions};
 
-use crate::launch::native::step::{Group, Sandbox};
-use crate::native::blueprint::Blueprint;
-use crate::native::diagnose;
-use crate::native::error::{Cause, Fault, SetupError, Stage};
-use crate::native::identity::Power;
-use crate::native::init::Init;
-use crate::native::link::{Link, Message};
-use crate::native::namespaces::Namespaces;
-use crate::native::spawn::Child;
-use crate::native::sys::{self, Forked};
-use crate::native::walls::{self, Walls};
-use crate::native::{cgroup, privileges};
+use super::error::{Cause, Fault, SetupError, Stage};
+use super::identity::Caller;
+use super::init::Init;
+use super::link::{Link, Message};
+use super::namespaces::Namespaces;
+use super::spawn::Child;
+use super::sys::{self, Forked};
+use super::walls::{self, Walls};
+use super::{blueprint, cgroup, diagnose, privileges};
+use crate::launch::native::step::{Group, NativeEntry};
 
-/// Like [`spawn`](crate::native::spawn), into namespaces that exist. Of `sandbox` only what the walls need
-/// is used: `nested_userns`, `group`, `cwd` and `limits.pids`. `launcher` is the process that
-/// holds the sandbox, since its `spawn` returned; its control groups are joined.
+/// Like [`spawn`](super::spawn), into existing namespaces. `launcher` is the process that holds the
+/// sandbox since its `spawn` returned; its control groups are joined.
 ///
-/// Two forks: a process can move its children only into another pid namespace. The first one, which
-/// still is of the host, hides itself before it steps inside and ends there; the second one is
-/// made as the launcher's own child, so that it can be waited for and dies with it.
-pub fn enter(launcher: u32, sandbox: &Sandbox, init: impl FnOnce(&Init) -> i32) -> Result<Child, SetupError> {
+/// Forks twice, because `setns` changes the pid namespace of future children only. The first child
+/// is still a process of the host; it hides itself before it enters the namespaces, and exits
+/// there. The second is created as a child of this process (`CLONE_PARENT`), so that this process
+/// can wait for it and the kernel kills it when this process dies.
+pub fn enter(launcher: u32, entry: &NativeEntry, init: impl FnOnce(&Init) -> i32) -> Result<Child, SetupError> {
     walls::check_streams()?;
-    let explain = |fault| diagnose::explain(fault, sandbox);
-    let failed = |errno: Errno| explain(Fault::at(Stage::Enter)(errno));
-    let blueprint = Blueprint::draw(sandbox)?;
-    let power = Power::of_caller();
+    let failed = |errno: Errno| diagnose::explain(Fault::at(Stage::Enter)(errno), &[]);
+    let cwd = blueprint::working_directory(&entry.cwd, 0)?;
+    let caller = Caller::current();
     let namespaces = Namespaces::of_launcher(launcher)
         .map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::SRCH)))?;
-    let joins = cgroup::of_launcher(launcher).map_err(|_| failed(Errno::ACCESS))?;
-    let mut walls = Walls::of_entering(sandbox);
-    if power == Power::User {
-        walls.process_limit = sandbox.limits.pids;
+    let cgroup_procs = cgroup::procs_of_launcher(launcher).map_err(|_| failed(Errno::ACCESS))?;
+    let mut walls = Walls::for_entering_process(entry.group);
+    if caller == Caller::User {
+        walls.process_limit = entry.pids;
     }
-    let passage =
-        SandboxEntry { namespaces, joins, power, own_group: sandbox.group == Group::Own, cwd: &blueprint.cwd, walls };
+    let entering =
+        EnteringProcess { namespaces, cgroup_procs, caller, own_group: entry.group == Group::Own, cwd: &cwd, walls };
     let (ours, theirs) = Link::pair().map_err(failed)?;
     let mask = sys::block_signals();
     // SAFETY: sandpen has one thread when it enters, as with `spawn`.
     let forked = match unsafe { sys::fork_with(0, None) } {
         Ok(Forked::Child) => {
             drop(ours);
-            passage.run(theirs, &mask, init)
+            entering.run(theirs, &mask, init)
         }
         Ok(Forked::Parent { pid, .. }) => Ok(pid),
         Err(errno) => Err(failed(errno)),
@@ -54,44 +51,45 @@ pub fn enter(launcher: u32, sandbox: &Sandbox, init: impl FnOnce(&Init) -> i32) 
     sys::restore_signals(&mask);
     drop(theirs);
     let first = forked?;
-    let second = await_entering(&ours, &explain);
-    // Short-lived by construction: it makes the other and ends.
+    let second = await_entering(&ours);
+    // The first child exits as soon as it has created the second.
     let _ = rustix::process::waitpid(Some(first), WaitOptions::empty());
     let (pid, pidfd) = second?;
-    // Only now may it say anything: what it says must not come before what announces it.
+    // Only now may the second child send anything: its messages must not arrive before `Entering`.
     let _ = ours.send(Message::Go, None);
     let mut child = Child::new(ours, pid, pidfd);
-    child.await_ready(&explain).map(|()| child)
+    child.await_ready(&[]).map(|()| child)
 }
 
-fn await_entering(link: &Link, explain: &dyn Fn(Fault) -> SetupError) -> Result<(Pid, OwnedFd), SetupError> {
+fn await_entering(link: &Link) -> Result<(Pid, OwnedFd), SetupError> {
     loop {
         match link.receive() {
             Err(Errno::INTR) => {}
             Ok(Some((Message::Entering(pid), pidfd))) => {
                 return Pid::from_raw(pid).zip(pidfd).ok_or_else(|| SetupError::new(Cause::Died));
             }
-            Ok(Some((Message::Fault(fault), _))) => return Err(explain(fault)),
+            Ok(Some((Message::Fault(fault), _))) => return Err(diagnose::explain(fault, &[])),
             _ => return Err(SetupError::new(Cause::Died)),
         }
     }
 }
 
-struct SandboxEntry<'a> {
+/// Everything that the two children need, made before the first fork.
+struct EnteringProcess<'a> {
     namespaces: Namespaces,
-    joins: Vec<OwnedFd>,
-    power: Power,
+    cgroup_procs: Vec<OwnedFd>,
+    caller: Caller,
     own_group: bool,
     cwd: &'a std::ffi::CStr,
     walls: Walls,
 }
 
-impl SandboxEntry<'_> {
+impl EnteringProcess<'_> {
     fn run(self, link: Link, mask: &libc::sigset_t, init: impl FnOnce(&Init) -> i32) -> ! {
-        if let Err(errno) = self.step_inside() {
+        if let Err(errno) = self.enter_namespaces() {
             walls::give_up(&link, Fault::at(Stage::Enter)(errno));
         }
-        // SAFETY: a copy of a process that had one thread has one thread.
+        // SAFETY: this process is a fork of one with a single thread, so it has one thread, too.
         match unsafe { sys::fork_with(libc::CLONE_PARENT as u64, None) } {
             Err(errno) => walls::give_up(&link, Fault::at(Stage::Enter)(errno)),
             Ok(Forked::Parent { pid, pidfd }) => {
@@ -104,20 +102,18 @@ impl SandboxEntry<'_> {
                 if let Err(errno) = rustix::process::chdir(self.cwd) {
                     walls::give_up(&link, Fault::at(Stage::WorkingDirectory)(errno));
                 }
-                let link = self.walls.raise(link);
+                let link = self.walls.apply(link);
                 Init::entered(link, *mask).run(init)
             }
         }
     }
 
-    fn step_inside(&self) -> rustix::io::Result<()> {
+    fn enter_namespaces(&self) -> rustix::io::Result<()> {
         privileges::hide()?;
-        for procs in &self.joins {
-            rustix::io::write(procs, b"0")?;
-        }
+        cgroup::join(&self.cgroup_procs)?;
         if self.own_group {
             rustix::process::setpgid(None, None)?;
         }
-        self.namespaces.enter(self.power)
+        self.namespaces.enter(self.caller)
     }
 }

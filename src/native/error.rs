@@ -1,10 +1,14 @@
-//! Why a sandbox could not be set up, as data: a cause, a message and a remedy.
+//! The errors of setting up a sandbox: what the child process reports, and what the user reads.
 
 use std::path::PathBuf;
 
 use rustix::io::Errno;
 
-/// The part of the set-up that failed. The order is the order of execution.
+use crate::error::{Diagnostic, Kind};
+use crate::facts::engines::native::NamespaceRestriction;
+use crate::launch::Downgrade;
+
+/// A part of the set-up, in the order of execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Stage {
@@ -78,7 +82,7 @@ impl Stage {
     }
 }
 
-/// What failed in the child, small enough to travel in one message.
+/// A failed system call of the child, small enough for one message to the launcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub stage: Stage,
@@ -99,19 +103,15 @@ impl Fault {
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Cause {
-    #[error("user namespaces are switched off (`{sysctl}` is `{value}`)")]
-    UserNamespacesDisabled { sysctl: &'static str, value: String },
-    #[error("AppArmor keeps unprivileged programs from using user namespaces")]
-    AppArmorRestricted,
-    #[error("this seems to be a container that forbids namespaces: {evidence}")]
-    InsideContainer { evidence: String },
+    #[error(transparent)]
+    Namespaces(NamespaceRestriction),
     #[error("the kernel is too old: it lacks `{missing}`")]
     KernelTooOld { missing: &'static str },
-    #[error("cannot mount a `/proc` of its own: the one here is partly covered")]
+    #[error("cannot mount a private `/proc`: the existing one is partly covered")]
     NoProc,
-    #[error("the source `{}` of step {index} leads through a symbolic link", path.display())]
+    #[error("the source `{}` of step {index} contains a symbolic link", path.display())]
     LinkInSource { index: usize, path: PathBuf },
-    #[error("the mount point `{}` of step {index} leads through a symbolic link", path.display())]
+    #[error("the mount point `{}` of step {index} contains a symbolic link", path.display())]
     LinkInTarget { index: usize, path: PathBuf },
     #[error("cannot open `{}`, the source of step {index}", path.display())]
     Source { index: usize, path: PathBuf },
@@ -121,15 +121,18 @@ pub enum Cause {
     InvalidStep { index: usize, reason: String },
     #[error("standard stream {0} is a directory, through which the guest could leave the sandbox")]
     DirectoryAsStream(u8),
+    /// With `--strict`.
+    #[error("{} cannot be enforced: {}", .0.asked, .0.reason)]
+    NotEnforced(Downgrade),
     #[error("cannot {}", .0.describe())]
     Stage(Stage),
-    #[error("the sandbox died during its set-up")]
+    #[error("its first process ended unexpectedly")]
     Died,
 }
 
-/// The guest has not run. The system's own error, if there is one, is the source.
+/// The sandbox could not be set up, and nothing of the guest has run.
 #[derive(Debug, thiserror::Error)]
-#[error("{cause}")]
+#[error("the native sandbox cannot be set up: {cause}")]
 pub struct SetupError {
     pub cause: Cause,
     #[source]
@@ -144,31 +147,27 @@ impl SetupError {
     pub(crate) fn with(cause: Cause, errno: i32) -> Self {
         Self { cause, source: Some(std::io::Error::from_raw_os_error(errno)) }
     }
+}
 
-    /// What the user can do about it.
-    pub fn remedy(&self) -> Option<String> {
-        let text = match &self.cause {
-            Cause::UserNamespacesDisabled { sysctl, .. } => {
-                let name = sysctl.trim_start_matches("/proc/sys/").replace('/', ".");
-                let value = if name.ends_with("clone") { 1 } else { 15000 };
-                format!("sudo sysctl -w {name}={value}, or use a container engine")
-            }
-            Cause::AppArmorRestricted => "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or give this \
-                 program an AppArmor profile with `userns,`, or use a container engine"
-                .into(),
-            Cause::InsideContainer { .. } => {
-                "start the container with `--security-opt seccomp=unconfined --security-opt \
-                 systempaths=unconfined`, or run on the host"
-                    .into()
-            }
-            Cause::KernelTooOld { .. } => "Linux 5.12 or later is needed; use a container engine".into(),
+impl Diagnostic for SetupError {
+    fn kind(&self) -> Kind {
+        Kind::Launch
+    }
+
+    fn hints(&self) -> Vec<String> {
+        let hint = match &self.cause {
+            Cause::Namespaces(restriction) => restriction.remedy(),
+            Cause::KernelTooOld { .. } => "update to Linux 5.12 or later, or use a container engine".into(),
             Cause::NoProc => "start the container with `--security-opt systempaths=unconfined`".into(),
             Cause::LinkInSource { .. } | Cause::LinkInTarget { .. } => {
-                "replace the link by what it points to, or mount that instead".into()
+                "replace the link with its target, or mount the target instead".into()
             }
             Cause::DirectoryAsStream(_) => "redirect from a file or from /dev/null".into(),
-            _ => return None,
+            Cause::NotEnforced(downgrade) => format!("without --strict it would run with: {}", downgrade.got),
+            Cause::Source { .. } | Cause::Step { .. } | Cause::InvalidStep { .. } | Cause::Stage(_) | Cause::Died => {
+                return Vec::new();
+            }
         };
-        Some(text)
+        vec![hint]
     }
 }

@@ -1,31 +1,32 @@
-//! Who the guest is: ids, host name and network of the new namespaces.
+//! Sets up the user and network namespaces of a new sandbox: id maps and the loopback interface.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::{Errno, Result};
 
-use crate::native::sys;
+use super::sys;
 
-/// The caller's power over mounts decides the order of things.
+/// Whether the caller may mount without a user namespace, which decides the order of the set-up.
 ///
 /// With `CAP_SYS_ADMIN` the file system is set up first and the user namespace entered last: only
-/// real root may pass through directories that belong to somebody else, and mounts that a user
-/// namespace does not own are mounts it can never change. Without it the user namespace comes
-/// first, because it is what permits the rest.
+/// real root may traverse directories of other users, and mounts that a user namespace does not own
+/// are mounts it can never change. Without it the user namespace comes first, because it permits
+/// everything else.
 ///
-/// Either way one single id is mapped to the caller's own. For root that is 0 to 0: a guest with
-/// another id in the kernel's eyes would be refused by root's ssh-agent and would leave foreign
-/// files in the working directory. Its power is taken by other means: no capability in any set,
-/// nothing of the host mounted that root alone may read, `/proc` covered, device nodes read-only.
+/// In both cases a single id is mapped to the caller's. For root that is 0 to 0: root's ssh-agent
+/// would refuse a guest with another id in the kernel's eyes, and the guest would leave files of
+/// another user in the working directory. Root's privileges are removed by other means: no
+/// capability in any set, nothing of the host mounted that only root may read, `/proc` covered,
+/// device nodes read-only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Power {
+pub(crate) enum Caller {
     Root,
     User,
 }
 
-impl Power {
-    pub fn of_caller() -> Self {
+impl Caller {
+    pub fn current() -> Self {
         use rustix::thread::CapabilitySet;
         let admin = CapabilitySet::SYS_ADMIN | CapabilitySet::SETUID | CapabilitySet::SETGID;
         match rustix::thread::capabilities(None) {
@@ -35,7 +36,7 @@ impl Power {
     }
 }
 
-/// The one-line maps of the user namespace, written before the fork.
+/// The one-line id maps of the user namespace, made before the fork.
 pub(crate) struct Maps {
     uid: String,
     gid: String,
@@ -49,48 +50,50 @@ impl Maps {
         }
     }
 
-    /// Writes them. `own` is `/proc/self` of the host, which outlives the change of root.
-    pub fn write(&self, own: BorrowedFd<'_>) -> Result<()> {
-        // Without this the kernel lets no ordinary user map a group, for a group can also be what
-        // denies access.
-        put(own, c"setgroups", b"deny")?;
-        put(own, c"uid_map", self.uid.as_bytes())?;
-        put(own, c"gid_map", self.gid.as_bytes())
+    /// Writes the maps. `own_proc` is `/proc/self` of the host, which stays valid when the root
+    /// changes.
+    pub fn write(&self, own_proc: BorrowedFd<'_>) -> Result<()> {
+        // The kernel requires this before an ordinary user maps a group, because a process could
+        // otherwise drop a group that denies it access.
+        put(own_proc, c"setgroups", b"deny")?;
+        put(own_proc, c"uid_map", self.uid.as_bytes())?;
+        put(own_proc, c"gid_map", self.gid.as_bytes())
     }
 }
 
-/// `/proc/self` as the host's `/proc` shows it.
-pub(crate) fn own_proc() -> Result<OwnedFd> {
+/// Opens `/proc/self` of the host.
+pub(crate) fn open_own_proc() -> Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::openat(CWD, c"/proc/self", flags, Mode::empty())
 }
 
-fn put(own: BorrowedFd<'_>, name: &std::ffi::CStr, value: &[u8]) -> Result<()> {
+fn put(own_proc: BorrowedFd<'_>, name: &std::ffi::CStr, value: &[u8]) -> Result<()> {
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(own, name, flags, Mode::empty())?;
+    let file = rustix::fs::openat(own_proc, name, flags, Mode::empty())?;
     let written = rustix::io::write(file, value)?;
     if written == value.len() { Ok(()) } else { Err(Errno::IO) }
 }
 
-/// Enters a user namespace in which root is the only user, once the file system is complete.
-pub(crate) fn become_guest_of_root(maps: &Maps, own: BorrowedFd<'_>) -> Result<()> {
+/// Moves a process of real root, whose file system is complete, into a user namespace in which root
+/// is the only user.
+pub(crate) fn enter_user_namespace(maps: &Maps, own_proc: BorrowedFd<'_>) -> Result<()> {
     match rustix::thread::set_thread_groups(&[]) {
-        // Root of a user namespace that denies it has no groups worth dropping.
+        // Root of a user namespace that denies `setgroups` has no groups to drop.
         Ok(()) | Err(Errno::PERM) => {}
         Err(errno) => return Err(errno),
     }
     unshare(libc::CLONE_NEWUSER)?;
-    maps.write(own)
+    maps.write(own_proc)
 }
 
-/// Leaves a namespace for a new one.
+/// Moves the calling process into a new namespace.
 pub(crate) fn unshare(namespace: libc::c_int) -> Result<()> {
-    // SAFETY: called with namespaces only, which touches neither memory nor descriptors.
+    // SAFETY: called with flags of namespaces only, which change neither memory nor descriptors.
     sys::check(libc::c_long::from(unsafe { libc::unshare(namespace) }))?;
     Ok(())
 }
 
-/// A fresh network namespace has a loopback interface that is down.
+/// Brings up the loopback interface, which is down in a new network namespace.
 pub(crate) fn loopback_up() -> Result<()> {
     use rustix::net::{AddressFamily, SocketFlags, SocketType};
     let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;

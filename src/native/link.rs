@@ -1,5 +1,5 @@
-//! The only connection between a sandbox and its launcher: one message for how the set-up ended,
-//! then one for each change of the guest. The guest itself never holds it.
+//! Connects a sandbox with its launcher by a pair of sockets: one message reports how the set-up
+//! ended, then one each change of the guest's state. The guest itself never holds a socket of it.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -12,25 +12,24 @@ use rustix::net::{
     SendFlags, SocketFlags, SocketType,
 };
 
-use crate::native::confine::Landlock;
-use crate::native::error::{Fault, Stage};
+use super::error::{Fault, Stage};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Message {
     Fault(Fault),
-    /// From the launcher: it has seen what it needs, and the walls may be raised.
+    /// From the launcher: it has opened the namespaces, so the child may hide and apply the walls.
     Go,
-    /// All walls stand.
-    Ready(Landlock),
-    /// The process that will enter a sandbox, as the launcher's pid namespace numbers it.
+    /// The child has applied all walls.
+    Ready,
+    /// The pid, in the launcher's pid namespace, of the process that will enter a sandbox.
     Entering(i32),
     Stopped(i32),
     Exited(i32),
-    /// The command could not be executed: the error of exec.
+    /// The command could not be executed, with this error of exec.
     NotStarted(i32),
-    /// The port that the launcher serves is bound; its listener comes along.
+    /// The port that the launcher serves is bound; the message carries the listening socket.
     Listening,
-    /// From the launcher: it has let go of the namespaces, pid 1 may end.
+    /// From the launcher: it has closed the namespaces, so pid 1 may exit.
     End,
 }
 
@@ -40,7 +39,7 @@ impl Message {
     fn encode(self) -> [u8; LENGTH] {
         let (kind, detail, step, value) = match self {
             Self::Fault(fault) => (0, fault.stage as u8, fault.step, fault.errno),
-            Self::Ready(level) => (1, level as u8, 0, 0),
+            Self::Ready => (1, 0, 0, 0),
             Self::Entering(pid) => (2, 0, 0, pid),
             Self::Stopped(signal) => (3, 0, 0, signal),
             Self::Exited(code) => (4, 0, 0, code),
@@ -64,12 +63,7 @@ impl Message {
                 step: u32::from_ne_bytes([a, b, c, d]),
                 errno: value,
             }),
-            1 => Self::Ready(match detail {
-                0 => Landlock::Full,
-                1 => Landlock::FilesOnly,
-                2 => Landlock::Absent,
-                _ => return None,
-            }),
+            1 => Self::Ready,
             2 => Self::Entering(value),
             3 => Self::Stopped(value),
             4 => Self::Exited(value),
@@ -82,7 +76,7 @@ impl Message {
     }
 }
 
-/// One end.
+/// One end of the connection.
 #[derive(Debug)]
 pub(crate) struct Link(OwnedFd);
 
@@ -109,13 +103,14 @@ impl Link {
             control.push(SendAncillaryMessage::ScmRights(descriptors));
         }
         let bytes = message.encode();
-        // No SIGPIPE: the launcher may be gone, and then so are we.
+        // No SIGPIPE: the launcher may be gone, and the kernel will kill this process as well.
         let flags = SendFlags::NOSIGNAL;
         rustix::net::sendmsg(&self.0, &[IoSlice::new(&bytes)], &mut control, flags)?;
         Ok(())
     }
 
-    /// Waits for a message. `None`: the other side has ended without one. EINTR is the caller's.
+    /// Waits for a message; `None` if the other side has exited without one. Does not retry on
+    /// EINTR.
     pub fn receive(&self) -> Result<Option<(Message, Option<OwnedFd>)>> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -123,7 +118,8 @@ impl Link {
         let mut receive =
             || rustix::net::recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC);
         let got = match receive() {
-            // The other side has ended without reading all: said once, before its last words.
+            // The other side has exited without reading everything. The kernel reports this once,
+            // before the messages that it has sent.
             Err(Errno::CONNRESET) => receive()?,
             got => got?,
         };
@@ -140,12 +136,12 @@ impl Link {
         Ok(Some((message, descriptor)))
     }
 
-    /// Waits until the other side says anything, or ends.
+    /// Waits until the other side sends a message or exits.
     pub fn await_message(&self) {
         while matches!(self.receive(), Err(Errno::INTR)) {}
     }
 
-    /// Whether the other side has ended.
+    /// Whether the other side has exited.
     pub fn is_dead(&self) -> Result<bool> {
         let mut poll = [PollFd::new(&self.0, PollFlags::empty())];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };

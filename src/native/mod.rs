@@ -1,17 +1,17 @@
-//! The native engine: a sandbox out of nothing but the kernel.
+//! The native engine: creates a sandbox with the kernel alone, without a container engine.
 //!
 //! ```text
-//! Sandbox (steps as data) ──► Blueprint ──► fork ──► root ──► walls ──► Init (pid 1) ──► guest
-//!   step.rs                   checked, C      │        mounts   caps, Landlock, seccomp     │
-//!                             strings         └── link.rs: why not, or what happens ◄───────┘
+//! NativeSetup (steps) ──► Blueprint ──► fork ──► root ──► walls ──► Init (pid 1) ──► guest
+//!   launch/native         checked,        │      mounts   capabilities,              │
+//!                         C strings       │               Landlock, seccomp          │
+//!                                         └── link: faults and events ◄──────────────┘
 //! ```
 //!
-//! `compile.rs` makes the steps of a plan; everything else executes them. Needs Linux 5.12 (`mount_setattr`).
+//! `launch/native` compiles a plan into the steps; the modules here execute them. Needs Linux 5.12
+//! (`mount_setattr`).
 
-mod ability;
 mod blueprint;
 mod cgroup;
-mod confine;
 mod container;
 mod device;
 mod diagnose;
@@ -20,6 +20,7 @@ mod error;
 mod guest;
 mod identity;
 mod init;
+mod landlock;
 mod link;
 mod mountpoint;
 mod namespaces;
@@ -32,9 +33,6 @@ mod sys;
 mod terminal;
 mod walls;
 
-pub use ability::{
-    cannot_limit, landlock_version, launch_error, limits_processes_by_default, problem, scopes_abstract_sockets,
-};
 pub use cgroup::{remove_stale, stale};
 pub use container::confine_container;
 pub use enter::enter;

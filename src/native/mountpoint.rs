@@ -1,4 +1,4 @@
-//! Places mounts, files and links in the new root without ever following a symbolic link or
+//! Creates mounts, files and links in the new root without ever following a symbolic link or
 //! leaving that root, whatever a guest has left in a writable mount.
 
 use std::ffi::{CStr, CString};
@@ -14,7 +14,7 @@ const INSIDE: ResolveFlags = ResolveFlags::IN_ROOT.union(ResolveFlags::NO_SYMLIN
 /// The new root, through which every path of the guest is reached.
 pub(crate) struct Tree {
     root: OwnedFd,
-    /// The directory that was used last: most mounts are neighbours.
+    /// The parent directory that was used last: most mounts are siblings.
     last: Option<(CString, OwnedFd)>,
 }
 
@@ -27,14 +27,14 @@ impl Tree {
         self.root.as_fd()
     }
 
-    /// The directory at `path`; what is missing is made, the last part with `mode`.
+    /// Opens the directory at `path` and creates what is missing, the last part with `mode`.
     pub fn directory(&mut self, path: &CStr, mode: u32) -> Result<OwnedFd> {
         make_directory(self.root.as_fd(), path, mode)
     }
 
-    /// Mounts a detached tree at `path`, on what is there or on an empty file or directory made
-    /// for it. What was just made is mounted on by name, in an opened directory and without
-    /// following a link; what was there already is opened first, and refused if it is a link.
+    /// Mounts a detached tree at `path`, on an existing file or directory or on a new, empty one. A
+    /// new one is mounted on by name, in an open directory and without following a link; an
+    /// existing one is opened first, and refused if it is a link.
     pub fn mount(&mut self, tree: BorrowedFd<'_>, path: &CStr) -> Result<()> {
         let is_directory = is_directory(tree)?;
         let (parent, name) = self.parent(path)?;
@@ -54,7 +54,7 @@ impl Tree {
         attached
     }
 
-    /// A new file; an existing one is an error, so nothing of the host is overwritten.
+    /// Creates a file. An existing one is an error, so no file of the host is overwritten.
     pub fn file(&mut self, path: &CStr, content: &[u8], mode: u32) -> Result<()> {
         let (parent, name) = self.parent(path)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
@@ -72,7 +72,7 @@ impl Tree {
         rustix::fs::symlinkat(to, parent, name)
     }
 
-    /// The directory above `path`, made if missing, and the last name.
+    /// Returns the directory above `path`, created if missing, and the last name.
     fn parent<'a>(&mut self, path: &'a CStr) -> Result<(BorrowedFd<'_>, &'a CStr)> {
         let (above, name) = split(path)?;
         let Some(above) = above else {
@@ -112,7 +112,7 @@ fn make_directory(root: BorrowedFd<'_>, path: &CStr, mode: u32) -> Result<OwnedF
     }
 }
 
-/// `a/b/c` is `c` in `a/b`; `c` is in the root.
+/// Splits `a/b/c` into `a/b` and `c`; a single name is in the root.
 fn split(path: &CStr) -> Result<(Option<CString>, &CStr)> {
     let bytes = path.to_bytes_with_nul();
     let Some(slash) = path.to_bytes().iter().rposition(|&byte| byte == b'/') else {
@@ -128,13 +128,13 @@ pub(crate) fn is_directory(what: BorrowedFd<'_>) -> Result<bool> {
     Ok(FileType::from_raw_mode(stat.st_mode).is_dir())
 }
 
-/// Mounts a detached tree on an opened place: no name is looked up again.
+/// Mounts a detached tree on an open file or directory, so that no name is looked up again.
 pub(crate) fn attach(tree: BorrowedFd<'_>, place: BorrowedFd<'_>) -> Result<()> {
     let both = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     rustix::mount::move_mount(tree, c"", place, c"", both)
 }
 
-/// Mounts a detached tree on a name in a directory; a link is not followed.
+/// Mounts a detached tree on a name in a directory, without following a link.
 pub(crate) fn attach_at(tree: BorrowedFd<'_>, place: BorrowedFd<'_>, name: &CStr) -> Result<()> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
     rustix::mount::move_mount(tree, c"", place, name, flags)

@@ -1,5 +1,5 @@
-//! The namespaces of a running sandbox, held open by its launcher so that `exec` can find them:
-//! pid 1 hides itself, and with it the entries in `/proc` that would lead there.
+//! Opens and enters the namespaces of a running sandbox. The launcher keeps them open for `exec`,
+//! because pid 1 hides itself and with it its namespaces in `/proc`.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -7,10 +7,10 @@ use rustix::io::{Errno, Result};
 use rustix::process::Pid;
 use rustix::thread::LinkNameSpaceType;
 
-use crate::native::identity::{self, Power};
+use super::identity::{self, Caller};
 
 /// In the order in which an ordinary user enters them: the user namespace permits the others. The
-/// control groups' is not among them: who enters makes a new one of the same view.
+/// cgroup namespace is missing: an entering process creates a new one with the same root.
 const KINDS: [(&str, LinkNameSpaceType); 6] = [
     ("user", LinkNameSpaceType::User),
     ("mnt", LinkNameSpaceType::Mount),
@@ -24,8 +24,8 @@ const KINDS: [(&str, LinkNameSpaceType); 6] = [
 pub struct Namespaces(Vec<(LinkNameSpaceType, OwnedFd)>);
 
 impl Namespaces {
-    /// Those of a child that does not hide yet, or of any if the caller is root. A network shared
-    /// with the host is none to enter.
+    /// Opens those of a child that does not hide yet, or of any child if the caller is root. A
+    /// network shared with the host is left out.
     pub(crate) fn of_child(pid: Pid, share_network: bool) -> std::io::Result<Self> {
         let kinds = &KINDS[..KINDS.len() - usize::from(share_network)];
         let open = |(name, kind): &(&str, LinkNameSpaceType)| {
@@ -35,7 +35,7 @@ impl Namespaces {
         kinds.iter().map(open).collect::<std::io::Result<_>>().map(Self)
     }
 
-    /// Those that the launcher `pid` holds, found by their names among its descriptors.
+    /// Opens those that the launcher `pid` keeps open, found by their names among its descriptors.
     pub fn of_launcher(pid: u32) -> std::io::Result<Self> {
         let mut found: [Option<OwnedFd>; KINDS.len()] = Default::default();
         for entry in std::fs::read_dir(format!("/proc/{pid}/fd"))? {
@@ -61,18 +61,18 @@ impl Namespaces {
         Ok(Self(spaces))
     }
 
-    /// Moves the calling process; as to the pid namespace, its future children.
-    pub(crate) fn enter(&self, power: Power) -> Result<()> {
+    /// Moves the calling process into them; into the pid namespace only its future children.
+    pub(crate) fn enter(&self, caller: Caller) -> Result<()> {
         let enter = |(kind, fd): &(LinkNameSpaceType, OwnedFd)| {
             rustix::thread::move_into_link_name_space(fd.as_fd(), Some(*kind))
         };
-        // Its root is the control group that was joined.
-        let new_view = || identity::unshare(libc::CLONE_NEWCGROUP);
-        match power {
-            Power::User => self.0.iter().try_for_each(enter).and_then(|()| new_view()),
-            // The others belong to the host's user namespace: that must not be left before.
-            Power::Root => {
-                new_view()?;
+        // The root of the new one is the control group that was joined.
+        let new_cgroup_namespace = || identity::unshare(libc::CLONE_NEWCGROUP);
+        match caller {
+            Caller::User => self.0.iter().try_for_each(enter).and_then(|()| new_cgroup_namespace()),
+            // The host's user namespace owns the others, so it must be left last.
+            Caller::Root => {
+                new_cgroup_namespace()?;
                 let user_last = self.0.iter().skip(1).chain(self.0.first());
                 user_last.into_iter().try_for_each(enter)
             }

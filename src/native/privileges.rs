@@ -1,11 +1,11 @@
-//! Takes every privilege from the calling process, for good.
+//! Drops every privilege of the calling process, irrevocably.
 
 use rustix::io::{Errno, Result};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-use crate::native::sys::{self, prctl};
+use super::sys::{self, prctl};
 
-/// Root is an id like any other, no change of id brings capabilities, and none of it can be undone.
+/// Root is an id like any other, no change of id grants capabilities, and the bits are locked.
 const SECURE_BITS: libc::c_int = libc::SECBIT_NOROOT
     | libc::SECBIT_NOROOT_LOCKED
     | libc::SECBIT_NO_SETUID_FIXUP
@@ -14,10 +14,10 @@ const SECURE_BITS: libc::c_int = libc::SECBIT_NOROOT
     | libc::SECBIT_NO_CAP_AMBIENT_RAISE
     | libc::SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED;
 
-/// No process of the guest may look into this one (pid 1, or an entering process before its exec):
-/// through `/proc/PID/exe` it could overwrite sandpen's own program, through `ptrace` act in its
-/// name. Not even one with the same id: that takes a capability over the namespace in which
-/// sandpen itself was started.
+/// Keeps the guest's processes from inspecting this one (pid 1, or an entering process before its
+/// exec): through `/proc/PID/exe` they could overwrite sandpen's program, through `ptrace` act in
+/// its name. That holds for processes with the same id, too: they would need a capability over the
+/// namespace in which sandpen was started.
 pub(crate) fn hide() -> Result<()> {
     prctl(libc::PR_SET_DUMPABLE, 0)
 }
@@ -33,7 +33,7 @@ pub(crate) fn drop_all() -> Result<()> {
 }
 
 fn drop_bounding_set() -> Result<()> {
-    // The kernel says where its list ends.
+    // The kernel answers EINVAL past its last capability.
     for capability in 0..64 {
         match prctl(libc::PR_CAPBSET_DROP, capability) {
             Ok(()) => {}
@@ -44,14 +44,14 @@ fn drop_bounding_set() -> Result<()> {
     Ok(())
 }
 
-/// The kernel kills this process when the thread that made it ends, however that happens. To be
-/// called after the last change of credentials, which may undo it.
+/// Makes the kernel kill this process when the thread that forked it exits, for whatever reason.
+/// Must be called after the last change of credentials, which may reset it.
 pub(crate) fn die_with_parent() -> Result<()> {
     prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong)
 }
 
-/// An honest count of processes for an ordinary user: since Linux 5.14 the kernel counts them per
-/// user namespace, so that this limit is the sandbox's own. Root is exempt from it.
+/// Limits the processes of an ordinary user's sandbox: since Linux 5.14 the kernel counts them per
+/// user namespace, so that processes outside do not count. Root is exempt from this limit.
 pub(crate) fn limit_processes(limit: u64) -> Result<()> {
     let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
     // SAFETY: the structure outlives the call.

@@ -1,5 +1,5 @@
-//! The guest's `/proc`: its own processes only, and nothing through which root could reach the
-//! machine.
+//! Mounts the guest's `/proc`: it shows the guest's processes only, and nothing through which root
+//! could control the machine.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -8,19 +8,9 @@ use rustix::fs::AtFlags;
 use rustix::io::{Errno, Result};
 use rustix::mount::OpenTreeFlags;
 
-use crate::native::mountpoint::{Tree, attach, attach_at};
-use crate::native::root::{NO_DEVICES, new_file_system};
-use crate::native::sys::{self, MOUNT_ATTR_NOEXEC, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
-
-/// Whether parts of `/proc` are covered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Masks {
-    /// As containers do. A guest of root owns these files: here the mount is the wall.
-    Covered,
-    /// For an ordinary user who wants nested sandboxes: the kernel lets nobody mount a new `/proc`
-    /// where the old one is partly covered, and file permissions protect the rest.
-    Open,
-}
+use super::mountpoint::{Tree, attach, attach_at};
+use super::root::{NO_DEVICES, new_file_system};
+use super::sys::{self, MOUNT_ATTR_NOEXEC, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
 
 const ATTRIBUTES: u64 = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC;
 
@@ -28,14 +18,13 @@ const READ_ONLY: [&CStr; 5] = [c"sys", c"sysrq-trigger", c"irq", c"bus", c"fs"];
 const EMPTY_FILES: [&CStr; 5] = [c"kcore", c"keys", c"timer_list", c"sched_debug", c"latency_stats"];
 const EMPTY_DIRECTORIES: [&CStr; 3] = [c"acpi", c"scsi", c"asound"];
 
-pub(crate) fn mount(guest: &mut Tree, masks: Masks) -> Result<()> {
-    // The place under the mount stays empty and is what directories are covered with.
+/// Mounts `/proc` and covers what containers cover. A guest of root owns these files, so that only
+/// mounts protect them, not file permissions.
+pub(crate) fn mount(guest: &mut Tree) -> Result<()> {
+    // The directory under the mount stays empty; directories of `/proc` are covered with it.
     let place = guest.directory(c"proc", 0o555)?;
     let proc = new_file_system(c"proc", &[], NO_DEVICES)?;
     attach(proc.as_fd(), place.as_fd())?;
-    if masks == Masks::Open {
-        return Ok(());
-    }
     for name in READ_ONLY {
         if exists(proc.as_fd(), name)? {
             cover(proc.as_fd(), name, &copy(proc.as_fd(), name)?)?;
@@ -54,8 +43,8 @@ pub(crate) fn mount(guest: &mut Tree, masks: Masks) -> Result<()> {
     Ok(())
 }
 
-/// Not every kernel has every file. Asked first, because giving up an unused copy of a mount
-/// waits for every processor (80 µs each).
+/// Not every kernel has every file. Checked first, because closing an unused copy of a mount waits
+/// for every processor (80 µs each).
 fn exists(proc: BorrowedFd<'_>, name: &CStr) -> Result<bool> {
     match rustix::fs::statat(proc, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(_) => Ok(true),
@@ -69,7 +58,8 @@ fn copy(at: BorrowedFd<'_>, path: &CStr) -> Result<OwnedFd> {
     rustix::mount::open_tree(at, path, flags)
 }
 
-/// Read-only, also on a device: a guest of root must not change the mode of the host's node.
+/// Covers it read-only, even with a device: a guest of root must not change the mode of the host's
+/// node.
 fn cover(proc: BorrowedFd<'_>, name: &CStr, with: &OwnedFd) -> Result<()> {
     sys::mount_setattr(with.as_fd(), c"", false, ATTRIBUTES, 0)?;
     attach_at(with.as_fd(), proc, name)

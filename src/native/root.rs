@@ -1,6 +1,6 @@
-//! Builds the guest's file system in a private mount namespace, as the blueprint says, and leaves
-//! the host's behind. Nothing is ever written to the host: the root is a tmpfs without a name
-//! there, so nothing is left behind even after SIGKILL.
+//! Builds the guest's file system in a private mount namespace, as the blueprint says, and detaches
+//! the host's. Nothing is ever written to the host: the root is a tmpfs without a name there, so
+//! nothing is left behind even after SIGKILL.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,21 +9,21 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::{Errno, Result};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, OpenTreeFlags, UnmountFlags};
 
-use crate::native::blueprint::{Blueprint, Operation};
-use crate::native::device::{self, Nodes};
-use crate::native::error::{Fault, Stage};
-use crate::native::mountpoint::{Tree, attach_at};
-use crate::native::procfs;
-use crate::native::sys::{self, MOUNT_ATTR_RDONLY};
+use super::blueprint::{Blueprint, Operation};
+use super::device::{self, Nodes};
+use super::error::{Fault, Stage};
+use super::mountpoint::{Tree, attach_at};
+use super::procfs;
+use super::sys::{self, MOUNT_ATTR_RDONLY};
 
-/// Executes the blueprint. Afterwards the host's file system cannot be named any more.
+/// Executes the blueprint. Afterwards no path leads to the host's file system any more.
 ///
 /// 1. Nothing propagates to or from the host.
 /// 2. All sources are opened, before anything is mounted that could cover them.
 /// 3. The new root is mounted over `/`, which exists everywhere; paths still lead to the host.
 /// 4. The steps run, relative to the new root's descriptor.
 /// 5. The new root becomes read-only, then `/`; the old one is detached.
-pub(crate) fn build(blueprint: &Blueprint<'_>, masks: procfs::Masks) -> std::result::Result<(), Fault> {
+pub(crate) fn build(blueprint: &Blueprint<'_>) -> std::result::Result<(), Fault> {
     let at_root = Fault::at(Stage::Root);
     sys::mount_setattr(CWD, c"/", true, 0, libc::MS_PRIVATE).map_err(&at_root)?;
     let sources = open_sources(blueprint)?;
@@ -36,39 +36,35 @@ pub(crate) fn build(blueprint: &Blueprint<'_>, masks: procfs::Masks) -> std::res
             Operation::Proc => Stage::Proc,
             _ => Stage::Step,
         };
-        execute(operation, source, &mut guest, masks).map_err(Fault::at_step(stage, index))?;
+        execute(operation, source, &mut guest).map_err(Fault::at_step(stage, index))?;
     }
 
     sys::mount_setattr(guest.root(), c"", false, MOUNT_ATTR_RDONLY, 0).map_err(&at_root)?;
     leave_host(guest.root()).map_err(Fault::at(Stage::Pivot))
 }
 
-/// What a step needs of the host.
-enum Source {
+/// The files of the host that a step mounts.
+enum OpenSource {
     Nothing,
     Tree(OwnedFd),
     Devices(Nodes),
 }
 
-fn open_sources(blueprint: &Blueprint<'_>) -> std::result::Result<Vec<Source>, Fault> {
+fn open_sources(blueprint: &Blueprint<'_>) -> std::result::Result<Vec<OpenSource>, Fault> {
     let open = |(index, operation): (usize, &Operation<'_>)| {
         let opened = match operation {
-            Operation::Bind { source, attributes, optional, .. } => match copy_tree(source, *attributes) {
-                Ok(tree) => Ok(Source::Tree(tree)),
-                Err(Errno::NOENT) if *optional => Ok(Source::Nothing),
-                Err(errno) => Err(errno),
-            },
-            Operation::Dev => device::open().map(Source::Devices),
-            _ => Ok(Source::Nothing),
+            Operation::Bind { source, attributes, .. } => copy_tree(source, *attributes).map(OpenSource::Tree),
+            Operation::Dev => device::open().map(OpenSource::Devices),
+            _ => Ok(OpenSource::Nothing),
         };
         opened.map_err(Fault::at_step(Stage::Source, index))
     };
     blueprint.operations.iter().enumerate().map(open).collect()
 }
 
-/// A detached copy of the mounts at `source`, none of which is a symbolic link, with `attributes`
-/// added to every one of them. Recursive: in a user namespace what a sub-mount covers must not be
-/// uncovered, and the kernel refuses anything less.
+/// Copies the mounts at `source`, a path without symbolic links, into a detached tree and adds
+/// `attributes` to each of them. Recursive, because the kernel refuses to uncover in a user
+/// namespace what a sub-mount covers.
 pub(crate) fn copy_tree(source: &CStr, attributes: u64) -> Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let real = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
@@ -85,35 +81,28 @@ pub(crate) fn copy_tree(source: &CStr, attributes: u64) -> Result<OwnedFd> {
     Ok(tree)
 }
 
-fn execute(operation: &Operation<'_>, source: Source, guest: &mut Tree, masks: procfs::Masks) -> Result<()> {
+fn execute(operation: &Operation<'_>, source: OpenSource, guest: &mut Tree) -> Result<()> {
     match (operation, source) {
-        (Operation::Bind { at, .. }, Source::Tree(tree)) => guest.mount(tree.as_fd(), at),
-        (Operation::Dev, Source::Devices(nodes)) => device::mount(guest, nodes),
-        // An optional source that does not exist.
-        (Operation::Bind { .. } | Operation::Dev, _) => Ok(()),
+        (Operation::Bind { at, .. }, OpenSource::Tree(tree)) => guest.mount(tree.as_fd(), at),
+        (Operation::Dev, OpenSource::Devices(nodes)) => device::mount(guest, nodes),
+        // `open_sources` has opened one for each of these.
+        (Operation::Bind { .. } | Operation::Dev, _) => Err(Errno::INVAL),
         (Operation::Dir { at, mode }, _) => guest.directory(at, *mode).map(drop),
-        (Operation::Tmpfs { at, mode, size }, _) => guest.mount(tmpfs(*mode, *size)?.as_fd(), at),
+        (Operation::Tmpfs { at, mode }, _) => guest.mount(tmpfs(*mode)?.as_fd(), at),
         (Operation::Symlink { at, to }, _) => guest.symlink(at, to),
         (Operation::File { at, content, mode }, _) => guest.file(at, content, *mode),
-        (Operation::Proc, _) => procfs::mount(guest, masks),
+        (Operation::Proc, _) => procfs::mount(guest),
     }
 }
 
 pub(crate) const NO_DEVICES: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOSUID.union(MountAttrFlags::MOUNT_ATTR_NODEV);
 
-pub(crate) fn tmpfs(mode: u32, size: Option<u64>) -> Result<OwnedFd> {
+pub(crate) fn tmpfs(mode: u32) -> Result<OwnedFd> {
     let mode = std::ffi::CString::new(format!("{mode:o}")).map_err(|_| Errno::INVAL)?;
-    match size {
-        None => new_file_system(c"tmpfs", &[(c"mode", &mode)], NO_DEVICES),
-        Some(size) => {
-            let size = std::ffi::CString::new(size.to_string()).map_err(|_| Errno::INVAL)?;
-            let options = [(c"mode", mode.as_c_str()), (c"size", size.as_c_str())];
-            new_file_system(c"tmpfs", &options, NO_DEVICES)
-        }
-    }
+    new_file_system(c"tmpfs", &[(c"mode", &mode)], NO_DEVICES)
 }
 
-/// A new file system of kind `name`, mounted nowhere yet.
+/// Creates a file system of kind `name`, mounted nowhere yet.
 pub(crate) fn new_file_system(name: &CStr, options: &[(&CStr, &CStr)], attributes: MountAttrFlags) -> Result<OwnedFd> {
     let context = rustix::mount::fsopen(name, FsOpenFlags::FSOPEN_CLOEXEC)?;
     for (key, value) in options {
@@ -123,8 +112,8 @@ pub(crate) fn new_file_system(name: &CStr, options: &[(&CStr, &CStr)], attribute
     rustix::mount::fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)
 }
 
-/// `pivot_root(".", ".")` puts the old root on top of the new one, where it is detached with all
-/// that is mounted in it.
+/// Changes the root. `pivot_root(".", ".")` puts the old root on top of the new one, where it is
+/// detached with all that is mounted in it.
 fn leave_host(new_root: BorrowedFd<'_>) -> Result<()> {
     rustix::process::fchdir(new_root)?;
     rustix::process::pivot_root(c".", c".")?;

@@ -1,4 +1,4 @@
-//! The few system calls that rustix does not wrap; no policy.
+//! Wraps the few system calls that rustix does not.
 
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -14,8 +14,8 @@ pub const MOUNT_ATTR_NOEXEC: u64 = 0x8;
 const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
-/// `struct clone_args` up to what Linux 5.7 knows; libc has it for some targets only, and its
-/// constants of these two flags overflow to zero.
+/// `struct clone_args` as of Linux 5.7. libc has it for some targets only, and its constants of the
+/// two flags above overflow to zero.
 #[repr(C)]
 #[derive(Default)]
 struct CloneArgs {
@@ -40,7 +40,7 @@ struct MountAttr {
     userns_fd: u64,
 }
 
-/// The calling thread's last error, for calls through libc.
+/// Returns the calling thread's last error, for calls through libc.
 pub fn last_errno() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
@@ -49,23 +49,23 @@ pub fn check(result: libc::c_long) -> Result<libc::c_long> {
     if result < 0 { Err(last_errno()) } else { Ok(result) }
 }
 
-/// Which side of `fork` one is on.
+/// The side of a `fork` that the caller is on.
 pub enum Forked {
     Parent { pid: Pid, pidfd: OwnedFd },
     Child,
 }
 
-/// `fork` with namespaces and a pidfd; signal handlers of the parent are gone in the child.
+/// Forks into new namespaces, with a pidfd; the child has none of the parent's signal handlers.
 ///
 /// # Safety
-/// The process must be single-threaded: the child is a copy with one thread and may use everything
-/// that a held lock of another thread would otherwise have made unusable.
+/// The process must be single-threaded: the child is a copy with one thread, and a lock that
+/// another thread held at the fork would never be released in it.
 pub unsafe fn fork_with(flags: u64, cgroup: Option<BorrowedFd<'_>>) -> Result<Forked> {
     let mut pidfd: libc::c_int = -1;
     let mut args = CloneArgs {
         flags: flags | libc::CLONE_PIDFD as u64 | CLONE_CLEAR_SIGHAND,
         pidfd: (&raw mut pidfd) as u64,
-        // With CLONE_PARENT it is the caller's own.
+        // With CLONE_PARENT the kernel uses the caller's.
         exit_signal: match flags & libc::CLONE_PARENT as u64 {
             0 => libc::SIGCHLD as u64,
             _ => 0,
@@ -76,13 +76,13 @@ pub unsafe fn fork_with(flags: u64, cgroup: Option<BorrowedFd<'_>>) -> Result<Fo
         args.flags |= CLONE_INTO_CGROUP;
         args.cgroup = cgroup.as_raw_fd() as u64;
     }
-    // SAFETY: no stack is given and CLONE_VM is not set, so this behaves as fork(2) does; the
-    // caller vouches for the single thread.
+    // SAFETY: no stack is given and CLONE_VM is not set, so this behaves like fork(2); the caller
+    // guarantees the single thread.
     let pid = check(unsafe { libc::syscall(libc::SYS_clone3, &raw const args, size_of::<CloneArgs>()) })?;
     match Pid::from_raw(pid as i32) {
         None => Ok(Forked::Child),
         Some(pid) => {
-            // SAFETY: the kernel has stored a new descriptor that nobody else owns.
+            // SAFETY: the kernel has stored a new descriptor that no other value owns.
             let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
             Ok(Forked::Parent { pid, pidfd })
         }
@@ -112,20 +112,20 @@ pub fn mount_setattr(mount: BorrowedFd<'_>, path: &CStr, recursive: bool, set: u
 /// # Safety
 /// No value that owns one of them may be used or dropped afterwards.
 pub unsafe fn close_from(first: u32) -> Result<()> {
-    // SAFETY: no memory is involved; the caller vouches for the owners.
+    // SAFETY: no memory is involved; the caller guarantees that the owners are not used.
     check(unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) })?;
     Ok(())
 }
 
-/// `prctl` with one plain argument.
+/// Calls `prctl` with one number.
 pub fn prctl(option: libc::c_int, value: libc::c_ulong) -> Result<()> {
     const NONE: libc::c_ulong = 0;
-    // SAFETY: used with options only whose arguments are numbers.
+    // SAFETY: called only with options whose arguments are numbers.
     check(libc::c_long::from(unsafe { libc::prctl(option, value, NONE, NONE, NONE) }))?;
     Ok(())
 }
 
-/// Blocks every signal and returns the mask that was in force.
+/// Blocks every signal and returns the previous mask.
 pub fn block_signals() -> libc::sigset_t {
     // SAFETY: both sets are initialised by the calls before they are read.
     unsafe {

@@ -1,23 +1,24 @@
-//! Raises, in the right order, every wall that stands around a process and not around a file
-//! system; the same for pid 1 and for a process that enters later.
+//! Applies, in the right order, the walls: the restrictions of a process, as opposed to those of
+//! its file system. They are the process limit, the capabilities, Landlock and the system call
+//! filter; pid 1 and a process that enters later get the same ones.
 
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 
 use rustix::io::Errno;
 
-use crate::launch::native::step::{Group, Sandbox};
-use crate::native::confine::{self, Landlock};
-use crate::native::error::{Cause, Fault, SetupError, Stage};
-use crate::native::link::{Link, Message};
-use crate::native::seccomp::{self, Policy, Program};
-use crate::native::{privileges, sys};
+use super::error::{Cause, Fault, SetupError, Stage};
+use super::link::{Link, Message};
+use super::seccomp::{self, Policy, Program};
+use super::{landlock, mountpoint, privileges, sys};
+use crate::facts::engines::native::{LANDLOCK_SCOPES_ABI, landlock_abi};
+use crate::launch::native::step::Group;
 
-/// What the walls are made of; drawn before the fork.
+/// The restrictions to apply, made before the fork.
 pub(crate) struct Walls {
     filter: Program,
-    nested: bool,
+    landlock_abi: u32,
     scope_signals: bool,
-    /// For an ordinary user without a control group.
+    /// For an ordinary user, whose processes need no control group to be counted.
     pub process_limit: Option<u64>,
 }
 
@@ -25,102 +26,108 @@ pub(crate) struct Walls {
 const LINK: i32 = 3;
 
 impl Walls {
-    /// For pid 1.
-    pub fn of(sandbox: &Sandbox) -> Self {
-        let shared = sandbox.group == Group::Shared;
-        let filter = seccomp::filter(Policy {
-            nested: sandbox.nested_userns,
-            guard_group: shared && !confine::scopes_signals(),
-        });
-        Self { filter, nested: sandbox.nested_userns, scope_signals: true, process_limit: None }
+    pub fn for_first_process(group: Group) -> Self {
+        let landlock_abi = landlock_abi();
+        let guard_group = group == Group::Shared && landlock_abi < LANDLOCK_SCOPES_ABI;
+        let filter = seccomp::filter(Policy { guard_group });
+        Self { filter, landlock_abi, scope_signals: true, process_limit: None }
     }
 
-    /// For a process that enters. Landlock would keep its signals from the processes that are
-    /// already there, whose scope is another; the pid namespace keeps them from all others.
-    pub fn of_entering(sandbox: &Sandbox) -> Self {
-        Self { scope_signals: sandbox.group == Group::Shared, ..Self::of(sandbox) }
+    /// Landlock would block signals from an entering process to the processes that are already
+    /// there, which are in another Landlock domain; the pid namespace blocks signals to all others.
+    pub fn for_entering_process(group: Group) -> Self {
+        Self { scope_signals: group == Group::Shared, ..Self::for_first_process(group) }
     }
 
-    /// Confines the calling process, or ends it; afterwards only the standard streams and the
-    /// link are open, and the launcher knows.
-    pub fn raise(&self, link: Link) -> Link {
-        // SAFETY: nothing that owns another descriptor is used or dropped after this, because the
-        // child goes on to the guest and never returns into its caller's frames.
+    /// Confines the calling process and reports to the launcher, or reports the failure and exits.
+    /// Afterwards only the standard streams and the link are open.
+    pub fn apply(&self, link: Link) -> Link {
+        // SAFETY: the only callers are `FirstProcess::run` and `EnteringProcess::run`. Both run in
+        // a child that never returns into the frames below, keep no other value with a descriptor
+        // in use after this call, and leave the process by `_exit` or exec, which drop nothing.
         let link = match unsafe { keep_only(link) } {
             Ok(link) => link,
             Err((link, errno)) => give_up(&link, Fault::at(Stage::Descriptors)(errno)),
         };
-        let told = match self.confine(&link) {
-            Ok(level) => link.send(Message::Ready(level), None),
+        let sent = match self.confine(&link) {
+            Ok(()) => link.send(Message::Ready, None),
             Err(fault) => give_up(&link, fault),
         };
-        match told {
+        match sent {
             Ok(()) => link,
             Err(_) => exit(1),
         }
     }
 
-    fn confine(&self, link: &Link) -> Result<Landlock, Fault> {
+    fn confine(&self, link: &Link) -> Result<(), Fault> {
         if let Some(limit) = self.process_limit {
             privileges::limit_processes(limit).map_err(Fault::at(Stage::Limits))?;
         }
         privileges::hide().map_err(Fault::at(Stage::Privileges))?;
         privileges::drop_all().map_err(Fault::at(Stage::Privileges))?;
-        let level = confine::confine(self.nested, self.scope_signals).map_err(Fault::at(Stage::Landlock))?;
+        landlock::confine(self.landlock_abi, self.scope_signals).map_err(Fault::at(Stage::Landlock))?;
         seccomp::install(&self.filter).map_err(Fault::at(Stage::Seccomp))?;
         privileges::die_with_parent().map_err(Fault::at(Stage::Parent))?;
-        // The launcher may have died before the line above; in another pid namespace its id is 0
-        // either way, but its end of the link is closed.
+        // The launcher may have died before the line above. `getppid` cannot tell, because it is 0
+        // in another pid namespace either way; the launcher's end of the link is closed, though.
         match link.is_dead() {
-            Ok(false) => Ok(level),
+            Ok(false) => Ok(()),
             Ok(true) => Err(Fault::at(Stage::Parent)(Errno::SRCH)),
             Err(errno) => Err(Fault::at(Stage::Parent)(errno)),
         }
     }
 }
 
+/// Moves the link to descriptor 3 and closes all others but the standard streams.
+///
 /// # Safety
-/// Closes descriptors that other values own; the caller must never use or drop those.
+/// Closes descriptors that other values own. The caller must neither use nor drop those values
+/// afterwards: their numbers are free, and a later `open` may reuse them.
 unsafe fn keep_only(link: Link) -> Result<Link, (Link, Errno)> {
     let fd = link.into_fd();
     let fd = if fd.as_raw_fd() == LINK {
         fd
     } else {
-        // SAFETY: whoever owned descriptor 3 is not used any more, as the caller vouches.
-        let mut third = unsafe { OwnedFd::from_raw_fd(LINK) };
-        if let Err(errno) = rustix::io::dup3(&fd, &mut third, rustix::io::DupFlags::CLOEXEC) {
-            let _ = third.into_raw_fd();
+        // SAFETY: the arguments are numbers. Descriptor 3 may be closed, or open and owned by
+        // another value; the call closes it, and the caller guarantees that its owner, if there is
+        // one, is neither used nor dropped any more.
+        let third = unsafe { libc::dup3(fd.as_raw_fd(), LINK, libc::O_CLOEXEC) };
+        if let Err(errno) = sys::check(libc::c_long::from(third)) {
             return Err((Link::from_fd(fd), errno));
         }
+        // `close_from` closes it.
         let _ = fd.into_raw_fd();
-        third
+        // SAFETY: `dup3` has just opened descriptor 3. No other value owns the new descriptor; the
+        // owner of the old one is gone, as above.
+        unsafe { OwnedFd::from_raw_fd(LINK) }
     };
-    // SAFETY: as above, for 4 and more.
+    // SAFETY: as the caller guarantees for the owners of descriptors from 4 on; `fd` is 3.
     match unsafe { sys::close_from(LINK as u32 + 1) } {
         Ok(()) => Ok(Link::from_fd(fd)),
         Err(errno) => Err((Link::from_fd(fd), errno)),
     }
 }
 
-/// A directory among the standard streams is a way out of the sandbox: `openat(0, "..")`.
+/// Refuses a directory as a standard stream, through which the guest could leave the sandbox:
+/// `openat(0, "..")`.
 pub(crate) fn check_streams() -> Result<(), SetupError> {
     for number in 0..3_u8 {
-        // SAFETY: borrowed for the length of one call, which a closed descriptor only fails.
+        // SAFETY: borrowed for the length of one call, which fails if the descriptor is closed.
         let stream = unsafe { BorrowedFd::borrow_raw(i32::from(number)) };
-        if crate::native::mountpoint::is_directory(stream).unwrap_or(false) {
+        if mountpoint::is_directory(stream).unwrap_or(false) {
             return Err(SetupError::new(Cause::DirectoryAsStream(number)));
         }
     }
     Ok(())
 }
 
-/// Tells the launcher why there will be no sandbox, and ends.
+/// Reports to the launcher why the set-up failed, and exits.
 pub(crate) fn give_up(link: &Link, fault: Fault) -> ! {
     let _ = link.send(Message::Fault(fault), None);
     exit(1)
 }
 
 pub(crate) fn exit(code: i32) -> ! {
-    // SAFETY: ends the process without running the launcher's exit handlers a second time.
+    // SAFETY: exits without running the launcher's exit handlers a second time.
     unsafe { libc::_exit(code) }
 }

@@ -35,7 +35,7 @@ pub use git::{GitSettingChange, SettingEffect};
 pub use guard::GuardPlan;
 pub use helper::{Forward, Handover, HelperConfig};
 pub use mounts::flat_name;
-pub use network::{HANDOVER, NetworkPlan, PROXY_PORT, ProxyPlan};
+pub use network::{HANDOVER, NetworkPlan, ProxyPlan};
 pub use prepare::Prepare;
 pub use preset::PresetChoice;
 pub use seatbelt::SeatbeltPlan;

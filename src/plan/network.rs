@@ -17,11 +17,10 @@ use crate::error::{Error, Result};
 use crate::facts::Facts;
 use crate::host::Platform;
 use crate::path::constant;
+use crate::proxy::PROXY_PORT;
 use crate::vars;
 use crate::warning::{Warning, WarningTopic};
 
-/// Where programs find the proxy inside, whoever it is.
-pub const PROXY_PORT: u16 = 8877;
 /// The directory with the socket over which the listener is handed out, on the host and in the control_dir.
 pub const HANDOVER: &str = "proxy";
 

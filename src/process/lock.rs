@@ -7,6 +7,9 @@
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::thread;
+
+use super::release_pages;
 
 /// The file in the session's directory that the launcher locks while it lives.
 pub const OWNER: &str = "owner";
@@ -38,6 +41,22 @@ pub fn wait_for_release(file: &File) -> io::Result<()> {
             other => return other,
         }
     }
+}
+
+/// Exits the process, in a sandbox, when its launcher is gone. The launcher holds a write lock on a
+/// file in `control_dir` that the guest can only read; a read lock is granted once the launcher has
+/// exited, for whatever reason, and the guest cannot delay it. As the first process of its pid
+/// namespace this one takes every other one with it.
+pub fn exit_with_owner(control_dir: &Path) {
+    let Ok(lock) = File::open(control_dir.join(OWNER)) else { return };
+    thread::spawn(move || {
+        // Not urgent: release pages here, off the start-up path.
+        thread::sleep(release_pages::MIN_GUEST_TIME);
+        release_pages::release_code_pages();
+        if wait_for_release(&lock).is_ok() {
+            std::process::exit(137);
+        }
+    });
 }
 
 enum Kind {

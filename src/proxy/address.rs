@@ -1,9 +1,10 @@
-//! Which addresses are the internet's. All others – loopback, private, link-local, metadata services, carriers' own, reserved,
-//! and those that carry another address inside – are reached only when they are listed themselves.
+//! Decides which addresses belong to the public internet. All others (loopback, private,
+//! link-local, metadata services, carrier-grade NAT, reserved, and those that embed another
+//! address) can be reached only if the allow-list contains the address itself.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Whether an address belongs to the public internet (IANA's registries of special-purpose addresses).
+/// Follows IANA's registries of special-purpose addresses.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -20,9 +21,9 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
         || address.is_documentation()
         // Multicast, reserved, broadcast.
         || a >= 224
-        // Carriers' own addresses, some clouds' metadata services among them.
+        // Carrier-grade NAT, which some clouds use for metadata services.
         || (a == 100 && b & 0b1100_0000 == 64)
-        // Protocol assignments; the relays of 6to4; benchmarks.
+        // Protocol assignments; 6to4 relays; benchmarks.
         || (a == 192 && b == 0 && c == 0)
         || (a == 192 && b == 88 && c == 99)
         || (a == 198 && b & 0xfe == 18)
@@ -32,12 +33,13 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let [a, b, ..] = address.segments();
-    // Global unicast is 2000::/3; everything else is local, special, or not given out.
+    // Global unicast is 2000::/3; everything else is local, special, or unassigned.
     a & 0xe000 == 0x2000
-        // 2001::/23 is for protocols (Teredo among them), 2001:db8::/32 and 3fff::/20 for documentation.
+        // 2001::/23 is for protocols (Teredo among them), 2001:db8::/32 and 3fff::/20 for
+        // documentation.
         && !(a == 0x2001 && (b < 0x200 || b == 0xdb8))
         && !(a == 0x3fff && b < 0x1000)
-        // 6to4 carries an IPv4 address.
+        // 6to4 embeds an IPv4 address.
         && a != 0x2002
 }
 
@@ -46,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_the_internet_is_not_public() {
+    fn special_purpose_addresses_are_not_public() {
         for text in [
             "0.0.0.0",
             "0.1.2.3",
@@ -94,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_internet_is_public() {
+    fn internet_addresses_are_public() {
         for text in [
             "1.1.1.1",
             "8.8.8.8",

@@ -1,14 +1,15 @@
-//! Passes a request's body on, exactly to its end: what follows it on the connection goes nowhere.
+//! Forwards the body of a request exactly to its end, and nothing that follows it on the
+//! connection.
 
 use std::io::{self, BufRead, Read, Write};
 
 use super::request::Body;
 
-/// The longest line that announces a chunk, and the longest trailer.
-const LONGEST_LINE: u64 = 1024;
-const MOST_TRAILERS: usize = 32;
+/// The length limit of a chunk header and of a trailer, in bytes.
+const MAX_LINE: u64 = 1024;
+const MAX_TRAILERS: usize = 32;
 
-/// Copies the body and says how many bytes it had.
+/// Copies the body and returns its length without chunk headers.
 pub fn forward(body: Body, from: &mut impl BufRead, to: &mut impl Write) -> io::Result<u64> {
     let sent = match body {
         Body::Length(length) => exactly(length, from, to)?,
@@ -25,14 +26,14 @@ fn exactly(length: u64, from: &mut impl BufRead, to: &mut impl Write) -> io::Res
     }
 }
 
-/// Chunks are announced anew, without extensions; trailers are dropped.
+/// Writes new chunk headers, without extensions, and drops trailers.
 fn chunks(from: &mut impl BufRead, to: &mut impl Write) -> io::Result<u64> {
     let mut sent = 0;
     loop {
         let size = size(&line(from)?)?;
         write!(to, "{size:x}\r\n")?;
         if size == 0 {
-            for _ in 0..MOST_TRAILERS {
+            for _ in 0..MAX_TRAILERS {
                 if line(from)?.is_empty() {
                     to.write_all(b"\r\n")?;
                     return Ok(sent);
@@ -55,10 +56,10 @@ fn size(line: &[u8]) -> io::Result<u64> {
     u64::from_str_radix(text, 16).map_err(|_| malformed())
 }
 
-/// A line without its end, which is CR LF.
+/// Reads a line, which must end with CR LF, and returns it without its end.
 fn line(from: &mut impl BufRead) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
-    from.take(LONGEST_LINE).read_until(b'\n', &mut line)?;
+    from.take(MAX_LINE).read_until(b'\n', &mut line)?;
     match line.strip_suffix(b"\r\n") {
         Some(text) if !text.contains(&b'\r') => Ok(text.to_vec()),
         _ => Err(malformed()),
@@ -66,7 +67,7 @@ fn line(from: &mut impl BufRead) -> io::Result<Vec<u8>> {
 }
 
 fn malformed() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "the request's body is malformed")
+    io::Error::new(io::ErrorKind::InvalidData, "malformed request body")
 }
 
 #[cfg(test)]
@@ -106,7 +107,7 @@ mod tests {
         ] {
             assert_eq!(forwarded(Body::Chunked, text.as_bytes()), None, "{text:?}");
         }
-        let endless = "0\r\n".to_owned() + &"X: y\r\n".repeat(MOST_TRAILERS + 1) + "\r\n";
+        let endless = "0\r\n".to_owned() + &"X: y\r\n".repeat(MAX_TRAILERS + 1) + "\r\n";
         assert_eq!(forwarded(Body::Chunked, endless.as_bytes()), None);
         assert_eq!(forwarded(Body::Chunked, &[b'1'; 5000]), None);
     }

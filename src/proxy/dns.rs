@@ -1,5 +1,5 @@
-//! Asks name servers. A static program cannot use the C library's resolver, whose parts are loaded at run time; this one asks for
-//! addresses over UDP, and over TCP where an answer is cut short.
+//! Looks up addresses at name servers, over UDP, and over TCP if an answer is truncated. A static
+//! program cannot use the C library's resolver, which loads modules at run time.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Read, Write};
@@ -9,20 +9,21 @@ use std::time::{Duration, Instant};
 use simple_dns::rdata::{A, AAAA, CNAME, RData};
 use simple_dns::{CLASS, Name, Packet, PacketFlag, QTYPE, Question, RCODE, TYPE};
 
-/// How long one server may take to answer, how often all are asked, and how long it all may take.
+/// How long one server may take to answer.
 const QUERY_TIMEOUT: Duration = Duration::from_millis(2500);
+/// How often all servers are asked.
 const ROUNDS: usize = 2;
-const LIMIT: Duration = Duration::from_secs(10);
-/// How long the second kind of address is waited for once the first is known.
-const MIN_GUEST_TIME: Duration = Duration::from_millis(250);
-/// The longest chain of aliases.
-const MOST_ALIASES: usize = 16;
+/// After this time no further server is asked.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long to wait at least for IPv6 addresses once the IPv4 addresses are known, or vice versa.
+const SECOND_ANSWER_TIMEOUT: Duration = Duration::from_millis(250);
+const MAX_ALIASES: usize = 16;
 
 const KINDS: [TYPE; 2] = [TYPE::A, TYPE::AAAA];
 
-/// The addresses of a name; none if there is no such name.
+/// Returns the addresses of a name; an empty list if there is no such name.
 pub fn lookup(servers: &[SocketAddr], name: &str) -> io::Result<Vec<IpAddr>> {
-    let limit = Instant::now() + LIMIT;
+    let limit = Instant::now() + LOOKUP_TIMEOUT;
     let mut last = io::Error::new(io::ErrorKind::NotFound, "no name server is configured");
     for server in servers.iter().cycle().take(servers.len() * ROUNDS) {
         if Instant::now() > limit {
@@ -36,11 +37,11 @@ pub fn lookup(servers: &[SocketAddr], name: &str) -> io::Result<Vec<IpAddr>> {
     Err(last)
 }
 
-/// Both kinds of addresses from one server.
+/// Asks one server for IPv4 and IPv6 addresses.
 fn ask(server: SocketAddr, name: &str) -> io::Result<Vec<IpAddr>> {
     let any: IpAddr = if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0))?;
-    // Connected: the kernel drops what comes from anywhere else.
+    // On a connected socket the kernel drops packets from other addresses.
     socket.connect(server)?;
     let ids = [random_id(), random_id()];
     for (id, kind) in ids.into_iter().zip(KINDS) {
@@ -68,16 +69,17 @@ fn ask(server: SocketAddr, name: &str) -> io::Result<Vec<IpAddr>> {
                 None => continue,
             };
             answers[index] = Some(answer.addresses()?);
-            limit = limit.min(Instant::now() + MIN_GUEST_TIME.max(limit.saturating_duration_since(Instant::now()) / 8));
+            let left = limit.saturating_duration_since(Instant::now());
+            limit = limit.min(Instant::now() + SECOND_ANSWER_TIMEOUT.max(left / 8));
         }
     }
     if answers.iter().all(Option::is_none) {
-        return Err(io::Error::new(io::ErrorKind::TimedOut, format!("the name server {server} does not answer")));
+        return Err(io::Error::new(io::ErrorKind::TimedOut, format!("no answer from the name server {server}")));
     }
     Ok(answers.into_iter().flatten().flatten().collect())
 }
 
-/// Unpredictable enough to tell answers from guesses: a keyed hash whose key is random.
+/// Unpredictable enough to reject forged answers: a keyed hash whose key is random.
 fn random_id() -> u16 {
     RandomState::new().build_hasher().finish() as u16
 }
@@ -90,7 +92,7 @@ fn query(id: u16, name: &str, kind: TYPE) -> io::Result<Vec<u8>> {
     packet.build_bytes_vec().map_err(io::Error::other)
 }
 
-/// What a server said to one question.
+/// A server's answer to one question.
 #[derive(Debug, PartialEq, Eq)]
 enum Answer {
     Addresses(Vec<IpAddr>),
@@ -103,20 +105,20 @@ impl Answer {
         match self {
             Answer::Addresses(addresses) => Ok(addresses),
             Answer::Truncated => Err(io::ErrorKind::InvalidData.into()),
-            Answer::Failed(code) => Err(io::Error::other(format!("the name server says {code:?}"))),
+            Answer::Failed(code) => Err(io::Error::other(format!("the name server answered {code:?}"))),
         }
     }
 }
 
-/// The answer to this very question; `None` if it is none.
+/// Parses an answer; `None` if it is not the answer to this question.
 fn read(bytes: &[u8], id: u16, name: &str, kind: TYPE) -> Option<Answer> {
     let packet = Packet::parse(bytes).ok()?;
     let [question] = packet.questions.as_slice() else { return None };
-    let is_host_user = packet.id() == id
+    let is_answer = packet.id() == id
         && packet.has_flags(PacketFlag::RESPONSE)
         && question.qtype == QTYPE::TYPE(kind)
         && text(&question.qname) == name;
-    if !is_host_user {
+    if !is_answer {
         return None;
     }
     if packet.has_flags(PacketFlag::TRUNCATION) {
@@ -129,10 +131,10 @@ fn read(bytes: &[u8], id: u16, name: &str, kind: TYPE) -> Option<Answer> {
     }
 }
 
-/// The addresses of the name itself, through its aliases; whatever else a server adds is not an answer.
+/// Follows the aliases of the name and ignores records of other names.
 fn addresses(packet: &Packet<'_>, name: &str, kind: TYPE) -> Vec<IpAddr> {
     let mut name = name.to_owned();
-    for _ in 0..MOST_ALIASES {
+    for _ in 0..MAX_ALIASES {
         let of_name: Vec<_> = packet.answers.iter().filter(|record| text(&record.name) == name).collect();
         let found = of_name.iter().filter_map(|record| match (&record.rdata, kind) {
             (RData::A(A { address }), TYPE::A) => Some(IpAddr::V4(Ipv4Addr::from(*address))),

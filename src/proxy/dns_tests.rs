@@ -32,7 +32,7 @@ fn found(bytes: &[u8]) -> Option<Vec<IpAddr>> {
 }
 
 #[test]
-fn aliases_are_followed_and_strangers_ignored() {
+fn aliases_are_followed_and_other_names_ignored() {
     let records = vec![
         record("stranger.example", v4([6, 6, 6, 6])),
         record(NAME, alias("b.example")),
@@ -54,7 +54,7 @@ fn an_answer_to_another_question_is_none() {
     assert_eq!(found(&reply(7, "b.example", vec![record("b.example", v4([1, 2, 3, 4]))])), None);
 }
 
-/// A name server of the test's own; `answer` turns the question's id and kind into a reply.
+/// Starts a name server; `answer` turns the question's id and kind into a reply.
 fn server(answer: impl Fn(u16, TYPE) -> Vec<u8> + Send + 'static) -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("socket");
     let address = socket.local_addr().expect("address");
@@ -116,7 +116,7 @@ fn the_next_server_is_asked_when_one_fails() {
 }
 
 #[test]
-fn a_cut_answer_is_asked_for_again_over_tcp() {
+fn a_truncated_answer_is_asked_for_again_over_tcp() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("listener");
     let address = listener.local_addr().expect("address");
     let socket = UdpSocket::bind(address).expect("the same port over UDP");
@@ -146,7 +146,7 @@ fn a_cut_answer_is_asked_for_again_over_tcp() {
 
 proptest! {
     #[test]
-    fn any_packet_is_read_without_harm(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+    fn no_packet_panics(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         let _ = read(&bytes, 7, NAME, TYPE::A);
     }
 }

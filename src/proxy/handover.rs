@@ -1,6 +1,7 @@
-//! How a guest without a network reaches the proxy: its first process binds the proxy's port on the guest's own loopback and hands
-//! the listening socket out. Whoever holds it accepts the guest's connections without being in its network, and nothing is copied
-//! twice on the way.
+//! Hands over a listening socket, so that a guest without a network reaches the proxy: its first
+//! process binds the proxy's port on the guest's loopback and sends the socket out. The process
+//! that receives it accepts the guest's connections without being in its network namespace, and no
+//! relay copies the bytes a second time.
 
 use std::fs;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -18,22 +19,23 @@ use rustix::net::{
     SendFlags, SocketType,
 };
 
-/// The socket's name in its directory.
+/// The name of the Unix socket in its directory.
 const SOCKET: &str = "socket";
-/// How many of the guest's connections may wait to be accepted.
+/// How many connections of the guest may wait to be accepted.
 const BACKLOG: i32 = 4096;
-/// How long either side may take over its few bytes.
+/// How long either side may take to send its byte.
 const HANDOVER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Binds the proxy's port on this network's loopback.
+/// Binds the proxy's port on the loopback interface of the current network namespace.
 pub fn bind(port: u16) -> io::Result<TcpListener> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
     rustix::net::listen(&listener, BACKLOG)?;
     Ok(listener)
 }
 
-/// In the guest: binds the port and hands it out through the socket in `directory`. The connection that did it tells the other side
-/// that the guest lives.
+/// Binds the port in the guest and sends the listening socket through the Unix socket in
+/// `directory`. The returned connection must stay open: its end tells the other side that the guest
+/// has exited.
 pub fn offer(directory: &Path, port: u16) -> io::Result<UnixStream> {
     let listener = bind(port)?;
     let mut stream = UnixStream::connect(directory.join(SOCKET))?;
@@ -43,12 +45,12 @@ pub fn offer(directory: &Path, port: u16) -> io::Result<UnixStream> {
     let descriptors = [listener.as_fd()];
     control.push(SendAncillaryMessage::ScmRights(&descriptors));
     rustix::net::sendmsg(&stream, &[IoSlice::new(b"!")], &mut control, SendFlags::empty())?;
-    // The command must not start before somebody listens.
+    // The command must not start before its connections are accepted.
     stream.read_exact(&mut [0])?;
     Ok(stream)
 }
 
-/// Where a listener is expected. Dropping it closes the way: the guest that starts afterwards finds nobody there.
+/// A Unix socket that receives the guest's listening socket. Dropping it removes the Unix socket.
 #[derive(Debug)]
 pub struct ListenerInbox {
     listener: UnixListener,
@@ -56,23 +58,23 @@ pub struct ListenerInbox {
 }
 
 impl ListenerInbox {
-    /// Makes the socket in a directory.
+    /// Creates the Unix socket in a directory.
     pub fn open(directory: &Path) -> io::Result<Self> {
         let directory: OwnedFd = fs::File::open(directory)?.into();
-        // The directory's own name may be longer than a socket's address.
-        let place = Self::place(&directory);
-        let listener = UnixListener::bind(&place)?;
-        // The guest may be another user; nobody else gets to the directory.
-        fs::set_permissions(&place, fs::Permissions::from_mode(0o666))?;
+        // The path of the directory may be longer than a socket address allows.
+        let path = Self::path(&directory);
+        let listener = UnixListener::bind(&path)?;
+        // The guest may be another user; no other process can reach the directory.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666))?;
         Ok(ListenerInbox { listener, directory })
     }
 
-    fn place(directory: &OwnedFd) -> String {
+    fn path(directory: &OwnedFd) -> String {
         use std::os::fd::AsRawFd;
         format!("/proc/self/fd/{}/{SOCKET}", directory.as_raw_fd())
     }
 
-    /// Waits for the guest's listener. What anybody else brings is not taken.
+    /// Waits for the guest's listening socket. Any other descriptor is ignored.
     pub fn take(self) -> io::Result<(TcpListener, UnixStream)> {
         loop {
             let (mut stream, _) = self.listener.accept()?;
@@ -87,7 +89,7 @@ impl ListenerInbox {
 
 impl Drop for ListenerInbox {
     fn drop(&mut self) {
-        let _ = fs::remove_file(Self::place(&self.directory));
+        let _ = fs::remove_file(Self::path(&self.directory));
     }
 }
 
@@ -115,13 +117,13 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn a_listener_changes_hands() -> io::Result<()> {
+    fn a_listening_socket_is_handed_over() -> io::Result<()> {
         let directory = tempfile::tempdir()?;
-        let counter = ListenerInbox::open(directory.path())?;
+        let inbox = ListenerInbox::open(directory.path())?;
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let path = directory.path().to_owned();
         let guest = thread::spawn(move || offer(&path, port));
-        let (listener, _stream) = counter.take()?;
+        let (listener, _stream) = inbox.take()?;
         let _kept = guest.join().map_err(|_| io::ErrorKind::Other)??;
         assert_eq!(listener.local_addr()?.port(), port);
         let mut client = TcpStream::connect(("127.0.0.1", port))?;
@@ -129,14 +131,14 @@ mod tests {
         let mut byte = [0];
         listener.accept()?.0.read_exact(&mut byte)?;
         assert_eq!(&byte, b"x");
-        assert!(!directory.path().join(SOCKET).exists(), "the way is closed behind it");
+        assert!(!directory.path().join(SOCKET).exists(), "the Unix socket is removed");
         Ok(())
     }
 
     #[test]
-    fn only_a_listener_is_taken() -> io::Result<()> {
+    fn only_a_listening_socket_is_accepted() -> io::Result<()> {
         let directory = tempfile::tempdir()?;
-        let counter = ListenerInbox::open(directory.path())?;
+        let inbox = ListenerInbox::open(directory.path())?;
         let path = directory.path().join(SOCKET);
         let file = fs::File::open("/dev/null")?;
         let connected = UnixStream::pair()?.0;
@@ -152,7 +154,7 @@ mod tests {
         let path = directory.path().to_owned();
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let guest = thread::spawn(move || offer(&path, port).map(|_| ()));
-        assert_eq!(counter.take()?.0.local_addr()?.port(), port);
+        assert_eq!(inbox.take()?.0.local_addr()?.port(), port);
         assert!(matches!(guest.join(), Ok(Ok(()))));
         Ok(())
     }

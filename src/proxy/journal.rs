@@ -1,4 +1,5 @@
-//! Every decision: into the session's log, to stderr with `-v`, and counted for the line at the end.
+//! Logs every decision of the proxy: to the session's log, to stderr with `-v`, and as counts for
+//! the summary at the end.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,105 +11,108 @@ use super::refusal::Refusal;
 use super::relay::Traffic;
 use crate::ui::Ui;
 
-/// The guest decides how much there is to log; the disk is the user's.
-const LONGEST_LOG: u64 = 8 * 1024 * 1024;
-/// How many different refused targets are remembered, and how many are named at the end.
-const MOST_REFUSED: usize = 1000;
-const NAMED: usize = 5;
+/// The size limit of the log, in bytes: the guest must not fill the disk.
+const MAX_LOG: u64 = 8 * 1024 * 1024;
+/// How many different refused targets are counted.
+const MAX_TARGETS: usize = 1000;
+/// How many of them the summary names.
+const SUMMARY_TARGETS: usize = 5;
 
-/// Where decisions go.
 #[derive(Debug)]
 pub struct Journal {
     ui: Ui,
-    book: Mutex<Book>,
+    state: Mutex<JournalState>,
 }
 
 #[derive(Debug)]
-struct Book {
+struct JournalState {
     file: Option<File>,
     written: u64,
+    /// How often each target was refused.
     refused: BTreeMap<String, u64>,
 }
 
-impl Book {
+impl JournalState {
     fn count(&mut self, target: &str) {
-        if self.refused.len() < MOST_REFUSED || self.refused.contains_key(target) {
+        if self.refused.len() < MAX_TARGETS || self.refused.contains_key(target) {
             *self.refused.entry(target.to_owned()).or_default() += 1;
         }
     }
 }
 
 impl Journal {
-    /// A journal that writes into a file, if there is one.
+    /// Without a file, decisions are counted and shown only.
     pub fn new(file: Option<File>, ui: Ui) -> Self {
-        Journal { ui, book: Mutex::new(Book { file, written: 0, refused: BTreeMap::new() }) }
+        Journal { ui, state: Mutex::new(JournalState { file, written: 0, refused: BTreeMap::new() }) }
     }
 
-    /// A connection was allowed.
     pub fn allowed(&self, target: &str) {
         self.line(&format!("allowed {target}"));
     }
 
-    /// A connection that was allowed has ended.
+    /// Logs the end of an allowed connection.
     pub fn ended(&self, target: &str, traffic: Traffic) {
         self.line(&format!("ended {target}, {} bytes sent, {} received", traffic.sent, traffic.received));
     }
 
-    /// A connection was refused, or failed.
+    /// Logs a connection that was refused or has failed.
     pub fn refused(&self, refusal: &Refusal) {
         let verdict = if refusal.is_by_policy() { "refused" } else { "failed" };
         let target = if refusal.target.is_empty() { "?" } else { &refusal.target };
         self.line(&format!("{verdict} {target}: {}", refusal.reason));
-        if let (true, Ok(mut book)) = (refusal.is_by_policy(), self.book.lock()) {
-            book.count(target);
+        if let (true, Ok(mut state)) = (refusal.is_by_policy(), self.state.lock()) {
+            state.count(target);
         }
     }
 
-    /// A line of another journal, that of a proxy in a container.
+    /// Copies a line of another journal, that of a proxy in a separate container.
     pub fn repeat(&self, line: &str) {
         let Some((_, text)) = line.split_once(' ') else { return };
         self.line(text);
         let target = text.strip_prefix("refused ").and_then(|rest| rest.split_once(": ")).map(|(target, _)| target);
-        if let (Some(target), Ok(mut book)) = (target, self.book.lock()) {
-            book.count(target);
+        if let (Some(target), Ok(mut state)) = (target, self.state.lock()) {
+            state.count(target);
         }
     }
 
-    /// What the user hears when the sandbox has ended: nothing, if nothing was refused.
+    /// Returns the line that is shown when the sandbox has ended; `None` if nothing was refused.
     pub fn summary(&self) -> Option<String> {
-        let book = self.book.lock().ok()?;
-        let mut refused: Vec<(&String, &u64)> = book.refused.iter().collect();
+        let state = self.state.lock().ok()?;
+        let mut refused: Vec<(&String, &u64)> = state.refused.iter().collect();
         refused.sort_by(|a, b| b.1.cmp(a.1));
         let named: Vec<String> =
-            refused.iter().take(NAMED).map(|(target, count)| format!("{target} ({count})")).collect();
-        let more = match refused.len().saturating_sub(NAMED) {
+            refused.iter().take(SUMMARY_TARGETS).map(|(target, count)| format!("{target} ({count})")).collect();
+        let more = match refused.len().saturating_sub(SUMMARY_TARGETS) {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
         (!named.is_empty()).then(|| {
-            format!("the proxy refused connections to {}{more}; --allow-host HOST[:PORT] allows one", named.join(", "))
+            format!(
+                "the proxy refused connections to {}{more}; allow a host with `--allow-host HOST[:PORT]`",
+                named.join(", ")
+            )
         })
     }
 
     fn line(&self, text: &str) {
         self.ui.verbose(&format!("proxy: {text}"));
-        let Ok(mut book) = self.book.lock() else { return };
+        let Ok(mut state) = self.state.lock() else { return };
         let line = format!("{} {text}\n", timestamp(SystemTime::now()));
-        book.written += line.len() as u64;
-        if book.written > LONGEST_LOG {
-            book.file = None;
+        state.written += line.len() as u64;
+        if state.written > MAX_LOG {
+            state.file = None;
         }
-        if let Some(file) = &mut book.file {
+        if let Some(file) = &mut state.file {
             let _ = file.write_all(line.as_bytes());
         }
     }
 }
 
-/// UTC, as RFC 3339 writes it.
+/// Formats a time in UTC according to RFC 3339.
 fn timestamp(time: SystemTime) -> String {
     let seconds = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let (days, second) = (seconds / 86_400, seconds % 86_400);
-    // Civil date from days, in eras of 400 years that begin in March.
+    // Converts days to a civil date, in eras of 400 years that begin in March.
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
@@ -136,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_names_what_was_refused_most() {
+    fn the_summary_names_what_was_refused_most() {
         let journal = Journal::new(None, Ui::default());
         assert_eq!(journal.summary(), None);
         let refuse = |name: &str| journal.refused(&Refusal::not_listed(&HostName::Name(name.into()), 443));
@@ -146,7 +150,7 @@ mod tests {
         assert_eq!(
             journal.summary().as_deref(),
             Some(
-                "the proxy refused connections to b.example:443 (2), a.example:443 (1); --allow-host HOST[:PORT] allows one"
+                "the proxy refused connections to b.example:443 (2), a.example:443 (1); allow a host with `--allow-host HOST[:PORT]`"
             )
         );
         ["c", "d", "e", "f"].iter().for_each(|name| refuse(name));
@@ -157,10 +161,10 @@ mod tests {
     fn a_talkative_guest_does_not_fill_the_disk() -> std::io::Result<()> {
         let file = tempfile::NamedTempFile::new()?;
         let journal = Journal::new(Some(file.reopen()?), Ui::default());
-        for _ in 0..=LONGEST_LOG / 200 {
+        for _ in 0..=MAX_LOG / 200 {
             journal.allowed(&"x".repeat(200));
         }
-        assert!(file.as_file().metadata()?.len() <= LONGEST_LOG);
+        assert!(file.as_file().metadata()?.len() <= MAX_LOG);
         Ok(())
     }
 }

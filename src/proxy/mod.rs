@@ -1,13 +1,14 @@
-//! sandpen's own filtering proxy: an allow-list of hosts and ports for HTTP and CONNECT.
+//! sandpen's filtering proxy: an allow-list of hosts and ports for HTTP and CONNECT.
 //!
 //! ```text
-//! guest ──► server ──► request (what is asked for, one way to read it)
+//! guest ──► server ──► request (parsed strictly)
 //!              │           └─► policy: the name ──► resolve ──► policy: the address ──► connect
-//!              └─► journal: every verdict                                               │
+//!              └─► journal: every decision                                              │
 //!           relay / body: bytes, bounded in memory and time ◄───────────────────────────┘
 //! ```
 //!
-//! Whatever is not understood is refused; nothing is resolved or connected to before its name is allowed.
+//! A request that is not understood is refused. No name is resolved and no connection made before
+//! the policy has allowed it.
 
 mod address;
 mod body;
@@ -18,6 +19,7 @@ mod dns;
 mod handover;
 mod journal;
 mod policy;
+mod protocol;
 mod refusal;
 mod relay;
 mod request;
@@ -33,9 +35,8 @@ pub use connect::connect;
 pub use handover::{ListenerInbox, bind, offer};
 pub use journal::Journal;
 pub use policy::Policy;
-pub use refusal::Refusal;
-pub use relay::Traffic;
-pub use request::{Action, Body, Request, parse};
+pub use protocol::{OVER, PROXY_PORT, ProxyJob, READY, READY_TIMEOUT};
+pub use request::{Action, parse};
 pub use resolve::Resolver;
 pub use server::{Proxy, pass_on};
-pub use supervise::{ProxyJob, listens, supervise};
+pub use supervise::{listens, supervise};

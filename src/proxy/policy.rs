@@ -1,4 +1,5 @@
-//! Decides: on the name asked for, and on the address that it resolved to. Pure.
+//! Decides whether a connection is allowed: by the requested name, and by the address that it
+//! resolves to. Pure.
 
 use std::net::IpAddr;
 
@@ -6,39 +7,36 @@ use super::address::is_public;
 use super::refusal::Refusal;
 use crate::config::value::{HostName, HostRule};
 
-/// What may be reached. Without a rule, nothing.
+/// An allow-list. Without a rule nothing is allowed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Policy {
     rules: Vec<HostRule>,
 }
 
 impl Policy {
-    /// Of a list of rules.
     pub fn new(rules: Vec<HostRule>) -> Self {
         Policy { rules }
     }
 
-    /// Whether the host may be asked for.
+    /// Decides on the name, before it is resolved.
     pub fn check_host(&self, host: &HostName, port: u16) -> Result<(), Refusal> {
-        match self.lists(host, port) {
-            true => Ok(()),
-            false => Err(Refusal::not_listed(host, port)),
-        }
+        if self.lists(host, port) { Ok(()) } else { Err(Refusal::not_listed(host, port)) }
     }
 
-    /// The addresses of an allowed host that may be connected to, at least one. A name that leads to an address that is not the
-    /// internet's is how a stranger's name server reaches into the local network: such an address is listed itself, or refused.
+    /// Returns the addresses of an allowed host that may be connected to, at least one. A name
+    /// server outside could make an allowed name resolve to an address in the local network; such
+    /// an address is refused unless the list contains it.
     pub fn check_addresses(&self, host: &HostName, port: u16, addresses: &[IpAddr]) -> Result<Vec<IpAddr>, Refusal> {
-        let may = |address: &&IpAddr| {
+        let is_allowed = |address: &&IpAddr| {
             is_public(**address)
                 || self.lists(&HostName::Address(**address), port)
                 || (is_localhost(host) && address.is_loopback())
         };
-        let allowed: Vec<IpAddr> = addresses.iter().filter(may).copied().collect();
+        let allowed: Vec<IpAddr> = addresses.iter().filter(is_allowed).copied().collect();
         match (allowed.is_empty(), addresses.first()) {
             (false, _) => Ok(allowed),
             (true, Some(address)) => Err(Refusal::local_address(host, port, *address)),
-            (true, None) => Err(Refusal::no_such_host(host, port)),
+            (true, None) => Err(Refusal::no_address(host, port)),
         }
     }
 
@@ -47,7 +45,7 @@ impl Policy {
     }
 }
 
-/// The one name that always means this machine.
+/// `localhost` always means this machine, whatever a name server answers.
 pub fn is_localhost(host: &HostName) -> bool {
     matches!(host, HostName::Name(name) if name == "localhost")
 }

@@ -1,67 +1,71 @@
-//! Why a connection is refused, as the guest, the log and the user read it. All of it is ASCII on one line: it may end in a
-//! status line, and names come from the guest.
+//! The refusal of a request, as the guest, the log and the user read it. It is a single line of
+//! ASCII, because it is sent as an HTTP status line and contains text from the guest.
 
 use std::fmt::{self, Write};
 use std::net::IpAddr;
 
 use crate::config::value::{HostName, HostRule};
 
-/// The longest name that is repeated.
-const LONGEST: usize = 256;
+/// How many bytes of the guest's text are repeated.
+const MAX_TEXT: usize = 256;
 
-/// A refused request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// The HTTP status.
+    /// The HTTP status code.
     pub status: u16,
-    /// The target as it was asked for, as far as it could be read.
+    /// The requested target; empty if it could not be read.
     pub target: String,
-    /// Why, and what would allow it.
+    /// The reason, and the flag that would allow the request.
     pub reason: String,
 }
 
 impl Refusal {
-    /// The request is malformed, or tries a trick.
+    /// Refuses a request that is malformed or ambiguous.
     pub fn malformed(target: &[u8], reason: impl fmt::Display) -> Self {
         Refusal { status: 400, target: one_line(target), reason: one_line(reason.to_string().as_bytes()) }
     }
 
-    /// No rule allows the host.
+    /// Refuses a host that no rule allows.
     pub fn not_listed(host: &HostName, port: u16) -> Self {
         let flag = HostRule::wanted(host, port);
         Self::forbidden(host, port, format!("the host is not allowed; `--allow-host {flag}` would allow it"))
     }
 
-    /// The host leads to an address that is not the internet's.
+    /// Refuses a host that resolves to an address outside the public internet.
     pub fn local_address(host: &HostName, port: u16, address: IpAddr) -> Self {
         let flag = HostRule::wanted(&HostName::Address(address), port);
-        let reason = format!(
-            "it leads to {address}, which is not a public address; `--allow-host {flag}` beside it would allow that"
-        );
+        let reason =
+            format!("it resolves to {address}, which is not a public address; add `--allow-host {flag}` to allow it");
         Self::forbidden(host, port, reason)
     }
 
-    /// The name has no address.
-    pub fn no_such_host(host: &HostName, port: u16) -> Self {
-        Refusal { status: 502, ..Self::forbidden(host, port, "the name has no address".into()) }
+    pub fn no_address(host: &HostName, port: u16) -> Self {
+        Self::bad_gateway(host, port, "could not resolve host: the name has no address")
     }
 
-    /// The name cannot be resolved, or the host not be reached.
+    pub fn unresolved(host: &HostName, port: u16, error: &std::io::Error) -> Self {
+        Self::bad_gateway(host, port, &format!("could not resolve host: {error}"))
+    }
+
     pub fn unreachable(host: &HostName, port: u16, error: &std::io::Error) -> Self {
-        let reason = one_line(format!("it cannot be reached: {error}").as_bytes());
-        Refusal { status: 502, ..Self::forbidden(host, port, reason) }
+        Self::bad_gateway(host, port, &format!("failed to connect: {error}"))
+    }
+
+    fn bad_gateway(host: &HostName, port: u16, reason: &str) -> Self {
+        Refusal { status: 502, ..Self::forbidden(host, port, one_line(reason.as_bytes())) }
     }
 
     fn forbidden(host: &HostName, port: u16, reason: String) -> Self {
         Refusal { status: 403, target: format!("{host}:{port}"), reason }
     }
 
-    /// Whether the policy said no, as opposed to the network.
+    /// Whether the policy refused the request, as opposed to the network.
     pub fn is_by_policy(&self) -> bool {
         self.status < 500
     }
 
-    /// The whole answer to the guest. Many programs show the status line and nothing else, so it says all.
+    /// Formats the HTTP response. Many programs show nothing but the status line, so it contains
+    /// the whole message.
     pub fn response(&self) -> String {
         let line = self.to_string();
         format!(
@@ -79,13 +83,13 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Printable ASCII, everything else escaped, cut to a length that a log can bear.
+/// Escapes everything but printable ASCII, and truncates.
 pub fn one_line(bytes: &[u8]) -> String {
     let mut line = String::new();
-    for byte in bytes.iter().take(LONGEST) {
+    for byte in bytes.iter().take(MAX_TEXT) {
         let _ = write!(line, "{}", byte.escape_ascii());
     }
-    if bytes.len() > LONGEST {
+    if bytes.len() > MAX_TEXT {
         line.push_str("...");
     }
     line
@@ -110,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_from_the_guest_breaks_out_of_the_line() {
+    fn text_from_the_guest_stays_in_the_line() {
         let refusal = Refusal::malformed(b"a\r\nX: y\x1b[31m\xff", "no");
         let head = refusal.response();
         assert_eq!(head.matches("\r\n").count(), 5, "{head}");

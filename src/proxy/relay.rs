@@ -1,4 +1,4 @@
-//! Copies bytes both ways between two sockets in one thread, with memory that does not grow.
+//! Copies bytes both ways between two sockets in one thread, with bounded memory.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// What one read takes. A connection holds one of these, and one more for each direction whose receiver is slow.
+/// The size of one read. A connection has one buffer, and one more for each direction whose
+/// receiver is slow.
 const BUFFER: usize = 32 * 1024;
-/// How long nothing may move once one side has finished, or does not take what is there for it.
-const HALF_OPEN: Duration = Duration::from_secs(120);
-/// How often one direction may go on before the other has its turn.
-const TURNS: usize = 16;
+/// How long no byte may move once one side has closed its direction or does not read.
+const STALL_TIMEOUT: Duration = Duration::from_secs(120);
+/// How many reads one direction may do before the other gets its turn.
+const READS_PER_TURN: usize = 16;
 
-/// Bytes moved.
+/// The number of bytes that were copied.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// From the guest.
@@ -22,11 +23,12 @@ pub struct Traffic {
     pub received: u64,
 }
 
-/// Copies until both sides are done, or one is gone. `early` has been read from the client already.
-pub fn both_ways(client: &TcpStream, server: &TcpStream, early: &[u8]) -> Traffic {
-    let mut up = Flow { pending: early.to_vec(), ..Flow::new(client, server) };
+/// Copies until both sides have closed their direction, or a connection fails. `read_ahead` has
+/// already been read from the client.
+pub fn both_ways(client: &TcpStream, server: &TcpStream, read_ahead: &[u8]) -> Traffic {
+    let mut up = Flow { pending: read_ahead.to_vec(), ..Flow::new(client, server) };
     let mut down = Flow::new(server, client);
-    // An error means that one side is gone; what was moved is what counts.
+    // An error means that one side is gone; the count stays right.
     let _ = run(&mut up, &mut down);
     Traffic { sent: up.moved, received: down.moved }
 }
@@ -46,7 +48,8 @@ fn run(up: &mut Flow<'_>, down: &mut Flow<'_>) -> io::Result<()> {
             PollFd::new(up.from, interest(up.wants_read(), down.wants_write())),
             PollFd::new(down.from, interest(down.wants_read(), up.wants_write())),
         ];
-        // A side of which nothing is wanted would wake this thread for its end again and again.
+        // Polling a socket without interest would return at once when it is closed, again and
+        // again.
         let some: &mut [PollFd<'_>] = match waits {
             [true, true] => &mut polled,
             [true, false] => &mut polled[..1],
@@ -54,7 +57,7 @@ fn run(up: &mut Flow<'_>, down: &mut Flow<'_>) -> io::Result<()> {
             [false, false] => return Ok(()),
         };
         let limited = up.done || down.done || up.wants_write() || down.wants_write();
-        let limit = limited.then(|| Timespec { tv_sec: HALF_OPEN.as_secs() as i64, tv_nsec: 0 });
+        let limit = limited.then(|| Timespec { tv_sec: STALL_TIMEOUT.as_secs() as i64, tv_nsec: 0 });
         match poll(some, limit.as_ref()) {
             Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -66,15 +69,15 @@ fn run(up: &mut Flow<'_>, down: &mut Flow<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// One direction.
+/// One direction of a connection.
 struct Flow<'a> {
     from: &'a TcpStream,
     to: &'a TcpStream,
-    /// What the receiver would not take yet.
+    /// Bytes that the receiver has not accepted yet.
     pending: Vec<u8>,
-    /// The sender has finished.
+    /// The sender has closed its direction.
     ended: bool,
-    /// … and the receiver knows.
+    /// The receiver has been told so.
     done: bool,
     moved: u64,
 }
@@ -92,10 +95,10 @@ impl<'a> Flow<'a> {
         !self.pending.is_empty()
     }
 
-    /// Moves what can be moved without waiting.
+    /// Copies as much as possible without blocking.
     fn advance(&mut self, buffer: &mut [u8]) -> io::Result<()> {
         self.flush()?;
-        for _ in 0..TURNS {
+        for _ in 0..READS_PER_TURN {
             if !self.wants_read() {
                 break;
             }
@@ -131,7 +134,7 @@ impl<'a> Flow<'a> {
         Ok(())
     }
 
-    /// As much as the receiver takes.
+    /// Writes as much as the receiver accepts.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut written = 0;
         while written < bytes.len() {

@@ -1,14 +1,16 @@
-//! Reads one request's head. What is forwarded is written anew from what was understood, so that the next server reads the same
-//! request that was decided on; whatever can be read in two ways is refused.
+//! Parses the head of a request. The head that is forwarded is written anew from the parsed values,
+//! so that the server reads the same request that the policy decided on; an ambiguous one is
+//! refused.
 
 use super::refusal::Refusal;
 use crate::config::value::HostName;
 
-/// The longest head.
-pub const LONGEST_HEAD: usize = 32 * 1024;
-const MOST_HEADERS: usize = 100;
+/// The length limit of a head, in bytes.
+pub const MAX_HEAD: usize = 32 * 1024;
+const MAX_HEADERS: usize = 100;
 
-/// Headers that are between two neighbours (RFC 9110, 7.6.1), and what the guest has to say to this proxy only.
+/// Headers of a single connection (RFC 9110, 7.6.1), and those that are addressed to this proxy.
+/// `Host` is written anew.
 const HOP_BY_HOP: &[&str] = &[
     "connection",
     "keep-alive",
@@ -22,52 +24,51 @@ const HOP_BY_HOP: &[&str] = &[
     "host",
 ];
 
-/// A request whose target is known.
+/// A request whose target has been parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// The host.
+    /// The host in its canonical spelling, on which the policy decides.
     pub host: HostName,
-    /// The port.
+    /// The port; 80 if a URL omits it.
     pub port: u16,
-    /// What is asked for.
+    /// What the proxy does if the policy allows the host.
     pub action: Action,
 }
 
-/// What is asked for.
+/// The two kinds of requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// `CONNECT`: bytes both ways.
+    /// `CONNECT`: copies bytes both ways.
     Tunnel,
-    /// One HTTP request and its answer.
+    /// Forwards one HTTP request and its response.
     Forward {
-        /// The head as the server gets it.
+        /// The rewritten head, as the server receives it.
         head: Vec<u8>,
-        /// What follows it.
+        /// The body that follows the head.
         body: Body,
     },
 }
 
-/// How the end of a request's body is found.
+/// Determines where the body of a request ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Body {
-    /// So many bytes.
     Length(u64),
-    /// Chunks.
     Chunked,
 }
 
-/// Parses what has arrived. `None`: the head is not complete. Otherwise the request and the length of its head.
+/// Parses the bytes received so far. Returns the request and the length of its head, or `None` if
+/// the head is not complete.
 pub fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, Refusal> {
-    let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut head = httparse::Request::new(&mut headers);
     let target = |head: &httparse::Request<'_, '_>| head.path.unwrap_or_default().as_bytes().to_vec();
     let length = match head.parse(bytes) {
         Ok(httparse::Status::Complete(length)) => length,
-        Ok(httparse::Status::Partial) if bytes.len() < LONGEST_HEAD => return Ok(None),
+        Ok(httparse::Status::Partial) if bytes.len() < MAX_HEAD => return Ok(None),
         Ok(httparse::Status::Partial) => {
-            return Err(Refusal { status: 431, ..Refusal::malformed(b"", "the request's head is too long") });
+            return Err(Refusal { status: 431, ..Refusal::malformed(b"", "the request header is too long") });
         }
-        Err(error) => return Err(Refusal::malformed(&target(&head), format!("the request is not HTTP/1.1: {error}"))),
+        Err(error) => return Err(Refusal::malformed(&target(&head), format!("invalid HTTP/1.1 request: {error}"))),
     };
     let asked = target(&head);
     let refuse = |reason: &str| Refusal::malformed(&asked, reason);
@@ -75,15 +76,14 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, Refusal> {
         return Err(refuse("lines must end with CR LF"));
     }
     let Some(text) = head.path.filter(|path| path.bytes().all(|byte| byte.is_ascii_graphic())) else {
-        return Err(refuse("the target is not plain ASCII"));
+        return Err(refuse("the request target is not plain ASCII"));
     };
     let method = head.method.unwrap_or_default();
     let (authority, path) = match method {
         "CONNECT" => (text, None),
         _ => {
-            let rest = text.strip_prefix("http://").ok_or_else(|| {
-                refuse("this is a proxy for `http://` addresses and CONNECT; nothing else is answered here")
-            })?;
+            let rest =
+                text.strip_prefix("http://").ok_or_else(|| refuse("only `http://` URLs and CONNECT are supported"))?;
             let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
             (&rest[..end], Some(&rest[end..]))
         }
@@ -95,17 +95,17 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, Refusal> {
     let Some(path) = path else {
         return match body {
             Body::Length(0) => Ok(Some((Request { host, port, action: Action::Tunnel }, length))),
-            _ => Err(refuse("CONNECT has no body")),
+            _ => Err(refuse("CONNECT must not have a body")),
         };
     };
     if path.contains('#') {
-        return Err(refuse("a fragment has no place in a request"));
+        return Err(refuse("the request target must not contain a fragment"));
     }
     let head = rewrite(method, path, version, &host, port, head.headers, body);
     Ok(Some((Request { host, port, action: Action::Forward { head, body } }, length)))
 }
 
-/// Every line feed after a carriage return, and no carriage return elsewhere.
+/// Whether every line feed follows a carriage return, and no carriage return is elsewhere.
 fn has_plain_line_ends(head: &[u8]) -> bool {
     let before = |at: usize| at.checked_sub(1).and_then(|at| head.get(at));
     head.iter().enumerate().all(|(at, byte)| match byte {
@@ -115,10 +115,10 @@ fn has_plain_line_ends(head: &[u8]) -> bool {
     })
 }
 
-/// `HOST[:PORT]`; the port may be left out where there is a default.
+/// Parses `HOST[:PORT]`; the port may be omitted if there is a default.
 fn authority_of(text: &str, default: Option<u16>) -> Result<(HostName, u16), String> {
     if text.contains('@') {
-        return Err("user information before the host is refused".into());
+        return Err("user information in the URL is not allowed".into());
     }
     let after = text.rfind(']').map_or(0, |at| at + 1);
     let (host, port) = match text[after..].find(':') {
@@ -138,23 +138,24 @@ fn canonical_port(digits: &str) -> Option<u16> {
     (port.to_string() == digits).then_some(port)
 }
 
-/// One Host at most, and the same as the target's. Tunnels name their port in either way.
+/// Allows a single Host header, which must name the target. The port of a tunnel may be omitted.
 fn check_host_header(headers: &[httparse::Header<'_>], host: &HostName, port: u16, plain: bool) -> Result<(), String> {
     let mut named = headers.iter().filter(|header| header.name.eq_ignore_ascii_case("host"));
     let Some(header) = named.next() else { return Ok(()) };
     if named.next().is_some() {
-        return Err("there is more than one Host header".into());
+        return Err("more than one Host header".into());
     }
     let text = std::str::from_utf8(header.value).map_err(|_| "the Host header is not ASCII")?;
     let default = if plain { 80 } else { port };
     match authority_of(text, Some(default)) {
         Ok(named) if named == (host.clone(), port) => Ok(()),
-        Ok(_) => Err(format!("the Host header says `{text}`")),
-        Err(reason) => Err(format!("the Host header says `{text}`: {reason}")),
+        Ok(_) => Err(format!("the Host header is `{text}`, which is not the request target")),
+        Err(reason) => Err(format!("the Host header `{text}` is invalid: {reason}")),
     }
 }
 
-/// Where the body ends. Two answers, or one that servers read differently, are refused (request smuggling).
+/// Determines the end of the body. Two ends, or one that servers may parse differently, are refused
+/// (request smuggling).
 fn body_of(headers: &[httparse::Header<'_>], version: u8) -> Result<Body, &'static str> {
     let all = |name: &'static str| headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name));
     let (mut lengths, mut codings) = (all("content-length"), all("transfer-encoding"));
@@ -166,12 +167,16 @@ fn body_of(headers: &[httparse::Header<'_>], version: u8) -> Result<Body, &'stat
             let is_number = !digits.is_empty() && digits.len() <= 18 && digits.bytes().all(|b| b.is_ascii_digit());
             match digits.parse() {
                 Ok(length) if is_number && lengths.next().is_none() => Ok(Body::Length(length)),
-                _ => Err("Content-Length is not one number"),
+                _ => Err("Content-Length must be a single number"),
             }
         }
         (None, Some(coding)) => {
             let is_chunked = coding.value.eq_ignore_ascii_case(b"chunked") && codings.next().is_none();
-            if is_chunked && version == 1 { Ok(Body::Chunked) } else { Err("the only Transfer-Encoding is `chunked`") }
+            if is_chunked && version == 1 {
+                Ok(Body::Chunked)
+            } else {
+                Err("the only supported Transfer-Encoding is `chunked`")
+            }
         }
     }
 }
@@ -191,14 +196,15 @@ fn rewrite(
         head.extend(format!(":{port}").bytes());
     }
     head.extend(b"\r\n");
-    // Whatever `Connection` names is between two neighbours, too – but not what frames the request.
+    // Headers that `Connection` names are for a single connection, too; the one that determines the
+    // end of the body must stay all the same.
     let options = headers.iter().filter(|header| header.name.eq_ignore_ascii_case("connection"));
     let named: Vec<&[u8]> =
         options.flat_map(|header| header.value.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii).collect();
     for header in headers {
         let is_named = named.iter().any(|name| header.name.as_bytes().eq_ignore_ascii_case(name));
-        let frames = header.name.eq_ignore_ascii_case("content-length");
-        if HOP_BY_HOP.iter().any(|name| header.name.eq_ignore_ascii_case(name)) || (is_named && !frames) {
+        let is_length = header.name.eq_ignore_ascii_case("content-length");
+        if HOP_BY_HOP.iter().any(|name| header.name.eq_ignore_ascii_case(name)) || (is_named && !is_length) {
             continue;
         }
         head.extend(header.name.bytes());
@@ -209,7 +215,7 @@ fn rewrite(
     if body == Body::Chunked {
         head.extend(b"Transfer-Encoding: chunked\r\n");
     }
-    // One decision, one request, one connection.
+    // The policy decides per request, so a connection carries a single one.
     head.extend(b"Connection: close\r\n\r\n");
     head
 }

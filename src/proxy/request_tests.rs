@@ -98,7 +98,7 @@ fn is_plain(target: &str) -> bool {
 }
 
 #[test]
-fn what_can_be_read_in_two_ways_is_refused() {
+fn ambiguous_requests_are_refused() {
     for headers in [
         "Content-Length: 5\r\nTransfer-Encoding: chunked",
         "Content-Length: 5\r\nContent-Length: 6",
@@ -139,16 +139,16 @@ fn a_request_is_written_anew() {
 
 #[test]
 fn heads_are_bounded() {
-    let endless = "GET http://example.org/ HTTP/1.1\r\nX: ".to_owned() + &"a".repeat(LONGEST_HEAD);
+    let endless = "GET http://example.org/ HTTP/1.1\r\nX: ".to_owned() + &"a".repeat(MAX_HEAD);
     assert_eq!(parse(endless.as_bytes()).map_err(|refusal| refusal.status), Err(431));
     assert_eq!(parse(&endless.as_bytes()[..1000]), Ok(None));
-    let many = "GET http://example.org/ HTTP/1.1\r\n".to_owned() + &"X: y\r\n".repeat(MOST_HEADERS + 1) + "\r\n";
+    let many = "GET http://example.org/ HTTP/1.1\r\n".to_owned() + &"X: y\r\n".repeat(MAX_HEADERS + 1) + "\r\n";
     assert!(parse(many.as_bytes()).is_err());
 }
 
 proptest! {
     #[test]
-    fn any_bytes_are_judged_without_harm(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
+    fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
         let _ = parse(&bytes);
     }
 
@@ -167,7 +167,7 @@ proptest! {
         }
     }
 
-    /// Whatever the target is, the host that was understood stands in it as it is.
+    /// The parsed host is in the target, character for character.
     #[test]
     fn the_host_is_what_was_written(target in "[a-zA-Z0-9.:@\\[\\]#/?%_-]{1,40}") {
         if let Ok(request) = connect(&target) {
@@ -175,7 +175,7 @@ proptest! {
         }
     }
 
-    /// A second reader, that splits as a simple server does, sees the same body length as this one.
+    /// A simple server's parser finds the same body length.
     #[test]
     fn framing_is_unambiguous(lengths in proptest::collection::vec("[0-9+ ,x]{0,4}", 0..3), chunked in any::<bool>()) {
         let mut head = "POST http://example.org/ HTTP/1.1\r\n".to_owned();

@@ -1,4 +1,5 @@
-//! From a host to its addresses, once per connection; the guest asks no name server itself.
+//! Resolves a host to its addresses, once per connection; the guest itself cannot reach a name
+//! server.
 
 use std::io;
 #[cfg(target_os = "linux")]
@@ -8,12 +9,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use super::policy::is_localhost;
 use crate::config::value::HostName;
 
-/// Where names are looked up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resolver {
-    /// As `/etc/hosts`.
+    /// A file in the format of `/etc/hosts`.
     pub hosts: std::path::PathBuf,
-    /// As `/etc/resolv.conf`. Its search list is not applied: names are asked for in full.
+    /// A file in the format of `/etc/resolv.conf`. Its search list is ignored: names must be
+    /// complete.
     pub servers: std::path::PathBuf,
 }
 
@@ -24,11 +25,11 @@ impl Default for Resolver {
 }
 
 impl Resolver {
-    /// All addresses, IPv4 first.
+    /// Returns all addresses, IPv4 first.
     pub fn resolve(&self, host: &HostName) -> io::Result<Vec<IpAddr>> {
         let name = match host {
             HostName::Address(address) => return Ok(vec![*address]),
-            // No file and no server has a say in it.
+            // Neither the file nor a name server may redefine it.
             host if is_localhost(host) => return Ok(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]),
             HostName::Name(name) => name,
         };
@@ -47,7 +48,7 @@ impl Resolver {
         super::dns::lookup(&servers(&text), name)
     }
 
-    /// Elsewhere the program is not static, and the system resolves.
+    /// Uses the system's resolver: the program is not static here.
     #[cfg(not(target_os = "linux"))]
     fn ask(&self, name: &str) -> io::Result<Vec<IpAddr>> {
         std::net::ToSocketAddrs::to_socket_addrs(&(name, 0)).map(|found| found.map(|address| address.ip()).collect())
@@ -64,13 +65,13 @@ fn in_hosts(text: &str, name: &str) -> Vec<IpAddr> {
     found.collect()
 }
 
-/// As the C library reads it: three servers at most, this machine if there is none.
+/// Follows the C library: three servers at most, this machine if there is none.
 #[cfg(target_os = "linux")]
 fn servers(text: &str) -> Vec<SocketAddr> {
     let addresses = text.lines().filter_map(|line| {
         let mut words = line.split_whitespace();
         let address = words.next().filter(|word| *word == "nameserver").and_then(|_| words.next())?;
-        // A link-local server carries its interface, as in `fe80::1%eth0`.
+        // The address of a link-local server names its interface, as in `fe80::1%eth0`.
         let (address, zone) = address.split_once('%').map_or((address, None), |(address, zone)| (address, Some(zone)));
         match (address.parse().ok()?, zone) {
             (IpAddr::V6(address), Some(zone)) => {
@@ -94,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_are_read_as_the_c_library_reads_them() {
+    fn hosts_are_parsed_like_the_c_library_does() {
         let text =
             "# comment\n10.0.0.1\tA.example a # b.example\n::1 b.example\n10.0.0.2 a.example\nnonsense a.example\n";
         assert_eq!(in_hosts(text, "a.example"), [IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2])]);
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn localhost_is_no_question_for_a_file() -> io::Result<()> {
+    fn localhost_is_not_looked_up_in_a_file() -> io::Result<()> {
         let file = tempfile::NamedTempFile::new()?;
         std::fs::write(file.path(), "6.6.6.6 localhost\n")?;
         let resolver = Resolver { hosts: file.path().into(), servers: "/nonexistent".into() };

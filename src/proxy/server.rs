@@ -1,4 +1,5 @@
-//! Serves the guest's connections: a thread each, so many at most, none without an end to its timeout.
+//! Serves the guest's connections: one thread for each, up to a maximum, with a time limit for
+//! every wait.
 
 use std::io::{self, BufReader, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -11,46 +12,44 @@ use super::journal::Journal;
 use super::policy::Policy;
 use super::refusal::Refusal;
 use super::relay::{self, Traffic};
-use super::request::{self, Action, Body, LONGEST_HEAD, Request};
+use super::request::{self, Action, Body, MAX_HEAD, Request};
 use super::resolve::Resolver;
 use super::thread_pool::ThreadPool;
 
-/// Connections at a time; further ones wait to be accepted.
-pub const MOST: usize = 1500;
-/// Enough for a connection; its buffers are elsewhere.
-pub const STACK: usize = 128 * 1024;
-/// How long a guest may take to say what it wants.
-const HEAD: Duration = Duration::from_secs(10);
-/// How long one address may take to answer.
-const CONNECT: Duration = Duration::from_secs(5);
-/// How long a request's body, or its receiver, may stand still.
-const STALL: Duration = Duration::from_secs(120);
-/// An answer to the guest that it does not read, and what it still sends after its request.
-const FAREWELL: Duration = Duration::from_millis(500);
-const MOST_IGNORED: usize = 256 * 1024;
-/// When a silent server is asked whether it is still there.
+/// How many connections are served at a time; further ones wait to be accepted.
+pub const MAX_CONNECTIONS: usize = 1500;
+/// The stack of a connection's thread, in bytes; its buffers are on the heap.
+pub const STACK_SIZE: usize = 128 * 1024;
+/// How long a guest may take to send the head of a request.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a connection to one address may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a request's body, or its receiver, may stall.
+const STALL_TIMEOUT: Duration = Duration::from_secs(120);
+/// How long the guest may take to read the last bytes and to stop sending.
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
+/// How many bytes that the guest sends after its request are discarded before the connection is
+/// closed.
+const MAX_DISCARDED: usize = 256 * 1024;
+/// How long a server may be silent before the kernel probes it.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 
-/// The filtering proxy.
 #[derive(Debug)]
 pub struct Proxy {
-    /// What may be reached.
     pub policy: Policy,
-    /// How names become addresses.
     pub resolver: Resolver,
-    /// Where decisions are written.
     pub journal: Arc<Journal>,
 }
 
 impl Proxy {
-    /// Serves everything that arrives, until the listener fails for good.
+    /// Serves all connections until the listener fails permanently.
     pub fn serve(self: Arc<Self>, listener: &TcpListener) {
-        each(listener, move |client| self.connection(client));
+        serve_connections(listener, move |client| self.serve_connection(client));
     }
 
-    fn connection(&self, client: &TcpStream) {
+    fn serve_connection(&self, client: &TcpStream) {
         let _ = client.set_nodelay(true);
-        let (request, early) = match read_request(client) {
+        let (request, read_ahead) = match read_request(client) {
             Ok(Some(read)) => read,
             Ok(None) => return,
             Err(refusal) => return self.refuse(client, &refusal),
@@ -62,67 +61,68 @@ impl Proxy {
         };
         self.journal.allowed(&target);
         let traffic = match request.action {
-            Action::Tunnel => tunnel(client, &server, &early),
-            Action::Forward { head, body } => forward(client, &server, &head, body, &early),
+            Action::Tunnel => tunnel(client, &server, &read_ahead),
+            Action::Forward { head, body } => forward(client, &server, &head, body, &read_ahead),
         };
         self.journal.ended(&target, traffic);
     }
 
-    /// Decides, resolves, decides again, and connects to an address that was decided on.
+    /// Checks the name, resolves it, checks its addresses, and connects to one that is allowed.
     fn reach(&self, request: &Request) -> Result<TcpStream, Refusal> {
         let Request { host, port, .. } = request;
         self.policy.check_host(host, *port)?;
-        let addresses = self.resolver.resolve(host).map_err(|error| Refusal::unreachable(host, *port, &error))?;
+        let addresses = self.resolver.resolve(host).map_err(|error| Refusal::unresolved(host, *port, &error))?;
         let addresses = self.policy.check_addresses(host, *port, &addresses)?;
         connect(&addresses, *port).map_err(|error| Refusal::unreachable(host, *port, &error))
     }
 
     fn refuse(&self, mut client: &TcpStream, refusal: &Refusal) {
         self.journal.refused(refusal);
-        let _ = client.set_write_timeout(Some(FAREWELL));
+        let _ = client.set_write_timeout(Some(CLOSE_TIMEOUT));
         let _ = client.write_all(refusal.response().as_bytes());
-        take_leave(client);
+        close_gracefully(client);
     }
 }
 
-/// Passes everything that arrives on to another proxy, unseen.
+/// Relays all connections to another proxy, without looking at them.
 pub fn pass_on(listener: &TcpListener, to: SocketAddr) {
-    each(listener, move |client| {
+    serve_connections(listener, move |client| {
         let _ = client.set_nodelay(true);
-        if let Ok(server) = TcpStream::connect_timeout(&to, CONNECT) {
+        if let Ok(server) = TcpStream::connect_timeout(&to, CONNECT_TIMEOUT) {
             let _ = server.set_nodelay(true);
             relay::both_ways(client, &server, &[]);
         }
     });
 }
 
-/// A thread for every connection, so many at a time.
-fn each(listener: &TcpListener, serve: impl Fn(&TcpStream) + Send + Sync + 'static) {
+/// Accepts connections and serves each in a thread of a pool.
+fn serve_connections(listener: &TcpListener, serve: impl Fn(&TcpStream) + Send + Sync + 'static) {
     raise_descriptor_limit();
-    let thread_pool = Arc::new(ThreadPool::new(serve));
+    let pool = Arc::new(ThreadPool::new(serve));
     loop {
-        thread_pool.wait_for_room();
+        pool.wait_for_capacity();
         match listener.accept() {
-            Ok((client, _)) => thread_pool.give(client),
-            Err(error) if is_passing(&error) => thread::sleep(Duration::from_millis(20)),
+            Ok((client, _)) => pool.submit(client),
+            Err(error) if is_temporary(&error) => thread::sleep(Duration::from_millis(20)),
             Err(_) => return,
         }
     }
 }
 
-/// Two descriptors for each connection, and some to spare. The guest, which runs already, keeps its own limit.
+/// A connection needs two descriptors. The guest, which runs already, keeps its own limit.
 fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    let wanted = 3 * MOST as u64;
+    let wanted = 3 * MAX_CONNECTIONS as u64;
     if limit.current.is_some_and(|current| current < wanted) {
         let current = Some(limit.maximum.map_or(wanted, |most| most.min(wanted)));
         let _ = setrlimit(Resource::Nofile, Rlimit { current, ..limit });
     }
 }
 
-/// Errors after which `accept` works again: a client that left, or no more descriptors for now.
-fn is_passing(error: &io::Error) -> bool {
+/// Whether `accept` may work again later: the client has disconnected, or there is no free
+/// descriptor.
+fn is_temporary(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
         Some(
@@ -137,19 +137,20 @@ fn is_passing(error: &io::Error) -> bool {
     )
 }
 
-/// The head, and what came after it. `None`: the guest said nothing, or left.
+/// Reads a request and returns it with the bytes that follow its head; `None` if the guest sends
+/// nothing or disconnects.
 fn read_request(mut client: &TcpStream) -> Result<Option<(Request, Vec<u8>)>, Refusal> {
-    let limit = Instant::now() + HEAD;
+    let limit = Instant::now() + HEAD_TIMEOUT;
     let mut bytes = Vec::new();
-    let mut looked_at: usize = 0;
+    let mut parsed: usize = 0;
     let mut buffer = [0; 4096];
     loop {
         let left = limit.saturating_duration_since(Instant::now());
-        let too_slow = || Refusal { status: 408, ..Refusal::malformed(b"", "the request did not arrive in time") };
+        let too_slow = || Refusal { status: 408, ..Refusal::malformed(b"", "timed out waiting for the request") };
         if left.is_zero() || client.set_read_timeout(Some(left)).is_err() {
             return if bytes.is_empty() { Ok(None) } else { Err(too_slow()) };
         }
-        let space = buffer.len().min(LONGEST_HEAD.saturating_sub(bytes.len()).max(1));
+        let space = buffer.len().min(MAX_HEAD.saturating_sub(bytes.len()).max(1));
         match client.read(&mut buffer[..space]) {
             Ok(0) => return Ok(None),
             Ok(length) => bytes.extend_from_slice(&buffer[..length]),
@@ -157,23 +158,24 @@ fn read_request(mut client: &TcpStream) -> Result<Option<(Request, Vec<u8>)>, Re
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => continue,
             Err(_) => return Ok(None),
         }
-        // Looked at when something may have changed, not at every byte: whoever sends single bytes must not cost more than they.
-        let fresh = &bytes[looked_at.saturating_sub(3)..];
-        let may_end = fresh.windows(2).any(|pair| pair == b"\n\r" || pair == b"\n\n");
-        if (looked_at == 0 || may_end || bytes.len() >= LONGEST_HEAD)
+        // Parsed again only if the head may be complete: a guest that sends single bytes must not
+        // cause work for all bytes before them each time.
+        let new = &bytes[parsed.saturating_sub(3)..];
+        let may_end = new.windows(2).any(|pair| pair == b"\n\r" || pair == b"\n\n");
+        if (parsed == 0 || may_end || bytes.len() >= MAX_HEAD)
             && let Some((request, length)) = request::parse(&bytes)?
         {
             return Ok(Some((request, bytes.split_off(length))));
         }
-        looked_at = bytes.len();
+        parsed = bytes.len();
     }
 }
 
-/// The first address that answers.
-pub fn connect(addresses: &[IpAddr], port: u16) -> io::Result<TcpStream> {
+/// Connects to the first address that answers, of four at most.
+fn connect(addresses: &[IpAddr], port: u16) -> io::Result<TcpStream> {
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for address in addresses.iter().take(4) {
-        match TcpStream::connect_timeout(&SocketAddr::new(*address, port), CONNECT) {
+        match TcpStream::connect_timeout(&SocketAddr::new(*address, port), CONNECT_TIMEOUT) {
             Ok(server) => {
                 let _ = server.set_nodelay(true);
                 keep_alive(&server);
@@ -185,42 +187,42 @@ pub fn connect(addresses: &[IpAddr], port: u16) -> io::Result<TcpStream> {
     Err(last)
 }
 
-/// A server that vanished without a word is noticed in the end.
+/// Detects a server that has vanished without closing the connection.
 fn keep_alive(server: &TcpStream) {
     use rustix::net::sockopt;
     let _ = sockopt::set_socket_keepalive(server, true);
     let _ = sockopt::set_tcp_keepidle(server, KEEP_ALIVE);
 }
 
-fn tunnel(mut client: &TcpStream, server: &TcpStream, early: &[u8]) -> Traffic {
-    let _ = client.set_write_timeout(Some(STALL));
+fn tunnel(mut client: &TcpStream, server: &TcpStream, read_ahead: &[u8]) -> Traffic {
+    let _ = client.set_write_timeout(Some(STALL_TIMEOUT));
     match client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n") {
-        Ok(()) => relay::both_ways(client, server, early),
+        Ok(()) => relay::both_ways(client, server, read_ahead),
         Err(_) => Traffic::default(),
     }
 }
 
-/// One request and its answer, which ends when the server closes.
-fn forward(client: &TcpStream, mut server: &TcpStream, head: &[u8], body: Body, early: &[u8]) -> Traffic {
+/// Forwards one request and its response, which ends when the server closes the connection.
+fn forward(client: &TcpStream, mut server: &TcpStream, head: &[u8], body: Body, read_ahead: &[u8]) -> Traffic {
     let timeouts = [
-        client.set_read_timeout(Some(STALL)),
-        client.set_write_timeout(Some(STALL)),
-        server.set_write_timeout(Some(STALL)),
+        client.set_read_timeout(Some(STALL_TIMEOUT)),
+        client.set_write_timeout(Some(STALL_TIMEOUT)),
+        server.set_write_timeout(Some(STALL_TIMEOUT)),
     ];
     if timeouts.iter().any(Result::is_err) || server.write_all(head).is_err() {
         return Traffic::default();
     }
     let upload = move || {
-        let (mut from, mut to) = (BufReader::new(early.chain(client)), server);
+        let (mut from, mut to) = (BufReader::new(read_ahead.chain(client)), server);
         body::forward(body, &mut from, &mut to).unwrap_or(0)
     };
     thread::scope(|scope| {
-        // A server may answer before it has read all, or ask for the rest.
-        let upload =
-            (body != Body::Length(0)).then(|| thread::Builder::new().stack_size(STACK).spawn_scoped(scope, upload));
+        // A server may respond before it has read the body, or ask for the rest of it.
+        let upload = (body != Body::Length(0))
+            .then(|| thread::Builder::new().stack_size(STACK_SIZE).spawn_scoped(scope, upload));
         let received = download(server, client);
-        take_leave(client);
-        // Whoever still reads from the guest has nobody left to read for.
+        close_gracefully(client);
+        // Ends the upload thread, if it still reads from the guest.
         let _ = client.shutdown(Shutdown::Both);
         let _ = server.shutdown(Shutdown::Both);
         let sent = upload.and_then(Result::ok).and_then(|upload| upload.join().ok()).unwrap_or(0);
@@ -241,12 +243,13 @@ fn download(mut server: &TcpStream, mut client: &TcpStream) -> u64 {
     }
 }
 
-/// Closes so that the last words arrive: whoever closes with unread bytes resets the connection.
-fn take_leave(mut client: &TcpStream) {
+/// Closes the connection so that the guest receives the last bytes: closing with unread bytes would
+/// reset it.
+fn close_gracefully(mut client: &TcpStream) {
     let _ = client.shutdown(Shutdown::Write);
-    let limit = Instant::now() + FAREWELL;
+    let limit = Instant::now() + CLOSE_TIMEOUT;
     let mut buffer = [0; 4096];
-    for _ in 0..MOST_IGNORED / buffer.len() {
+    for _ in 0..MAX_DISCARDED / buffer.len() {
         let left = limit.saturating_duration_since(Instant::now());
         if left.is_zero() || client.set_read_timeout(Some(left)).is_err() {
             return;

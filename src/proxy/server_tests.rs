@@ -5,9 +5,9 @@ use crate::config::value::{HostRule, Value};
 use crate::ui::Ui;
 
 /// Long enough for a busy machine.
-const PATIENT: Duration = Duration::from_secs(20);
+const READ_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Starts a proxy with these rules; its address.
+/// Starts a proxy with these rules and returns its address.
 fn proxy(rules: &[&str]) -> SocketAddr {
     let rules = rules.iter().map(|rule| HostRule::parse(rule).expect("a rule")).collect();
     let proxy = Proxy {
@@ -31,7 +31,7 @@ fn origin(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> (SocketAddr, Arc
         for stream in listener.incoming().flatten() {
             counter.fetch_add(1, Ordering::SeqCst);
             let serve = serve.clone();
-            thread::Builder::new().stack_size(STACK).spawn(move || serve(stream)).expect("a thread");
+            thread::Builder::new().stack_size(STACK_SIZE).spawn(move || serve(stream)).expect("a thread");
         }
     });
     (address, count)
@@ -59,7 +59,7 @@ fn mirror(mut stream: TcpStream) {
 
 fn dial(proxy: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(proxy).expect("the proxy listens");
-    stream.set_read_timeout(Some(PATIENT)).expect("timeout");
+    stream.set_read_timeout(Some(READ_TIMEOUT)).expect("timeout");
     stream
 }
 
@@ -184,7 +184,7 @@ fn attack_23_a_name_that_leads_to_loopback_is_refused() {
 fn a_server_that_is_not_there_is_a_bad_gateway() {
     let closed = TcpListener::bind("127.0.0.1:0").expect("listener").local_addr().expect("address");
     let answer = talk(proxy(&[&closed.to_string()]), &format!("CONNECT {closed} HTTP/1.1\r\n\r\n"));
-    assert!(answer.starts_with(&format!("HTTP/1.1 502 sandpen: {closed}: it cannot be reached: ")), "{answer}");
+    assert!(answer.starts_with(&format!("HTTP/1.1 502 sandpen: {closed}: failed to connect: ")), "{answer}");
 }
 
 #[test]
@@ -219,7 +219,10 @@ fn slow_and_silent_clients_are_bounded_in_time() {
     let _ = slow.read_to_end(&mut answer);
     assert!(answer.starts_with(b"HTTP/1.1 408 ") || answer.is_empty(), "{}", String::from_utf8_lossy(&answer));
     assert_eq!(silent.read_to_end(&mut Vec::new()).ok(), Some(0));
-    assert!(begun.elapsed() >= HEAD - Duration::from_secs(1) && begun.elapsed() < HEAD + Duration::from_secs(8));
+    assert!(
+        begun.elapsed() >= HEAD_TIMEOUT - Duration::from_secs(1)
+            && begun.elapsed() < HEAD_TIMEOUT + Duration::from_secs(8)
+    );
 }
 
 #[test]

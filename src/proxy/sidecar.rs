@@ -1,5 +1,5 @@
-//! A proxy in a container of its own: it gets the guest's port through a directory that both containers see, and serves it, itself or
-//! through the user's command.
+//! Runs a proxy in a separate container: receives the guest's listening socket through a directory
+//! that both containers share, and serves it, itself or through the user's command.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -11,30 +11,34 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::supervise::{ProxyJob, code, listens, start};
-use super::{Journal, ListenerInbox, Policy, Proxy, Resolver, pass_on};
-use crate::plan::PROXY_PORT;
+use super::handover::ListenerInbox;
+use super::journal::Journal;
+use super::policy::Policy;
+use super::protocol::{OVER, PROXY_PORT, ProxyJob, READY};
+use super::resolve::Resolver;
+use super::server::{Proxy, pass_on};
+use super::supervise::{listens, start};
+use crate::process::Outcome;
 use crate::ui::{Ui, Verbosity};
 
-/// How often the proxy's port is tried.
-const STEP: Duration = Duration::from_millis(50);
+/// How often a starting command's port is tried.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Starts the proxy, gets the guest's port, and stays until either ends.
-pub fn run(attendance: ProxyJob, words: &[OsString]) -> io::Result<u8> {
-    let child = match words {
-        [] => None,
-        words => {
-            let mut child = start(words)?;
-            wait_until_it_listens(&mut child, Duration::from_secs(attendance.timeout))?;
-            Some(child)
-        }
+/// Starts the proxy, receives the guest's socket, and runs until either ends.
+pub fn run(job: ProxyJob, argv: &[OsString]) -> io::Result<u8> {
+    let child = if argv.is_empty() {
+        None
+    } else {
+        let mut child = start(argv)?;
+        wait_until_it_listens(&mut child, Duration::from_secs(job.timeout))?;
+        Some(child)
     };
-    let counter = ListenerInbox::open(Path::new(&attendance.directory))?;
-    writeln!(io::stdout(), "{}", crate::launch::READY)?;
+    let inbox = ListenerInbox::open(Path::new(&job.directory))?;
+    writeln!(io::stdout(), "{READY}")?;
     io::stdout().flush()?;
     thread::spawn(move || {
-        let Ok((listener, mut guest)) = counter.take() else { std::process::exit(1) };
-        thread::spawn(move || match attendance.rules {
+        let Ok((listener, mut guest)) = inbox.take() else { std::process::exit(1) };
+        thread::spawn(move || match job.rules {
             Some(rules) => {
                 let stdout = io::stdout().as_fd().try_clone_to_owned().ok().map(std::fs::File::from);
                 let journal = Arc::new(Journal::new(stdout, Ui::new(Verbosity::Quiet)));
@@ -43,21 +47,21 @@ pub fn run(attendance: ProxyJob, words: &[OsString]) -> io::Result<u8> {
             }
             None => pass_on(&listener, SocketAddr::from((Ipv4Addr::LOCALHOST, PROXY_PORT))),
         });
-        // The guest holds its end for as long as it lives.
+        // The guest keeps its end open for as long as it lives.
         let _ = guest.set_read_timeout(None);
         let _ = guest.read(&mut [0]);
-        let _ = writeln!(io::stdout(), "{}", crate::launch::OVER);
+        let _ = writeln!(io::stdout(), "{OVER}");
         std::process::exit(0);
     });
     match child {
-        Some(mut child) => Ok(code(child.wait()?)),
+        Some(mut child) => Ok(Outcome::of(child.wait()?).exit_code()),
         None => loop {
             thread::park();
         },
     }
 }
 
-/// Waits for the port, and not longer than the command lives.
+/// Waits until the command listens, unless it exits or takes too long.
 fn wait_until_it_listens(child: &mut Child, timeout: Duration) -> io::Result<()> {
     let limit = Instant::now() + timeout;
     loop {
@@ -66,13 +70,14 @@ fn wait_until_it_listens(child: &mut Child, timeout: Duration) -> io::Result<()>
         }
         if let Some(status) = child.try_wait()? {
             return Err(io::Error::other(format!(
-                "the proxy command ended before it listened on {PROXY_PORT}: {status}"
+                "the proxy command exited before it listened on port {PROXY_PORT}: {status}"
             )));
         }
         if Instant::now() > limit {
-            let words = format!("the proxy command did not listen on {PROXY_PORT} within {} s", timeout.as_secs());
-            return Err(io::Error::new(io::ErrorKind::TimedOut, words));
+            let message =
+                format!("the proxy command did not listen on port {PROXY_PORT} within {} s", timeout.as_secs());
+            return Err(io::Error::new(io::ErrorKind::TimedOut, message));
         }
-        thread::sleep(STEP);
+        thread::sleep(POLL_INTERVAL);
     }
 }

@@ -1,5 +1,6 @@
-//! `sandpen proxy JSON [CMD…]`: stays with a proxy from its start to its end. In a container of its own it gets the guest's port
-//! and serves it, itself or through the user's command; on the host it only sees to it that the user's command ends with sandpen.
+//! Runs `sandpen proxy JSON [CMD…]`, the process of a proxy. In a separate container it serves the
+//! guest's port, itself or through the user's command; on the host it only makes sure that the
+//! user's command ends with sandpen.
 
 #![allow(clippy::disallowed_methods, reason = "starts the user's proxy")]
 
@@ -7,39 +8,26 @@ use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
-use serde::{Deserialize, Serialize};
 
-use crate::config::value::HostRule;
+use super::protocol::ProxyJob;
+use crate::process::{Outcome, lock};
 
-/// How long the user's command may take to end.
-const GRACE: Duration = Duration::from_secs(2);
+/// How long the user's command may take to exit after SIGTERM.
+const GRACE_PERIOD: Duration = Duration::from_secs(2);
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// What is to be done, as JSON in the first argument; the rest is the user's command.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ProxyJob {
-    /// Where the guest's port is handed over; empty on the host.
-    pub directory: String,
-    /// What sandpen's own proxy allows; absent when the user's command decides.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rules: Option<Vec<HostRule>>,
-    /// Whether the launcher's lock can be watched.
-    pub owner: bool,
-    /// How many seconds the user's command may take to listen.
-    pub timeout: u64,
-}
-
-/// The arguments after `proxy`.
+/// Takes the arguments after `proxy`.
 pub fn supervise(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    let attendance = arguments.next().and_then(|json| serde_json::from_str::<ProxyJob>(json.to_str()?).ok());
-    let Some(attendance) = attendance else { return ExitCode::from(2) };
-    match run(attendance, &arguments.collect::<Vec<_>>()) {
+    let job = arguments.next().and_then(|json| serde_json::from_str::<ProxyJob>(json.to_str()?).ok());
+    let Some(job) = job else { return ExitCode::from(2) };
+    match run(job, &arguments.collect::<Vec<_>>()) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             let _ = writeln!(io::stderr(), "sandpen: {error}");
@@ -48,53 +36,52 @@ pub fn supervise(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
-fn run(attendance: ProxyJob, words: &[OsString]) -> io::Result<u8> {
-    if attendance.directory.is_empty() {
-        return on_the_host(words);
+fn run(job: ProxyJob, argv: &[OsString]) -> io::Result<u8> {
+    if job.directory.is_empty() {
+        return run_on_host(argv);
     }
-    if attendance.owner {
-        crate::helper::watch_owner();
+    // The directory of the socket is in the control directory, where the launcher's lock is, too.
+    if let (true, Some(control_dir)) = (job.owner, Path::new(&job.directory).parent()) {
+        lock::exit_with_owner(control_dir);
     }
     #[cfg(target_os = "linux")]
-    return super::sidecar::run(attendance, words);
+    return super::sidecar::run(job, argv);
     #[cfg(not(target_os = "linux"))]
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Ends the command, and all it started, when the launcher is gone: its end of stdin closes, however it went.
-fn on_the_host(words: &[OsString]) -> io::Result<u8> {
-    let mut child = start(words)?;
+/// Ends the command and its process group when the launcher exits, for whatever reason: then this
+/// process reads the end of stdin.
+fn run_on_host(argv: &[OsString]) -> io::Result<u8> {
+    let mut child = start(argv)?;
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     thread::spawn(move || {
         let _ = io::stdin().lock().read_to_end(&mut Vec::new());
         let end = |signal| group.map(|group| rustix::process::kill_process_group(group, signal));
         end(Signal::TERM);
-        thread::sleep(GRACE);
+        thread::sleep(GRACE_PERIOD);
         end(Signal::KILL);
         std::process::exit(0);
     });
-    let code = code(child.wait()?);
-    // What it started beside itself is not left behind.
+    let outcome = Outcome::of(child.wait()?);
+    // Its own children may have outlived it.
     group.map(|group| rustix::process::kill_process_group(group, Signal::KILL));
-    Ok(code)
+    Ok(outcome.exit_code())
 }
 
-/// The user's command, in a process group of its own. stdout is ours.
-pub(super) fn start(words: &[OsString]) -> io::Result<Child> {
-    let (program, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+/// Starts the user's command in a new process group. Its stdout goes to stderr, because stdout is
+/// for the lines of the protocol.
+pub(super) fn start(argv: &[OsString]) -> io::Result<Child> {
+    let (program, arguments) = argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let stderr = Stdio::from(io::stderr().as_fd().try_clone_to_owned()?);
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(stderr).process_group(0);
-    command.spawn().map_err(|error| {
-        io::Error::new(error.kind(), format!("`{}` cannot be started: {error}", program.to_string_lossy()))
-    })
+    command
+        .spawn()
+        .map_err(|error| io::Error::new(error.kind(), format!("cannot start `{}`: {error}", program.to_string_lossy())))
 }
 
-pub(super) fn code(status: std::process::ExitStatus) -> u8 {
-    status.code().map_or_else(|| 128 + status.signal().unwrap_or_default() as u8, |code| code as u8)
-}
-
-/// Whether anybody listens on this machine's loopback.
+/// Whether a process listens on this port of the loopback interface.
 pub fn listens(port: u16) -> bool {
-    TcpStream::connect_timeout(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)), Duration::from_millis(250)).is_ok()
+    TcpStream::connect_timeout(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)), CONNECT_TIMEOUT).is_ok()
 }

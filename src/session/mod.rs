@@ -48,7 +48,7 @@ pub fn run_with_inspection<T>(
     let mut record = registry::Record::of(host, plan, launch);
     let mut guard = None;
     // What must be on record before the guest runs; an engine that can does it while the sandbox is being made.
-    let mut note = || {
+    let mut note = || -> Result<()> {
         // Without a record `ps` does not list it; the sandbox runs all the same.
         let _ = registry::write(&plan.session_dir, &record);
         let recorded = plan.guard.as_ref().map(|guard| Baseline::record(guard, &plan.session_dir)).transpose();

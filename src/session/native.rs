@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use rustix::process::Signal;
@@ -14,8 +15,8 @@ use crate::error::{Error, Result};
 use crate::helper::Ready;
 use crate::host::Host;
 use crate::launch::native::NativeLaunch;
-use crate::launch::native::step::Group;
-use crate::native::{Child, Command, Event, Init, Terminal, enter as enter_sandbox, launch_error, spawn};
+use crate::launch::native::step::{Group, NativeEntry};
+use crate::native::{Child, Command, Event, Init, Terminal, enter as enter_sandbox, spawn};
 use crate::plan::HelperConfig;
 use crate::plan::Plan;
 use crate::process::Outcome;
@@ -108,18 +109,17 @@ pub fn run(
         Opened::Interrupted(signal) => return Ok(Outcome::Signaled(signal)),
     };
     let seat = TerminalControl::take();
-    let mut sandbox = launch.sandbox.clone();
-    sandbox.group = seat.group;
+    let mut setup = launch.setup.clone();
+    setup.group = seat.group;
     // Until pid 1 is there, this process has one thread, as a fork demands.
-    let making = spawn(&sandbox, |init| match command(launch) {
+    let making = spawn(&setup, |init| match command(launch) {
         Some(command) => seat.start(init, command),
         None => 126,
-    });
-    let making = making.map_err(|error| launch_error(&error))?;
+    })?;
     // While pid 1 is busy with its mounts; it goes on to the guest only when it is told to.
     note()?;
     sweep.sweep_if_needed();
-    let mut child = making.finish().map_err(|error| launch_error(&error))?;
+    let mut child = making.finish()?;
     let filter = filter.map(|mut filter| {
         let pid = child.pid();
         let kill = move || {
@@ -148,16 +148,15 @@ pub fn enter(record: &Record, argv: Vec<OsString>, ui: Ui) -> Result<Outcome> {
     let environment = first_environment(record.owner.pid).ok_or_else(|| {
         Error::launch(format!("the sandbox `{}` has just ended, or its environment cannot be read", record.id))
     })?;
-    let sandbox = NativeLaunch::entering(record, seat.group);
-    let entered = enter_sandbox(record.owner.pid, &sandbox, |init| {
+    let entry = NativeEntry { cwd: PathBuf::from(&record.directory), group: seat.group, pids: record.pids };
+    let child = enter_sandbox(record.owner.pid, &entry, |init| {
         let path = environment.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
         let ready = Ready::new(&HelperConfig::default(), argv.clone(), path, None);
         match Command::new(&ready.command, environment.iter().map(|(name, value)| (name, value)), &ready.path) {
             Some(command) => seat.start(init, command),
             None => 126,
         }
-    });
-    let child = entered.map_err(|error| launch_error(&error))?;
+    })?;
     let (outcome, not_started) = seat.supervise(child, caught)?;
     if not_started.is_some() {
         let name = argv.first().map_or("sh".into(), |name| name.display().to_string());

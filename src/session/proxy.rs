@@ -12,10 +12,10 @@ use crate::error::{Error, Result};
 use crate::host::Host;
 #[cfg(target_os = "linux")]
 use crate::plan::HANDOVER;
-use crate::plan::{PROXY_PORT, Plan, ProxyPlan};
+use crate::plan::{Plan, ProxyPlan};
 #[cfg(target_os = "linux")]
 use crate::proxy::ListenerInbox;
-use crate::proxy::{Journal, Policy, Proxy, Resolver, pass_on};
+use crate::proxy::{Journal, PROXY_PORT, Policy, Proxy, Resolver, pass_on};
 use crate::ui::Ui;
 
 /// Every decision of sandpen's own proxy, in the session's directory.

@@ -14,11 +14,9 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::host::Host;
-use crate::launch::{OVER, PROXY_READY_SECONDS, READY};
 use crate::path::HostPath;
-use crate::plan::PROXY_PORT;
 use crate::process::lock;
-use crate::proxy::{ProxyJob, listens};
+use crate::proxy::{OVER, PROXY_PORT, ProxyJob, READY, READY_TIMEOUT, listens};
 use crate::ui::Ui;
 
 /// What the proxy says, in the session's directory.
@@ -76,9 +74,10 @@ impl ProxyProcess {
     ) -> Result<Opened<(Self, u16)>> {
         let program = host.executable.as_ref().ok_or_else(|| Error::launch("sandpen's own program cannot be found"))?;
         let (port, claim) = claim_port(session)?;
-        let attendance = ProxyJob { directory: String::new(), rules: None, owner: false, timeout: PROXY_READY_SECONDS };
+        let timeout = READY_TIMEOUT.as_secs();
+        let job = ProxyJob { directory: String::new(), rules: None, owner: false, timeout };
         let mut command = Command::new(program.as_path());
-        command.arg("proxy").arg(serde_json::to_string(&attendance).unwrap_or_default()).args(argv);
+        command.arg("proxy").arg(serde_json::to_string(&job).unwrap_or_default()).args(argv);
         command.env(PORT_VARIABLE, port.to_string()).env("PATH", path).stdin(Stdio::piped());
         let mut process = Self::start(command, session, Box::new(|| {}))?;
         process.claim = claim;
@@ -100,8 +99,8 @@ impl ProxyProcess {
             if let Some(signal) = interrupted() {
                 return Ok(Opened::Interrupted(signal));
             }
-            if begun.elapsed() > Duration::from_secs(PROXY_READY_SECONDS) {
-                let words = format!("the proxy command did not listen on port {port} within {PROXY_READY_SECONDS} s");
+            if begun.elapsed() > READY_TIMEOUT {
+                let words = format!("the proxy command did not listen on port {port} within {timeout} s");
                 return Err(process.failure(words).hint(hint));
             }
             if begun.elapsed() > NOTICE && !told {
@@ -125,7 +124,7 @@ impl ProxyProcess {
         let mut process = Self::start(command, session, remove)?;
         let lines = process.read_lines();
         // The engine itself takes its time, too.
-        let limit = Instant::now() + Duration::from_secs(PROXY_READY_SECONDS * 2);
+        let limit = Instant::now() + READY_TIMEOUT * 2;
         let begun = Instant::now();
         let mut told = false;
         loop {
@@ -137,7 +136,7 @@ impl ProxyProcess {
                 }
                 Err(mpsc::RecvTimeoutError::Timeout) if Instant::now() > limit => {
                     return Err(
-                        process.failure(format!("the proxy was not ready within {} s", PROXY_READY_SECONDS * 2))
+                        process.failure(format!("the proxy was not ready within {} s", READY_TIMEOUT.as_secs() * 2))
                     );
                 }
                 Err(mpsc::RecvTimeoutError::Timeout) => {}

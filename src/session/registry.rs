@@ -89,7 +89,7 @@ impl Record {
             pids: match launch {
                 Launch::Container(_) | Launch::Seatbelt(_) => None,
                 #[cfg(target_os = "linux")]
-                Launch::Native(launch) => launch.sandbox.limits.pids,
+                Launch::Native(launch) => launch.setup.limits.pids,
             },
         }
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::native::NativeUnavailable;
 use super::{ask, native, seatbelt};
 use crate::config::value::EngineKind;
 use crate::error::Error;
@@ -100,11 +101,10 @@ impl Checkup {
 impl Kernel {
     fn look(host: &Host) -> Self {
         let on_linux = host.platform == Platform::Linux;
-        let elsewhere = || Error::launch("the native engine is Linux's own");
         Kernel {
-            problem: if on_linux { native::problem() } else { Some(elsewhere()) },
+            problem: if on_linux { native::problem() } else { Some(NativeUnavailable::NotLinux.into()) },
             release: rustix::system::uname().release().to_string_lossy().into_owned(),
-            landlock: native::landlock_version(),
+            landlock: native::landlock_abi(),
             seccomp: std::path::Path::new("/proc/sys/kernel/seccomp/actions_avail").exists(),
             cannot_limit: native::cannot_limit(),
         }

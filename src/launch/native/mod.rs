@@ -1,65 +1,73 @@
-//! Makes the steps of a plan. Pure: what `explain` lists is what `spawn` executes.
+//! Compiles a plan into the set-up of a native sandbox. Pure: `spawn` executes what `explain`
+//! lists.
 
 pub mod step;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use crate::config::value::{Access, NetworkMode};
-use crate::error::{Error, Result};
-use crate::launch::native::step::{Bind, Group, Limits, Sandbox, Step};
-use crate::launch::{Downgrade, DowngradeKind};
-use crate::plan::HelperConfig;
-use crate::plan::{PROXY_PORT, Plan, Secret, Source, VariableValue};
-use crate::session::registry::Record;
+use step::{Bind, Group, NativeLimits, NativeSetup, Step};
 
-/// A native launch: the steps, and the command with exactly its environment.
+use super::{Downgrade, DowngradeKind, limits};
+use crate::config::value::{Access, NetworkMode};
+use crate::error::{Diagnostic, Kind, Result};
+use crate::plan::{HelperConfig, Plan, Secret, Source, VariableValue};
+use crate::proxy::PROXY_PORT;
+
+/// A native sandbox and the guest's command.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NativeLaunch {
-    /// What is set up.
-    pub sandbox: Sandbox,
-    /// The guest's command.
+    pub setup: NativeSetup,
     pub argv: Vec<OsString>,
-    /// All of its variables.
+    /// The whole environment of the command.
     pub env: Vec<(String, Secret)>,
-    /// What is done before the command starts.
     pub helper_config: HelperConfig,
-    /// What cannot be enforced.
     pub downgrades: Vec<Downgrade>,
 }
 
-/// Makes a launch of a plan.
+#[derive(Debug, thiserror::Error)]
+pub enum NativeCompileError {
+    #[error("the native engine has no image whose user could be used")]
+    ImageUser,
+}
+
+impl Diagnostic for NativeCompileError {
+    fn kind(&self) -> Kind {
+        Kind::Usage
+    }
+
+    fn hints(&self) -> Vec<String> {
+        match self {
+            Self::ImageUser => vec!["drop --user image".into()],
+        }
+    }
+}
+
 pub fn compile(plan: &Plan) -> Result<NativeLaunch> {
     let (Some(uid), Some(gid)) = (plan.user.uid, plan.user.gid) else {
-        return Err(
-            Error::usage("the native engine has no image whose user the guest could be").hint("drop --user image")
-        );
+        return Err(NativeCompileError::ImageUser.into());
     };
     let mut steps = vec![Step::Proc, Step::Dev, Step::Dir { path: "/run".into(), mode: 0o755 }];
     steps.extend(plan.mounts.iter().map(|mount| {
         let target = PathBuf::from(mount.target.as_path());
         match &mount.source {
-            Source::Host(source) => Step::Bind(Bind {
-                source: source.as_path().to_owned(),
-                target,
-                writable: mount.access == Access::Rw,
-                device: false,
-                optional: false,
-            }),
-            Source::Tmpfs { mode } => Step::Tmpfs { path: target, mode: *mode, size: None },
+            Source::Host(source) => {
+                Step::Bind(Bind { source: source.as_path().to_owned(), target, writable: mount.access == Access::Rw })
+            }
+            Source::Tmpfs { mode } => Step::Tmpfs { path: target, mode: *mode },
             // Only container engines have volumes and virtual machines.
             Source::Volume(_) | Source::Machine(_) => Step::Dir { path: target, mode: 0o755 },
             Source::Text(content) => Step::File { path: target, content: content.clone().into_bytes(), mode: 0o644 },
             Source::Link(to) => Step::Symlink { path: target, to: to.clone() },
         }
     }));
-    let (limits, mut downgrades) = limits(plan);
+    let (limits, mut downgrades) = native_limits(plan);
     if plan.engine.abilities.leaves_abstract_sockets && plan.network.mode == NetworkMode::On {
         downgrades.push(Downgrade {
             kind: DowngradeKind::AbstractSockets,
-            asked: "the host's abstract sockets out of reach".into(),
+            asked: "isolation from the host's abstract sockets".into(),
             got: "reachable while the network is on".into(),
-            reason: "this kernel's Landlock cannot scope them (Linux 6.12 can); --network off keeps them away".into(),
+            reason: "Landlock of this kernel cannot scope them (Linux 6.12 can); --network off isolates them".into(),
         });
     }
     if let Some(keep) = &plan.keep {
@@ -67,7 +75,7 @@ pub fn compile(plan: &Plan) -> Result<NativeLaunch> {
             kind: DowngradeKind::Keep,
             asked: format!("the sandbox kept ({})", keep.origin),
             got: "nothing is kept".into(),
-            reason: "a native sandbox is processes and mounts, which end with it; name an image to have a container"
+            reason: "a native sandbox is processes and mounts, which end with it; use --image to run a container"
                 .into(),
         });
     }
@@ -79,7 +87,7 @@ pub fn compile(plan: &Plan) -> Result<NativeLaunch> {
         (variable.name.clone(), value)
     });
     Ok(NativeLaunch {
-        sandbox: Sandbox {
+        setup: NativeSetup {
             steps,
             hostname: plan.id.name(),
             uid,
@@ -87,9 +95,9 @@ pub fn compile(plan: &Plan) -> Result<NativeLaunch> {
             cwd: plan.workdir.as_path().to_owned(),
             share_network: plan.network.mode == NetworkMode::On,
             listen: plan.network.proxy.as_ref().map(|_| PROXY_PORT),
-            nested_userns: false,
             group: Group::Own,
             limits,
+            strict: plan.strict,
         },
         argv: plan.command.clone(),
         env: env.collect(),
@@ -98,38 +106,22 @@ pub fn compile(plan: &Plan) -> Result<NativeLaunch> {
     })
 }
 
-/// Limits that can be enforced, and what was asked for beyond them.
-fn limits(plan: &Plan) -> (Limits, Vec<Downgrade>) {
-    let cannot = |controller: &str| plan.engine.abilities.cannot_limit.contains(&controller);
-    let reason = "no control group can be made here (needs root, or cgroup v2 delegated to the user by systemd)";
-    let mut downgrades = Vec::new();
-    let mut miss = |kind, asked| downgrades.push(Downgrade::unlimited(kind, asked, reason));
-    let mut limits = Limits::default();
-    if let Some(cpus) = &plan.limits.cpus {
-        match cannot("cpu") {
-            true => miss(DowngradeKind::Cpus, format!("cpus {} ({})", cpus.value, cpus.origin)),
-            false => limits.cpus = Some(f64::from(cpus.value.millis()) / 1000.0),
-        }
-    }
-    if let Some(memory) = &plan.limits.memory {
-        match cannot("memory") {
-            true => miss(DowngradeKind::Memory, format!("memory {} ({})", memory.value, memory.origin)),
-            false => limits.memory = Some(memory.value.bytes()),
-        }
-    }
-    let pids = &plan.limits.pids;
-    match cannot("pids") {
-        // The default is best effort; what was asked for is a promise.
-        true if pids.is_asked_for() => miss(DowngradeKind::Pids, format!("pids {} ({})", pids.value, pids.origin)),
-        true => {}
-        false if plan.engine.abilities.skips_default_pids && !pids.is_asked_for() => {}
-        false => limits.pids = Some(u64::from(pids.value.0)),
-    }
+/// Splits the plan's limits into those that can be enforced here and those that cannot.
+fn native_limits(plan: &Plan) -> (NativeLimits, Vec<Downgrade>) {
+    let abilities = &plan.engine.abilities;
+    let cannot = |controller: &str| abilities.cannot_limit.contains(&controller);
+    let reason = "no control group can be created here (needs root, or cgroup v2 delegated to the user by systemd)";
+    let (enforceable, downgrades) = limits::divide(plan, cannot, reason);
+    let skips_pids = abilities.skips_default_pids && !plan.limits.pids.is_asked_for();
+    let limits = NativeLimits {
+        cpus: enforceable.cpus.map(|cpus| f64::from(cpus.millis()) / 1000.0),
+        memory: enforceable.memory.map(|memory| memory.bytes()),
+        pids: enforceable.pids.filter(|_| !skips_pids).map(|pids| u64::from(pids.0)),
+    };
     (limits, downgrades)
 }
 
-/// The steps as `explain` shows them.
-pub fn describe(step: &Step) -> String {
+fn describe(step: &Step) -> String {
     match step {
         Step::Dir { path, mode } => format!("directory {} ({mode:o})", path.display()),
         Step::Bind(bind) => {
@@ -145,49 +137,32 @@ pub fn describe(step: &Step) -> String {
 }
 
 impl NativeLaunch {
-    /// What the walls of a further command in a running sandbox need to know; its mounts and namespaces stand already.
-    pub fn entering(record: &Record, group: Group) -> Sandbox {
-        let (uid, gid) = record.user.unwrap_or_default();
-        Sandbox {
-            steps: Vec::new(),
-            hostname: record.name.clone(),
-            uid,
-            gid,
-            cwd: PathBuf::from(&record.directory),
-            share_network: true,
-            listen: None,
-            nested_userns: false,
-            group,
-            limits: Limits { pids: record.pids, ..Limits::default() },
-        }
-    }
-
-    /// All set-up operations in order, the walls included.
+    /// Describes the whole set-up in order of execution, for `explain`.
     pub fn steps(&self) -> Vec<String> {
-        let sandbox = &self.sandbox;
-        let network = match (sandbox.share_network, sandbox.listen) {
+        let setup = &self.setup;
+        let network = match (setup.share_network, setup.listen) {
             (true, _) => "the host's network".to_owned(),
             (false, None) => "an empty network namespace".to_owned(),
             (false, Some(port)) => format!("an empty network namespace, with the proxy at 127.0.0.1:{port}"),
         };
         let first = [
             format!("namespaces: user, mount, pid, ipc, uts, cgroup; {network}"),
-            format!("uid {} gid {}, host name {}", sandbox.uid, sandbox.gid, sandbox.hostname),
+            format!("uid {} gid {}, host name {}", setup.uid, setup.gid, setup.hostname),
         ];
         let limit = |name: &str, value: Option<String>| value.map(|value| format!("limit {name} {value}"));
         let limits = [
-            limit("cpus", sandbox.limits.cpus.map(|cpus| cpus.to_string())),
-            limit("memory", sandbox.limits.memory.map(|bytes| bytes.to_string())),
-            limit("pids", sandbox.limits.pids.map(|pids| pids.to_string())),
+            limit("cpus", setup.limits.cpus.map(|cpus| cpus.to_string())),
+            limit("memory", setup.limits.memory.map(|bytes| bytes.to_string())),
+            limit("pids", setup.limits.pids.map(|pids| pids.to_string())),
         ];
         let last = [
             "pivot into the new root; the host's is detached".to_owned(),
-            format!("working directory {}", sandbox.cwd.display()),
+            format!("working directory {}", setup.cwd.display()),
             "no capabilities, no new privileges".to_owned(),
             "Landlock, as far as the kernel has it: no signals and no abstract sockets beyond the sandbox".to_owned(),
             "seccomp: the system calls containers deny, TIOCSTI, new namespaces".to_owned(),
         ];
-        let steps = sandbox.steps.iter().map(describe);
+        let steps = setup.steps.iter().map(describe);
         first.into_iter().chain(limits.into_iter().flatten()).chain(steps).chain(last).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! What a sandbox is made of, as plain data: decides nothing and touches nothing.
+//! The set-up of a native sandbox as plain data.
 
 use std::path::{Path, PathBuf};
 
@@ -6,64 +6,46 @@ use std::path::{Path, PathBuf};
 /// guest are absolute, without `.` or `..`. A later step covers an earlier one on the same path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// A directory, with its missing parents (0755).
+    /// Creates a directory and its missing parents (0755).
     Dir {
         path: PathBuf,
         mode: u32,
     },
     Bind(Bind),
-    /// A private, empty, writable file system.
+    /// Mounts a private, empty, writable file system.
     Tmpfs {
         path: PathBuf,
         mode: u32,
-        size: Option<u64>,
     },
     Symlink {
         path: PathBuf,
         to: PathBuf,
     },
-    /// A generated file. It must not exist yet: nothing of the host is ever overwritten.
+    /// Writes a generated file. It must not exist yet: no file of the host is ever overwritten.
     File {
         path: PathBuf,
         content: Vec<u8>,
         mode: u32,
     },
-    /// The pid namespace's own `/proc`, with what containers mask masked.
+    /// Mounts the pid namespace's `/proc` and masks what containers mask.
     Proc,
-    /// A minimal `/dev`: six device nodes, `pts` of its own, `shm`, the usual links, and `console`
-    /// if a standard stream is a terminal (so that `ttyname` finds it).
+    /// Sets up a minimal `/dev`: six device nodes, a private `pts`, `shm`, the usual links, and
+    /// `console` if a standard stream is a terminal (so that `ttyname` finds it).
     Dev,
 }
 
-/// A recursive bind mount, `nosuid` and (unless `device`) `nodev`. Read-only means the whole tree.
+/// A recursive bind mount, `nosuid` and `nodev`. Read-only means the whole tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bind {
-    /// A real path: a symbolic link met on the way fails the launch, because whoever can write
-    /// there could redirect the mount between planning and launch.
+    /// A symbolic link in this path fails the launch, because a process that can write there could
+    /// redirect the mount between planning and launch.
     pub source: PathBuf,
     pub target: PathBuf,
     pub writable: bool,
-    /// Device nodes below this mount work.
-    pub device: bool,
-    /// A missing source is skipped.
-    pub optional: bool,
 }
 
 impl Step {
-    pub fn read_only(path: impl Into<PathBuf>) -> Self {
-        Self::bind(path, false)
-    }
-
-    pub fn writable(path: impl Into<PathBuf>) -> Self {
-        Self::bind(path, true)
-    }
-
-    fn bind(path: impl Into<PathBuf>, writable: bool) -> Self {
-        let source = path.into();
-        Self::Bind(Bind { target: source.clone(), source, writable, device: false, optional: false })
-    }
-
-    /// Where in the guest the step takes effect.
+    /// Returns the path in the guest at which the step takes effect.
     pub fn target(&self) -> &Path {
         match self {
             Self::Dir { path, .. }
@@ -78,36 +60,47 @@ impl Step {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Limits {
+pub struct NativeLimits {
     pub pids: Option<u64>,
-    /// Bytes.
+    /// In bytes.
     pub memory: Option<u64>,
     pub cpus: Option<f64>,
 }
 
-/// How the guest stands to the terminal's process groups (see `terminal`).
+/// The process group that the guest runs in (see `native::terminal`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Group {
-    /// A process group of its own: `kill(0, …)` inside reaches nobody outside.
+    /// A new one: `kill(0, …)` inside reaches no process outside.
     Own,
-    /// The caller's, for pipelines: a signal from the terminal reaches all of the job alike.
-    /// Where Landlock cannot scope signals, `kill(0, …)` is refused instead.
+    /// The caller's, for pipelines: a signal from the terminal reaches the whole job. If Landlock
+    /// cannot scope signals, `kill(0, …)` is refused instead.
     Shared,
 }
 
+/// A native sandbox to be created.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Sandbox {
+pub struct NativeSetup {
     pub steps: Vec<Step>,
     pub hostname: String,
-    /// The ids the guest sees; they stand for the caller's effective ids.
+    /// The ids that the guest sees, mapped to the caller's effective ids.
     pub uid: u32,
     pub gid: u32,
     pub cwd: PathBuf,
     pub share_network: bool,
-    /// A port that is bound on the sandbox's own loopback, whose listener the launcher gets. Needs a network of its own.
+    /// A port to bind on the sandbox's loopback; the launcher receives the listening socket. Needs
+    /// `share_network` to be false.
     pub listen: Option<u16>,
-    /// Lifts the refusal of user namespaces and mounts, for guests that sandbox by themselves.
-    pub nested_userns: bool,
     pub group: Group,
-    pub limits: Limits,
+    pub limits: NativeLimits,
+    /// Fails the launch if a limit cannot be enforced.
+    pub strict: bool,
+}
+
+/// A further command in a running native sandbox, whose mounts and namespaces exist.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NativeEntry {
+    pub cwd: PathBuf,
+    pub group: Group,
+    /// The process limit of the sandbox, set again where the kernel counts per user namespace.
+    pub pids: Option<u64>,
 }

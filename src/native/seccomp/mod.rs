@@ -1,9 +1,9 @@
-//! Which system calls the guest may not make: everything that containers deny, and what would
-//! reach the host's terminal.
+//! Decides which system calls the guest may not make: everything that containers deny, and requests
+//! that would reach the host's terminal.
 //!
-//! A deny-list, because the guest is any program at all; the namespaces and the empty capability
-//! sets are the first wall, and this one keeps the guest away from parts of the kernel where
-//! mistakes are found most often. `ptrace` stays: it ends at the pid namespace, debuggers need it,
+//! It is a deny-list, because the guest may be any program. The namespaces and the empty capability
+//! sets are the primary boundary; the filter keeps the guest away from the parts of the kernel that
+//! have the most bugs. `ptrace` is allowed: it cannot leave the pid namespace, debuggers need it,
 //! and pid 1 is hidden from it.
 
 mod program;
@@ -11,17 +11,16 @@ mod program;
 pub(crate) use program::{Program, install};
 use program::{Test, Verdict};
 
-/// What decides about the filter besides its fixed list.
+/// The variable part of the filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Policy {
-    /// The guest may make user namespaces and mount inside them.
-    pub nested: bool,
-    /// The guest shares its process group with processes outside and nothing else keeps its
-    /// signals from them.
+    /// Denies signals to the caller's process group: the guest shares it with processes outside,
+    /// and Landlock cannot scope signals.
     pub guard_group: bool,
 }
 
-/// New namespaces; `CLONE_NEWTIME` (0x80) is a signal number to `clone`, and so for `unshare` only.
+/// The flags of new namespaces. `CLONE_NEWTIME` is not among them: to `clone` it is a signal
+/// number.
 const NAMESPACES: u32 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP
     | libc::CLONE_NEWUTS
@@ -29,14 +28,14 @@ const NAMESPACES: u32 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWUSER
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET) as u32;
-const NEW_TIME: u32 = 0x80;
+const CLONE_NEWTIME: u32 = 0x80;
 
-/// `TIOCSTI` types into the terminal, `TIOCLINUX` pastes into it, `TIOCCONS` takes the console's
-/// output, `TIOCSETD` loads line disciplines.
+/// `TIOCSTI` types into the terminal, `TIOCLINUX` pastes into it, `TIOCCONS` redirects the
+/// console's output, `TIOCSETD` loads line disciplines.
 const TERMINAL_REQUESTS: [u32; 4] = [0x5412, 0x541c, 0x541d, 0x5423];
 
-/// What `personality` may be asked for: Docker's list (query, Linux, 32-bit and 2.6 names), and no
-/// address randomisation for debuggers.
+/// The allowed arguments of `personality`: Docker's list (query, Linux, 32-bit and 2.6 names), and
+/// disabled address randomisation for debuggers.
 const PERSONALITIES: [u32; 6] = [0, 8, 0x2_0000, 0x2_0008, 0x4_0000, 0xffff_ffff];
 
 const FAMILIES: [u32; 4] = [libc::AF_UNIX as u32, libc::AF_INET as u32, libc::AF_INET6 as u32, libc::AF_NETLINK as u32];
@@ -44,7 +43,7 @@ const FAMILIES: [u32; 4] = [libc::AF_UNIX as u32, libc::AF_INET as u32, libc::AF
 const NETLINK_PROTOCOLS: [u32; 2] = [0, 4];
 
 const OPEN_TREE_ATTR: i64 = 467;
-/// Not in every libc's list for every machine.
+/// Not defined by libc for every architecture.
 #[cfg(target_arch = "x86_64")]
 const KEXEC_FILE_LOAD: i64 = 320;
 #[cfg(not(target_arch = "x86_64"))]
@@ -72,7 +71,7 @@ const DENIED: &[i64] = &[
     libc::SYS_vhangup,
     libc::SYS_nfsservctl,
     libc::SYS_lookup_dcookie,
-    // Large, much-attacked parts of the kernel.
+    // Large parts of the kernel with a history of vulnerabilities.
     libc::SYS_bpf,
     libc::SYS_perf_event_open,
     libc::SYS_userfaultfd,
@@ -82,11 +81,11 @@ const DENIED: &[i64] = &[
     libc::SYS_fanotify_init,
     libc::SYS_fanotify_mark,
     libc::SYS_memfd_secret,
-    // Keyrings know no namespaces.
+    // Keyrings are not namespaced.
     libc::SYS_add_key,
     libc::SYS_request_key,
     libc::SYS_keyctl,
-    // Files by handle, past every mount.
+    // Files by handle, which bypass every mount.
     libc::SYS_name_to_handle_at,
     libc::SYS_open_by_handle_at,
     // Other processes' memory and descriptors.
@@ -97,16 +96,7 @@ const DENIED: &[i64] = &[
     libc::SYS_pidfd_getfd,
     libc::SYS_move_pages,
     libc::SYS_migrate_pages,
-];
-
-#[cfg(target_arch = "x86_64")]
-const DENIED_HERE: &[i64] =
-    &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_uselib, libc::SYS_ustat, libc::SYS_sysfs, libc::SYS__sysctl];
-#[cfg(not(target_arch = "x86_64"))]
-const DENIED_HERE: &[i64] = &[];
-
-/// Mounts and namespaces: denied unless nesting is asked for.
-const NESTING: &[i64] = &[
+    // Mounts and namespaces.
     libc::SYS_mount,
     libc::SYS_umount2,
     libc::SYS_pivot_root,
@@ -124,7 +114,13 @@ const NESTING: &[i64] = &[
     libc::SYS_setdomainname,
 ];
 
-/// The program for a policy; made before the fork.
+#[cfg(target_arch = "x86_64")]
+const DENIED_HERE: &[i64] =
+    &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_uselib, libc::SYS_ustat, libc::SYS_sysfs, libc::SYS__sysctl];
+#[cfg(not(target_arch = "x86_64"))]
+const DENIED_HERE: &[i64] = &[];
+
+/// Builds the filter; called before the fork.
 pub(crate) fn filter(policy: Policy) -> Program {
     let deny = |number: &i64| (*number as u32, Verdict::Deny(libc::EPERM));
     let mut rules: Vec<(u32, Verdict)> = DENIED.iter().chain(DENIED_HERE).map(deny).collect();
@@ -145,14 +141,10 @@ pub(crate) fn filter(policy: Policy) -> Program {
         test(libc::SYS_kill, vec![Test::OneOf { argument: 0, values: &[0] }]);
         test(libc::SYS_pidfd_send_signal, vec![Test::AnyBit { argument: 3, bits: PIDFD_SIGNAL_PROCESS_GROUP }]);
     }
-    if !policy.nested {
-        let bits = |bits| vec![Test::AnyBit { argument: 0, bits }];
-        test(libc::SYS_clone, bits(NAMESPACES));
-        test(libc::SYS_unshare, bits(NAMESPACES | NEW_TIME));
-        // Its flags are in memory, where no filter can see them; libc falls back to `clone`.
-        rules.push((libc::SYS_clone3 as u32, Verdict::Deny(libc::ENOSYS)));
-        rules.extend(NESTING.iter().map(deny));
-    }
+    test(libc::SYS_clone, vec![Test::AnyBit { argument: 0, bits: NAMESPACES }]);
+    test(libc::SYS_unshare, vec![Test::AnyBit { argument: 0, bits: NAMESPACES | CLONE_NEWTIME }]);
+    // Its flags are in memory, where no filter can see them; libc falls back to `clone`.
+    rules.push((libc::SYS_clone3 as u32, Verdict::Deny(libc::ENOSYS)));
     program::assemble(rules)
 }
 

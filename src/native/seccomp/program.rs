@@ -1,9 +1,9 @@
-//! Assembles a classic BPF program out of verdicts per system call; knows nothing of policy.
+//! Assembles a classic BPF program from a verdict per system call, and installs it.
 //!
-//! Not seccompiler: it compares the numbers one after the other (505 instructions and 450 µs to
-//! install a hundred rules, against 75 µs for a search tree, because the kernel simulates the
-//! program once for every system call there is), knows one error number only, and lets the x32
-//! numbers of a default-allow filter through.
+//! seccompiler is not used: it compares the numbers one after the other (505 instructions and 450
+//! µs to install a hundred rules, against 75 µs for a search tree, because the kernel simulates the
+//! program once for every system call), supports a single error number, and lets x32 calls pass a
+//! default-allow filter.
 
 use rustix::io::Result;
 
@@ -11,7 +11,7 @@ use crate::native::sys;
 
 pub(crate) type Program = Vec<libc::sock_filter>;
 
-/// What happens to a system call.
+/// The answer to a system call that has a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Deny(libc::c_int),
@@ -19,7 +19,7 @@ pub(crate) enum Verdict {
     DenyIf(Vec<Test>),
 }
 
-/// A test of the low 32 bits of an argument: what the kernel reads of it for all calls that are
+/// A test of the low 32 bits of an argument. The kernel reads no more of it for the calls that are
 /// tested here, so that setting higher bits evades nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Test {
@@ -87,8 +87,8 @@ const AT_LEAST: u32 = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
 const ANY_BIT: u32 = libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K;
 const ALWAYS: u32 = libc::BPF_JMP | libc::BPF_JA;
 
-/// Everything is allowed but what the rules, one per number, say. Foreign architectures (32 bit)
-/// end the process, x32 calls do not exist.
+/// Builds a program that allows every call without a rule. A call of a foreign architecture (32
+/// bit) kills the process, an x32 call fails with ENOSYS.
 pub(crate) fn assemble(mut rules: Vec<(u32, Verdict)>) -> Program {
     rules.sort_by_key(|(number, _)| *number);
     let mut program =
@@ -97,7 +97,7 @@ pub(crate) fn assemble(mut rules: Vec<(u32, Verdict)>) -> Program {
     program
 }
 
-/// From `first` up to the next range, all numbers share a verdict.
+/// The system call numbers from `first` up to the next range, which share a verdict.
 struct Range<'a> {
     first: u32,
     verdict: Option<&'a Verdict>,
@@ -122,7 +122,7 @@ fn ranges(rules: &[(u32, Verdict)]) -> Vec<Range<'_>> {
     ranges
 }
 
-/// A binary search: `if number >= middle { right } else { left }`.
+/// Emits a binary search: `if number >= middle { right } else { left }`.
 fn tree(ranges: &[Range<'_>], program: &mut Program) {
     if let [only] = ranges {
         return leaf(only.verdict, program);
@@ -156,7 +156,7 @@ fn leaf(verdict: Option<&Verdict>, program: &mut Program) {
     }
 }
 
-/// Falls through if the test does not hold.
+/// Emits code that denies the call if the test holds, and falls through otherwise.
 fn deny_if(test: &Test, program: &mut Program) {
     match test {
         Test::AnyBit { argument, bits } => {
@@ -188,7 +188,7 @@ fn deny_if(test: &Test, program: &mut Program) {
     }
 }
 
-/// Puts the calling process, and all it will ever start, under the filter.
+/// Applies the filter to the calling process and all its descendants.
 pub(crate) fn install(program: &[libc::sock_filter]) -> Result<()> {
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
     // SAFETY: the kernel copies the program, whose length is right, and does not write to it.

@@ -1,8 +1,22 @@
-//! Looks at what this kernel lets the native engine do.
+//! Looks at what the native engine can do here: whether the kernel lets it create namespaces, which
+//! limits it can enforce, and how much of Landlock there is. Creates nothing.
+
+#[cfg(not(target_os = "linux"))]
+mod elsewhere;
+#[cfg(target_os = "linux")]
+mod linux;
+
+#[cfg(not(target_os = "linux"))]
+pub use elsewhere::{cannot_limit, landlock_abi, limits_processes_by_default, problem, scopes_abstract_sockets};
+#[cfg(target_os = "linux")]
+pub use linux::{
+    LANDLOCK_SCOPES_ABI, NamespaceRestriction, cannot_limit, landlock_abi, limits_processes_by_default,
+    namespace_restriction, problem, scopes_abstract_sockets,
+};
 
 use serde::Serialize;
 
-use crate::error::Error;
+use crate::error::{Diagnostic, Error, Kind};
 use crate::facts::SystemFacts;
 
 /// What the native engine can do here.
@@ -43,41 +57,26 @@ impl NativeFacts {
     }
 }
 
-#[cfg(target_os = "linux")]
-pub use crate::native::{
-    cannot_limit, landlock_version, limits_processes_by_default, problem, scopes_abstract_sockets,
-};
+/// Why the native engine cannot run here.
+#[derive(Debug, thiserror::Error)]
+pub enum NativeUnavailable {
+    #[cfg(target_os = "linux")]
+    #[error("the native sandbox cannot be set up: {0}")]
+    Restricted(NamespaceRestriction),
+    #[error("the native engine requires Linux")]
+    NotLinux,
+}
 
-#[cfg(not(target_os = "linux"))]
-mod elsewhere {
-    use crate::error::Error;
-
-    /// There are no Linux namespaces here.
-    pub fn problem() -> Option<Error> {
-        Some(
-            Error::launch("the native engine is Linux's own").hint("use `--engine sandbox-exec`, `docker` or `podman`"),
-        )
+impl Diagnostic for NativeUnavailable {
+    fn kind(&self) -> Kind {
+        Kind::Launch
     }
 
-    /// Nothing runs, so nothing is left unlimited.
-    pub fn cannot_limit() -> Vec<&'static str> {
-        Vec::new()
-    }
-
-    /// As above.
-    pub fn limits_processes_by_default() -> bool {
-        true
-    }
-
-    /// As above.
-    pub fn landlock_version() -> u32 {
-        0
-    }
-
-    /// As above.
-    pub fn scopes_abstract_sockets() -> bool {
-        true
+    fn hints(&self) -> Vec<String> {
+        vec![match self {
+            #[cfg(target_os = "linux")]
+            Self::Restricted(restriction) => restriction.remedy(),
+            Self::NotLinux => "use `--engine sandbox-exec`, `docker` or `podman`".into(),
+        }]
     }
 }
-#[cfg(not(target_os = "linux"))]
-pub use elsewhere::*;
