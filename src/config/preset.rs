@@ -105,6 +105,11 @@ impl Preset {
         schema_for!(Preset)
     }
 
+    /// The name of the image that `sandpen build --agent NAME` makes.
+    pub fn image(name: &str) -> String {
+        format!("localhost/sandpen/{name}")
+    }
+
     /// The Dockerfile of a built-in preset.
     pub fn dockerfile(name: &str) -> Option<&'static str> {
         BUILT_IN.iter().find(|(known, ..)| *known == name).map(|(.., dockerfile)| *dockerfile)

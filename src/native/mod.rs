@@ -29,7 +29,6 @@ mod root;
 mod seccomp;
 mod spawn;
 mod sys;
-mod terminal;
 mod walls;
 
 pub use ability::{
@@ -41,4 +40,3 @@ pub use enter::enter;
 pub use guest::Command;
 pub use init::Init;
 pub use spawn::{Child, Event, spawn};
-pub use terminal::Terminal;

@@ -35,6 +35,7 @@ pub use journal::Journal;
 pub use policy::Policy;
 pub use refusal::Refusal;
 pub use relay::Traffic;
+pub(crate) use relay::both_ways;
 pub use request::{Action, Body, Request, parse};
 pub use resolve::Resolver;
 pub use server::{Proxy, pass_on};

@@ -8,8 +8,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// What one read takes. A connection holds one of these, and one more for each direction whose receiver is slow.
 const BUFFER: usize = 32 * 1024;
-/// How long nothing may move once one side has finished, or does not take what is there for it.
-const HALF_OPEN: Duration = Duration::from_secs(120);
+/// The proxy's limit for connections that are half open.
+pub const HALF_OPEN: Duration = Duration::from_secs(120);
 /// How often one direction may go on before the other has its turn.
 const TURNS: usize = 16;
 
@@ -22,16 +22,17 @@ pub struct Traffic {
     pub received: u64,
 }
 
-/// Copies until both sides are done, or one is gone. `early` has been read from the client already.
-pub fn both_ways(client: &TcpStream, server: &TcpStream, early: &[u8]) -> Traffic {
+/// Copies until both sides are done, or one is gone. `early` has been read from the client already. `half_open` limits how long
+/// nothing may move once one side has finished, or does not take what is there for it.
+pub fn both_ways(client: &TcpStream, server: &TcpStream, early: &[u8], half_open: Option<Duration>) -> Traffic {
     let mut up = Flow { pending: early.to_vec(), ..Flow::new(client, server) };
     let mut down = Flow::new(server, client);
     // An error means that one side is gone; what was moved is what counts.
-    let _ = run(&mut up, &mut down);
+    let _ = run(&mut up, &mut down, half_open);
     Traffic { sent: up.moved, received: down.moved }
 }
 
-fn run(up: &mut Flow<'_>, down: &mut Flow<'_>) -> io::Result<()> {
+fn run(up: &mut Flow<'_>, down: &mut Flow<'_>, half_open: Option<Duration>) -> io::Result<()> {
     up.from.set_nonblocking(true)?;
     down.from.set_nonblocking(true)?;
     let mut buffer = vec![0; BUFFER];
@@ -54,7 +55,7 @@ fn run(up: &mut Flow<'_>, down: &mut Flow<'_>) -> io::Result<()> {
             [false, false] => return Ok(()),
         };
         let limited = up.done || down.done || up.wants_write() || down.wants_write();
-        let limit = limited.then(|| Timespec { tv_sec: HALF_OPEN.as_secs() as i64, tv_nsec: 0 });
+        let limit = half_open.filter(|_| limited).map(|limit| Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: 0 });
         match poll(some, limit.as_ref()) {
             Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
             Ok(_) | Err(rustix::io::Errno::INTR) => {}

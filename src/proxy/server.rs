@@ -91,7 +91,7 @@ pub fn pass_on(listener: &TcpListener, to: SocketAddr) {
         let _ = client.set_nodelay(true);
         if let Ok(server) = TcpStream::connect_timeout(&to, CONNECT) {
             let _ = server.set_nodelay(true);
-            relay::both_ways(client, &server, &[]);
+            relay::both_ways(client, &server, &[], Some(relay::HALF_OPEN));
         }
     });
 }
@@ -195,7 +195,7 @@ fn keep_alive(server: &TcpStream) {
 fn tunnel(mut client: &TcpStream, server: &TcpStream, early: &[u8]) -> Traffic {
     let _ = client.set_write_timeout(Some(STALL));
     match client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n") {
-        Ok(()) => relay::both_ways(client, server, early),
+        Ok(()) => relay::both_ways(client, server, early, Some(relay::HALF_OPEN)),
         Err(_) => Traffic::default(),
     }
 }

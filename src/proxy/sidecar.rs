@@ -11,9 +11,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::supervise::{ProxyJob, code, listens, start};
+use super::supervise::{ProxyJob, listens, start};
 use super::{Journal, ListenerInbox, Policy, Proxy, Resolver, pass_on};
 use crate::plan::PROXY_PORT;
+use crate::process::Outcome;
 use crate::ui::{Ui, Verbosity};
 
 /// How often the proxy's port is tried.
@@ -50,7 +51,7 @@ pub fn run(attendance: ProxyJob, words: &[OsString]) -> io::Result<u8> {
         std::process::exit(0);
     });
     match child {
-        Some(mut child) => Ok(code(child.wait()?)),
+        Some(mut child) => Ok(Outcome::from(child.wait()?).exit_code()),
         None => loop {
             thread::park();
         },

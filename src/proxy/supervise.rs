@@ -7,7 +7,8 @@ use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -16,6 +17,8 @@ use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
 
 use crate::config::value::HostRule;
+use crate::plan::CONTROL_DIR;
+use crate::process::{Outcome, lock};
 
 /// How long the user's command may take to end.
 const GRACE: Duration = Duration::from_secs(2);
@@ -53,7 +56,7 @@ fn run(attendance: ProxyJob, words: &[OsString]) -> io::Result<u8> {
         return on_the_host(words);
     }
     if attendance.owner {
-        crate::helper::watch_owner();
+        lock::exit_when_released(&Path::new(CONTROL_DIR).join(lock::OWNER));
     }
     #[cfg(target_os = "linux")]
     return super::sidecar::run(attendance, words);
@@ -73,7 +76,7 @@ fn on_the_host(words: &[OsString]) -> io::Result<u8> {
         end(Signal::KILL);
         std::process::exit(0);
     });
-    let code = code(child.wait()?);
+    let code = Outcome::from(child.wait()?).exit_code();
     // What it started beside itself is not left behind.
     group.map(|group| rustix::process::kill_process_group(group, Signal::KILL));
     Ok(code)
@@ -88,10 +91,6 @@ pub(super) fn start(words: &[OsString]) -> io::Result<Child> {
     command.spawn().map_err(|error| {
         io::Error::new(error.kind(), format!("`{}` cannot be started: {error}", program.to_string_lossy()))
     })
-}
-
-pub(super) fn code(status: std::process::ExitStatus) -> u8 {
-    status.code().map_or_else(|| 128 + status.signal().unwrap_or_default() as u8, |code| code as u8)
 }
 
 /// Whether anybody listens on this machine's loopback.

@@ -35,11 +35,6 @@ pub enum Recipe {
     BuiltIn(&'static str),
 }
 
-/// The name of the image that `sandpen build --agent NAME` makes.
-pub fn agent_image(name: &str) -> String {
-    format!("localhost/sandpen/{name}")
-}
-
 impl Recipe {
     /// The project's own Dockerfile, and the image it makes.
     pub fn of_project(host: &Host) -> Result<(Self, ImageRef)> {
@@ -72,7 +67,7 @@ impl Recipe {
             Error::usage(format!("{}: the preset `{name}` brings no Dockerfile", agent.origin))
                 .hint("name one: sandpen build -f FILE")
         })?;
-        Ok((Recipe::BuiltIn(text), ImageRef::parse(&agent_image(name)).map_err(Error::usage)?))
+        Ok((Recipe::BuiltIn(text), ImageRef::parse(&Preset::image(name)).map_err(Error::usage)?))
     }
 }
 
