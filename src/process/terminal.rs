@@ -62,6 +62,7 @@ impl Terminal {
     /// Stops sandpen as its guest was stopped, so that the shell notices; returns when the user
     /// resumes it, with the foreground lent to the guest again if sandpen's group has it. The caller
     /// then sends SIGCONT to the guest.
+    #[cfg(target_os = "linux")]
     pub fn suspend(&mut self, guest: Option<Pid>) {
         let settings = tcgetattr(&self.tty);
         // A guest that was stopped for reading in the background never had the foreground.
