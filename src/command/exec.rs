@@ -15,7 +15,7 @@ use crate::ui::Ui;
 pub fn run(id: &str, command: Vec<OsString>, ui: Ui) -> Result<Outcome> {
     super::close_inherited_files();
     let host = Host::read()?;
-    cleanup::settle(&host, ui);
+    cleanup::sweep(&host, ui);
     let record = cleanup::find_running(&host, id)?;
     #[cfg(target_os = "linux")]
     if record.engine == EngineKind::Native.name() {
@@ -40,7 +40,7 @@ fn container_argv(host: &Host, record: &Record, command: Vec<OsString>) -> Vec<O
     argv.push(record.name.clone().into());
     if record.has_helper {
         // The helper installs the same seccomp filter as for the first command.
-        let config = HelperConfig { further: true, ..HelperConfig::default() };
+        let config = HelperConfig { exec: true, ..HelperConfig::default() };
         let json = serde_json::to_string(&config).unwrap_or_default();
         argv.extend([format!("{CONTROL_DIR}/sandpen").into(), "guest".into(), json.into()]);
         argv.extend(command);

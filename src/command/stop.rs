@@ -46,7 +46,7 @@ pub fn run(ids: &[String], all: bool, time: Duration, ui: Ui) -> Result<Outcome>
             }
         }
     }
-    cleanup::settle(&host, ui);
+    cleanup::sweep(&host, ui);
     Ok(Outcome::Exited(0))
 }
 

@@ -22,11 +22,6 @@ const BUILT_IN: &[(&str, &str, &str)] = &[
     ("aider", include_str!("presets/aider.toml"), include_str!("presets/aider.Dockerfile")),
 ];
 
-/// Returns the name of the image that `sandpen build --agent NAME` makes.
-pub fn agent_image(name: &str) -> String {
-    format!("localhost/sandpen/{name}")
-}
-
 /// What one agent needs.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a preset: name = \"…\" and what it needs")]
@@ -108,6 +103,11 @@ impl Preset {
     /// What editors know of a preset's file.
     pub fn schema() -> Schema {
         schema_for!(Preset)
+    }
+
+    /// The name of the image that `sandpen build --agent NAME` makes.
+    pub fn image(name: &str) -> String {
+        format!("localhost/sandpen/{name}")
     }
 
     /// The Dockerfile of a built-in preset.

@@ -1,9 +1,11 @@
-//! What runs inside (hidden subcommand `guest`): the first process of a container. It prepares PATH, relays ports, starts the
-//! command, reaps and forwards signals, and ends when the launcher does. It never reads the host.
+//! The helper (hidden subcommand `guest`), which starts the command inside a sandbox: the first process
+//! of a container, the process that `sandbox-exec` starts, and the parent of every command of
+//! `sandpen exec`. It prepares PATH, relays ports, starts the command, forwards signals, reaps
+//! processes, and ends when the launcher does. It never reads the host's files.
 
 #![allow(clippy::disallowed_methods, reason = "runs inside the sandbox, where there is no Host")]
 
-mod ready;
+mod command;
 mod relay;
 
 use std::ffi::{OsStr, OsString};
@@ -11,201 +13,244 @@ use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::{Child, Command, ExitCode};
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, WaitOptions};
-use signal_hook::consts::{
-    SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2,
-};
+use rustix::process::{Pid, Signal, WaitOptions, getpgrp, getppid, kill_process, kill_process_group};
+use rustix::stdio::stdin;
+use signal_hook::consts::{SIGCHLD, SIGTTIN, SIGTTOU};
+use signal_hook::iterator::Signals;
 
-pub use ready::Ready;
+pub use command::PreparedCommand;
 
-use crate::plan::{CONTROL_DIR, Handover, HelperConfig};
+use crate::plan::{CONTROL_DIR, HelperConfig};
 use crate::process::cgroup_events::ran_out_of_memory;
-use crate::process::lock;
-use crate::process::status_file::{Report, STATUS};
-use ready::{find, is_elf};
-use relay::relay;
+use crate::process::lock::{self, OWNER};
+use crate::process::status_file::{CommandStatus, STATUS};
+use crate::process::{Outcome, signals, terminal};
+use command::{find, is_elf};
 
-/// Where a container sees its own control group of version 2, or that of version 1 for memory.
-const GROUPS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/memory"];
+/// The places where a container sees its own control group: version 2, and memory of version 1.
+const CONTROL_GROUPS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/memory"];
+/// The pause before a stopped command is resumed, so that one that stops itself in a loop does not
+/// occupy a processor.
+const RESUME_DELAY: Duration = Duration::from_millis(20);
+/// The pause before a command asks again for a terminal that another process group has.
+const TERMINAL_RETRY_DELAY: Duration = Duration::from_millis(200);
+/// How often the helper checks that its parent is still the launcher.
+const PARENT_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The helper's `main`: the arguments after `guest`.
+/// The helper's `main`, with the arguments after `guest`.
 pub fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    let helper_config = arguments.next().and_then(|json| serde_json::from_str::<HelperConfig>(json.to_str()?).ok());
-    let Some(helper_config) = helper_config else { return ExitCode::from(2) };
-    match run(&helper_config, arguments.collect()) {
+    let config = arguments.next().and_then(|json| serde_json::from_str::<HelperConfig>(json.to_str()?).ok());
+    let Some(config) = config else { return ExitCode::from(2) };
+    match run(&config, arguments.collect()) {
         Ok(code) => ExitCode::from(code),
-        Err(failed) => {
-            report(&helper_config, failed);
-            ExitCode::from(failed.exit_code())
+        Err(status) => {
+            report(&config, status);
+            ExitCode::from(status.exit_code())
         }
     }
 }
 
-fn report(helper_config: &HelperConfig, report: Report) {
-    if helper_config.further {
-        return;
-    }
-    // A pen that cannot be written costs a good explanation, not the run.
-    let control_dir = helper_config.control_dir.as_deref().unwrap_or(CONTROL_DIR);
-    let _ = fs::write(Path::new(control_dir).join(STATUS), report.text());
+/// How the helper and the command share process groups, and thereby signals and the terminal.
+#[derive(Clone, Copy)]
+enum Grouping {
+    /// In a container the command leads its own group. The helper forwards signals to it and makes it
+    /// the foreground of the container's terminal.
+    Separate,
+    /// Under Seatbelt the helper and the command are one group, which is not the launcher's. The
+    /// launcher signals the whole group, so the helper forwards nothing.
+    WithHelper { launcher: u32 },
 }
 
-fn run(helper_config: &HelperConfig, command: Vec<OsString>) -> Result<u8, Report> {
-    // Nothing inside may look into or attach to this process, which holds the walls' only watch.
+impl Grouping {
+    fn of(config: &HelperConfig) -> Self {
+        config.launcher.map_or(Grouping::Separate, |launcher| Grouping::WithHelper { launcher })
+    }
+
+    fn caught_signals(self) -> &'static [i32] {
+        match self {
+            Grouping::Separate => &signals::CAUGHT_IN_CONTAINER,
+            Grouping::WithHelper { .. } => &signals::CAUGHT_UNDER_SEATBELT,
+        }
+    }
+
+    fn forward(self, command: Pid, signal: i32) {
+        if let (Grouping::Separate, Some(signal)) = (self, Signal::from_named_raw(signal)) {
+            let _ = kill_process(command, signal);
+        }
+    }
+
+    /// Resumes a stopped command: no process outside can, because the engine's client does not learn
+    /// that it stopped.
+    fn resume(self, command: Pid, stopped_by: Option<i32>) {
+        thread::sleep(RESUME_DELAY);
+        match self {
+            Grouping::Separate => {
+                terminal::set_foreground(stdin(), command);
+                let _ = kill_process_group(command, Signal::CONT);
+            }
+            Grouping::WithHelper { .. } => {
+                // It wants to read from the terminal, which belongs to the other members of a
+                // pipeline at first, and to the shell while sandpen is in the background.
+                if matches!(stopped_by, Some(SIGTTIN | SIGTTOU)) && !take_terminal() {
+                    thread::sleep(TERMINAL_RETRY_DELAY);
+                }
+                let _ = kill_process_group(getpgrp(), Signal::CONT);
+            }
+        }
+    }
+}
+
+/// Writes the status file. Without it the launcher can explain less; the command runs all the same.
+fn report(config: &HelperConfig, status: CommandStatus) {
+    if config.exec {
+        return;
+    }
+    let control_dir = config.control_dir.as_deref().unwrap_or(CONTROL_DIR);
+    let _ = fs::write(Path::new(control_dir).join(STATUS), status.to_text());
+}
+
+fn run(config: &HelperConfig, argv: Vec<OsString>) -> Result<u8, CommandStatus> {
+    // No process inside may trace this one, which notices the launcher's end.
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     confine();
-    if helper_config.owner {
-        lock::exit_with_owner(Path::new(CONTROL_DIR));
+    if config.owner {
+        lock::exit_when_released(&Path::new(CONTROL_DIR).join(OWNER));
     }
-    if let Some(launcher) = helper_config.launcher {
-        watch_parent(launcher);
-        let [input, output] = [rustix::stdio::stdin(), rustix::stdio::stdout()];
-        if rustix::termios::isatty(input) && rustix::termios::isatty(output) {
+    let grouping = Grouping::of(config);
+    if let Grouping::WithHelper { launcher } = grouping {
+        end_with_parent(launcher);
+        if terminal::is_interactive() {
             take_terminal();
         }
     }
-    for forward in &helper_config.forward {
-        relay(*forward);
+    for forward in &config.forward {
+        relay::serve(*forward);
     }
     #[cfg(target_os = "linux")]
-    let _proxy = helper_config.handover.as_ref().map(hand_over);
-    let Ready { command, path, python_path } =
-        Ready::new(helper_config, command, std::env::var_os("PATH"), std::env::var_os("PYTHONPATH"));
-    let (name, arguments) = command.split_first().ok_or(Report::NotFound)?;
-    let program = find(name, &path)?;
-    // Registered before the child exists, so that no signal and no death is missed.
-    let mut caught = vec![SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCONT];
-    if helper_config.launcher.is_some() {
-        // In one group with the command, what stops it would stop the one who resumes it.
-        caught.extend([SIGTSTP, SIGTTIN, SIGTTOU]);
+    let _proxy = config.handover.as_ref().map(|handover| hand_over(Path::new(&handover.directory)));
+    let prepared = PreparedCommand::new(config, argv, std::env::var_os("PATH"), std::env::var_os("PYTHONPATH"));
+    // Registered before the command exists, so that no signal and no exit is missed.
+    let caught = Signals::new(grouping.caught_signals());
+    let mut signals = caught.map_err(|_| CommandStatus::NotExecutable)?;
+    let command = start(&prepared, grouping)?;
+    report(config, CommandStatus::Started);
+    let Some(command) = Pid::from_raw(command.id() as i32) else { return Err(CommandStatus::NotExecutable) };
+    if let Grouping::Separate = grouping {
+        // The keys of the container's terminal, such as Ctrl-C, then signal the command's group.
+        terminal::set_foreground(stdin(), command);
     }
-    let mut signals = signal_hook::iterator::Signals::new(caught).map_err(|_| Report::NotExecutable)?;
-    let spawn = |program: &Path, name: &OsStr, arguments: &[OsString]| {
-        let mut child = Command::new(program);
-        child.arg0(name).args(arguments).env("PATH", &path);
-        if helper_config.launcher.is_none() {
-            child.process_group(0);
-        }
-        if let Some(python_path) = &python_path {
-            child.env("PYTHONPATH", python_path);
-        }
-        child.spawn()
-    };
-    let child = match spawn(&program, name, arguments) {
-        Err(error) if error.raw_os_error() == Some(libc::ENOEXEC) => {
-            if is_elf(&program) {
-                return Err(Report::WrongArchitecture);
-            }
-            // A script without `#!`: shells run it with sh, and so does execvp.
-            let with_script: Vec<OsString> =
-                std::iter::once(program.into_os_string()).chain(arguments.iter().cloned()).collect();
-            spawn(Path::new("/bin/sh"), OsStr::new("sh"), &with_script).map_err(|_| Report::NotExecutable)?
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Report::NotFound),
-        Err(_) => return Err(Report::NotExecutable),
-        Ok(child) => child,
-    };
-    report(helper_config, Report::Started);
-    let Some(child) = Pid::from_raw(child.id() as i32) else { return Err(Report::NotExecutable) };
-    if helper_config.launcher.is_none() {
-        // Ctrl-C and Ctrl-\ then reach the command's own group, as they would outside.
-        let _ = rustix::termios::tcsetpgrp(rustix::stdio::stdin(), child);
-    }
-    let code = supervise(child, helper_config.launcher.is_some(), &mut signals);
-    let ran_out = GROUPS.iter().any(|group| ran_out_of_memory(Path::new(group)));
-    report(helper_config, if ran_out { Report::OutOfMemory } else { Report::Ended(code) });
+    let code = supervise(command, grouping, &mut signals);
+    let is_out_of_memory = CONTROL_GROUPS.iter().any(|group| ran_out_of_memory(Path::new(group)));
+    report(config, if is_out_of_memory { CommandStatus::OutOfMemory } else { CommandStatus::Ended(code) });
     Ok(code)
 }
 
-/// The native engine's filter on top of the container's own: engines let through what they differ in (new user namespaces,
-/// keyrings, io_uring). Every thread and process from here on has it.
-fn confine() {
-    #[cfg(target_os = "linux")]
-    if let Err(errno) = crate::native::confine_container() {
-        // Fails closed: a guest that was promised this wall does not run without it.
-        let words = format!("sandpen: the system call filter cannot be installed: {errno}\n");
-        let _ = io::Write::write_all(&mut io::stderr(), words.as_bytes());
-        std::process::exit(126);
+fn start(prepared: &PreparedCommand, grouping: Grouping) -> Result<Child, CommandStatus> {
+    let (name, arguments) = prepared.argv.split_first().ok_or(CommandStatus::NotFound)?;
+    let program = find(name, &prepared.path)?;
+    match spawn(prepared, grouping, &program, name, arguments) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOEXEC) => {
+            if is_elf(&program) {
+                return Err(CommandStatus::WrongArchitecture);
+            }
+            // A script without `#!` is run with sh, as shells and execvp do.
+            let script: Vec<OsString> =
+                std::iter::once(program.into_os_string()).chain(arguments.iter().cloned()).collect();
+            spawn(prepared, grouping, Path::new("/bin/sh"), OsStr::new("sh"), &script)
+                .map_err(|_| CommandStatus::NotExecutable)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(CommandStatus::NotFound),
+        Err(_) => Err(CommandStatus::NotExecutable),
+        Ok(child) => Ok(child),
     }
 }
 
-#[cfg(target_os = "linux")]
-/// Binds the proxy's port and gives it away; the connection stays open for as long as this process lives.
-fn hand_over(handover: &Handover) -> std::os::unix::net::UnixStream {
-    crate::proxy::offer(Path::new(&handover.directory), crate::proxy::PROXY_PORT).unwrap_or_else(|error| {
-        // Without it nothing would be reached, and nobody would know why.
-        let words = format!("sandpen: the proxy cannot be reached from inside: {error}\n");
-        let _ = io::Write::write_all(&mut io::stderr(), words.as_bytes());
-        std::process::exit(126);
-    })
+fn spawn(
+    prepared: &PreparedCommand,
+    grouping: Grouping,
+    program: &Path,
+    name: &OsStr,
+    arguments: &[OsString],
+) -> io::Result<Child> {
+    let mut command = Command::new(program);
+    command.arg0(name).args(arguments).env("PATH", &prepared.path);
+    if let Grouping::Separate = grouping {
+        command.process_group(0);
+    }
+    if let Some(python_path) = &prepared.python_path {
+        command.env("PYTHONPATH", python_path);
+    }
+    command.spawn()
 }
 
-/// Forwards signals to the command and reaps whatever dies, until the command itself has.
-fn supervise(child: Pid, one_group: bool, signals: &mut signal_hook::iterator::Signals) -> u8 {
+/// Installs the native engine's system call filter on top of the container's. The engines differ in
+/// what they allow (new user namespaces, keyrings, io_uring); this filter is the same for all.
+fn confine() {
+    #[cfg(target_os = "linux")]
+    if let Err(errno) = crate::native::confine_container() {
+        // A command that was promised the filter must not run without it.
+        fail(&format!("cannot install the system call filter: {errno}"));
+    }
+}
+
+/// Binds the proxy's port and gives the listener to the proxy. The connection stays open as long as this
+/// process lives.
+#[cfg(target_os = "linux")]
+fn hand_over(directory: &Path) -> std::os::unix::net::UnixStream {
+    crate::proxy::offer(directory, crate::proxy::PROXY_PORT)
+        .unwrap_or_else(|error| fail(&format!("cannot connect the sandbox to its proxy: {error}")))
+}
+
+#[cfg(target_os = "linux")]
+fn fail(message: &str) -> ! {
+    let _ = io::Write::write_all(&mut io::stderr(), format!("sandpen: {message}\n").as_bytes());
+    std::process::exit(CommandStatus::NotExecutable.exit_code().into());
+}
+
+/// Forwards signals to the command and reaps every child until the command has ended.
+fn supervise(command: Pid, grouping: Grouping, signals: &mut Signals) -> u8 {
     for signal in signals.forever() {
         if signal != SIGCHLD {
-            if let (Some(signal), false) = (Signal::from_named_raw(signal), one_group) {
-                let _ = rustix::process::kill_process(child, signal);
-            }
+            grouping.forward(command, signal);
             continue;
         }
         while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
-            if pid != child {
+            if pid != command {
                 continue;
             }
-            if status.stopped() {
-                // Nobody outside could resume it: the engine's client does not know that it stopped (Ctrl-Z).
-                thread::sleep(Duration::from_millis(20));
-                if one_group {
-                    resume(status.stopping_signal());
-                    continue;
-                }
-                let _ = rustix::termios::tcsetpgrp(rustix::stdio::stdin(), child);
-                let _ = rustix::process::kill_process_group(child, Signal::CONT);
-            } else if let Some(signal) = status.terminating_signal() {
-                return 128 + signal as u8;
-            } else {
-                return status.exit_status().unwrap_or(1) as u8;
+            if !status.stopped() {
+                return Outcome::from_wait(status).exit_code();
             }
+            grouping.resume(command, status.stopping_signal());
         }
     }
     1
 }
 
-/// Where no lock can be watched and no kernel ends the guest with its launcher: the parent is looked at, again and again.
-fn watch_parent(launcher: u32) {
-    let is_there = move || {
-        rustix::process::getppid().is_some_and(|parent| parent.as_raw_nonzero().get().unsigned_abs() == launcher)
-    };
+/// Kills the group when the launcher is no longer the parent. For Seatbelt: macOS has neither a signal
+/// for the parent's death nor a pid namespace, and the profile hides the lock.
+fn end_with_parent(launcher: u32) {
+    let is_parent = move || getppid().is_some_and(|parent| parent.as_raw_nonzero().get().unsigned_abs() == launcher);
     thread::spawn(move || {
-        while is_there() {
-            thread::sleep(Duration::from_millis(100));
+        while is_parent() {
+            thread::sleep(PARENT_POLL_INTERVAL);
         }
-        let _ = rustix::process::kill_process_group(rustix::process::getpgrp(), Signal::KILL);
+        let _ = kill_process_group(getpgrp(), Signal::KILL);
     });
 }
 
-/// Becomes the terminal's foreground if the launcher is: the command's group is this one.
+/// Takes the terminal's foreground for the group of helper and command, if the launcher's group has it;
+/// returns whether it did.
 fn take_terminal() -> bool {
-    let launcher = rustix::process::getppid().and_then(|parent| rustix::process::getpgid(Some(parent)).ok());
-    let takes = launcher.is_some() && rustix::termios::tcgetpgrp(rustix::stdio::stdin()).ok() == launcher;
-    if takes {
-        crate::process::foreground::give_terminal_to(rustix::process::getpgrp());
+    let launcher = getppid().and_then(|parent| rustix::process::getpgid(Some(parent)).ok());
+    let launcher_has_it = launcher.is_some() && rustix::termios::tcgetpgrp(stdin()).ok() == launcher;
+    if launcher_has_it {
+        terminal::set_foreground(stdin(), getpgrp());
     }
-    takes
-}
-
-/// Nobody outside could resume a command that was stopped. One that wants to read gets the terminal, as soon as it can be had: in a
-/// pipeline it is left to the others at first, and in the background it is the shell's.
-fn resume(stopped_by: Option<i32>) {
-    let wants_terminal = matches!(stopped_by, Some(SIGTTIN | SIGTTOU));
-    if wants_terminal && !take_terminal() {
-        thread::sleep(Duration::from_millis(200));
-    }
-    let _ = rustix::process::kill_process_group(rustix::process::getpgrp(), Signal::CONT);
+    launcher_has_it
 }

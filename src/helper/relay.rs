@@ -1,12 +1,13 @@
-//! Published ports: what arrives from outside goes on to the guest's loopback.
+//! Published ports: connections from outside the container are relayed to the guest's loopback.
 
-use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 
 use crate::plan::Forward;
+use crate::proxy::both_ways;
 
-pub(super) fn relay(forward: Forward) {
+/// Accepts connections for a port in new threads. A port that cannot be bound is not published.
+pub(super) fn serve(forward: Forward) {
     let Ok(listener) = TcpListener::bind(("0.0.0.0", forward.listen)) else { return };
     thread::spawn(move || {
         for client in listener.incoming().flatten() {
@@ -15,22 +16,10 @@ pub(super) fn relay(forward: Forward) {
                 let server = TcpStream::connect(("127.0.0.1", forward.port))
                     .or_else(|_| TcpStream::connect(("::1", forward.port)));
                 if let Ok(server) = server {
-                    pump(client, server);
+                    // Sandpen does not know the protocol, so it sets no limit.
+                    both_ways(&client, &server, &[], None);
                 }
             });
         }
     });
-}
-
-/// Copies both ways until both ends are done.
-fn pump(client: TcpStream, server: TcpStream) {
-    let (Ok(mut client_in), Ok(mut server_in)) = (client.try_clone(), server.try_clone()) else { return };
-    let (mut client_out, mut server_out) = (client, server);
-    let upstream = thread::spawn(move || {
-        let _ = io::copy(&mut client_in, &mut server_out);
-        let _ = server_out.shutdown(std::net::Shutdown::Write);
-    });
-    let _ = io::copy(&mut server_in, &mut client_out);
-    let _ = client_out.shutdown(std::net::Shutdown::Write);
-    let _ = upstream.join();
 }

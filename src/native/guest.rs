@@ -1,5 +1,5 @@
 //! Executes the guest's command: process group, terminal, signals, exec. Everything is resolved
-//! before; between fork and exec only system calls are made.
+//! beforehand; between clone and exec only system calls are made.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -8,23 +8,24 @@ use rustix::io::{Errno, Result};
 use rustix::process::Pid;
 
 use crate::native::sys;
+use crate::process::terminal::set_foreground;
 
-/// A command as exec wants it.
+/// A command in the form that exec takes.
 #[derive(Debug)]
 pub struct Command {
-    /// Where to try, in this order.
+    /// The paths to try, in this order.
     candidates: Vec<CString>,
     arguments: Vec<CString>,
     environment: Vec<CString>,
-    /// Leads a process group of its own.
+    /// Whether it leads its own process group.
     pub own_group: bool,
-    /// That group is the terminal's foreground from the start. Needs `own_group`.
+    /// Whether that group takes the terminal's foreground before exec. Needs `own_group`.
     pub foreground: bool,
 }
 
 impl Command {
-    /// `None` if a text contains a NUL byte or there is no program. A program without a slash is
-    /// looked for in `path`, inside the sandbox, where an empty entry is not the working directory.
+    /// Returns `None` if a text contains a NUL byte or there is no program. A program without a slash
+    /// is looked up in `path`, inside the sandbox; an empty entry is not the working directory.
     pub fn new<A: AsRef<OsStr>>(
         argv: &[A],
         environment: impl IntoIterator<Item = (impl AsRef<OsStr>, impl AsRef<OsStr>)>,
@@ -55,7 +56,7 @@ impl Command {
     }
 }
 
-/// What the child of `start` works with; lives in the parent, which waits.
+/// The data of the child of [`start`], in the memory of the parent, which waits.
 struct Launch<'a> {
     candidates: &'a [CString],
     arguments: Vec<*const libc::c_char>,
@@ -64,15 +65,15 @@ struct Launch<'a> {
     own_group: bool,
     foreground: bool,
     die_with_parent: bool,
-    /// Why there was no exec.
+    /// Set by the child if exec failed.
     errno: i32,
 }
 
-/// Starts the command. The error is that of exec.
+/// Starts the command, or returns the error of exec.
 ///
-/// As `posix_spawn` does, the child borrows the parent's memory and the parent sleeps until exec:
-/// no page is copied. `posix_spawn` itself cannot hand over the terminal before exec, and a shell
-/// that starts in the background stops at once.
+/// As with `posix_spawn`, the child uses the parent's memory and the parent sleeps until exec, so no
+/// page is copied. `posix_spawn` itself cannot hand over the terminal before exec, and a shell that
+/// starts in the background stops at once.
 pub(crate) fn start(command: &Command, mask: &libc::sigset_t, die_with_parent: bool) -> Result<Pid> {
     let pointers = |texts: &[CString]| {
         let all = texts.iter().map(|text| text.as_ptr());
@@ -92,13 +93,15 @@ pub(crate) fn start(command: &Command, mask: &libc::sigset_t, die_with_parent: b
     // SAFETY: one past the end of the buffer; the stack grows downwards from there, 16-aligned.
     let top = unsafe { stack.as_mut_ptr().add(stack.len()) };
     // SAFETY: CLONE_VFORK keeps this thread, and with it `launch` and `stack`, in place until the
-    // child has executed or ended; all signals are blocked, so no handler runs on shared memory.
+    // child has executed or ended; all signals are blocked, so no handler runs on shared memory. The
+    // child neither allocates nor panics: it makes system calls, directly or through rustix, whose
+    // errors are plain numbers, and writes only to `launch.errno` and its own stack.
     let pid = unsafe {
         libc::clone(child, top.cast(), libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD, (&raw mut launch).cast())
     };
     sys::check(libc::c_long::from(pid))?;
     let pid = Pid::from_raw(pid).ok_or(Errno::SRCH)?;
-    // SAFETY: the child has written it, if at all, before this thread went on.
+    // SAFETY: the child has written it, if at all, before this thread continued.
     match unsafe { (&raw const launch.errno).read_volatile() } {
         0 => Ok(pid),
         errno => {
@@ -109,7 +112,7 @@ pub(crate) fn start(command: &Command, mask: &libc::sigset_t, die_with_parent: b
 }
 
 extern "C" fn child(launch: *mut libc::c_void) -> libc::c_int {
-    // SAFETY: `start` passes a `Launch` that nobody else uses until this process is done with it.
+    // SAFETY: `start` passes a `Launch` that no other thread uses until this process has executed.
     let launch = unsafe { &mut *launch.cast::<Launch<'_>>() };
     launch.errno = prepare_and_execute(launch).raw_os_error();
     127
@@ -129,25 +132,24 @@ fn prepare_and_execute(launch: &Launch<'_>) -> Errno {
             take_terminal();
         }
     }
-    // SAFETY: plain values; Rust's runtime ignores SIGPIPE, which a guest must not inherit.
+    // SAFETY: no handler is installed. Rust's runtime ignores SIGPIPE, which a guest must not inherit.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     sys::restore_signals(launch.mask);
     execute(launch)
 }
 
-/// All signals are blocked here, so the terminal cannot stop us for acting from the background.
 fn take_terminal() {
     let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
     if let Ok(terminal) = rustix::fs::open(c"/dev/tty", flags, rustix::fs::Mode::empty()) {
-        let _ = rustix::termios::tcsetpgrp(&terminal, rustix::process::getpid());
+        set_foreground(&terminal, rustix::process::getpid());
     }
 }
 
-/// As `execvp` goes on: what is not there or may not be run is remembered and the next one tried.
+/// Tries the candidates as `execvp` does: a missing or forbidden one is skipped.
 fn execute(launch: &Launch<'_>) -> Errno {
     let mut result = Errno::NOENT;
     for candidate in launch.candidates {
-        match try_one(candidate, launch) {
+        match execute_one(candidate, launch) {
             Errno::NOENT | Errno::NOTDIR => {}
             Errno::ACCESS => result = Errno::ACCESS,
             errno => return errno,
@@ -156,7 +158,7 @@ fn execute(launch: &Launch<'_>) -> Errno {
     result
 }
 
-fn try_one(program: &CStr, launch: &Launch<'_>) -> Errno {
+fn execute_one(program: &CStr, launch: &Launch<'_>) -> Errno {
     // SAFETY: both lists end with a null pointer and point to texts that `start`'s caller holds.
     unsafe { libc::execve(program.as_ptr(), launch.arguments.as_ptr(), launch.environment.as_ptr()) };
     sys::last_errno()

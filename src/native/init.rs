@@ -1,29 +1,19 @@
 //! Pid 1 of the sandbox (and, for `exec`, the parent of an entered command): starts the guest,
-//! passes signals on, reaps orphans, tells the launcher what happens, and ends everything at last.
+//! forwards signals, reaps orphans, reports to the launcher, and ends all other processes last.
 
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
+use rustix::process::{Pid, Signal, WaitOptions};
 
 use crate::native::guest::{self, Command};
 use crate::native::link::{Link, Message};
 use crate::native::walls;
-use crate::process::release_pages;
+use crate::process::signals::FORWARDED_BY_INIT;
+use crate::process::status_file::CommandStatus;
+use crate::process::{Outcome, release_pages};
 
-/// What the launcher may send for the guest. SIGTSTP and the like are the terminal's business.
-const FORWARDED: [i32; 8] = [
-    libc::SIGTERM,
-    libc::SIGINT,
-    libc::SIGHUP,
-    libc::SIGQUIT,
-    libc::SIGUSR1,
-    libc::SIGUSR2,
-    libc::SIGWINCH,
-    libc::SIGCONT,
-];
-
-/// The handle of the code that runs inside, in front of the guest.
+/// The process that starts the guest and stays with it.
 pub struct Init {
     link: Link,
     /// The launcher's signal mask, which the guest inherits; here all signals are blocked.
@@ -40,35 +30,35 @@ impl Init {
         Self { is_first: false, ..Self::first(link, mask) }
     }
 
-    /// The rest of the process's life.
+    /// Runs `init` and exits with its result.
     pub(crate) fn run(self, init: impl FnOnce(&Self) -> i32) -> ! {
         let code = init(&self);
         if self.is_first {
-            end_all();
+            kill_all();
         }
-        // Said before the end, not by it: taking a mount namespace down costs the last process in
-        // it some 100 µs that nobody needs to wait for.
+        // Reported before the exit: taking a mount namespace down costs the last process in it some
+        // 100 µs, for which the launcher need not wait.
         let _ = self.link.send(Message::Exited(code), None);
         self.link.await_message();
         walls::exit(code)
     }
 
-    /// Starts the guest and stays with it until its end: its exit code, 128 + n if a signal ended
-    /// it, 127 if the command was not found, 126 if it could not be executed.
+    /// Starts the guest, waits for its end, and returns the exit code that a shell would report.
     pub fn run_guest(&self, command: &Command) -> i32 {
         match guest::start(command, &self.mask, !self.is_first) {
             Ok(guest) => self.supervise(guest, command.own_group),
             Err(errno) => {
-                let _ = self.link.send(Message::NotStarted(errno.raw_os_error()), None);
-                if matches!(errno, Errno::NOENT | Errno::NOTDIR) { 127 } else { 126 }
+                let errno = errno.raw_os_error();
+                let _ = self.link.send(Message::NotStarted(errno), None);
+                CommandStatus::from_exec_error(errno).exit_code().into()
             }
         }
     }
 
     /// Waits for the end of `guest`, a child of this process.
     pub fn supervise(&self, guest: Pid, own_group: bool) -> i32 {
-        // In a group shared with the launcher the guest gets the terminal's signals by itself;
-        // passing on a second copy would be wrong.
+        // In a group shared with the launcher the terminal signals the guest directly; it must not
+        // get a second copy from this process.
         let _ = rustix::process::setpgid(None, None);
         let mut timeout = Some(release_pages::MIN_GUEST_TIME);
         loop {
@@ -80,10 +70,10 @@ impl Init {
                 release_pages::release_code_pages();
                 continue;
             };
-            if FORWARDED.contains(&signal) {
-                // SAFETY: of the list above only.
+            if FORWARDED_BY_INIT.contains(&signal) {
+                // SAFETY: the list has valid signal numbers only.
                 let signal = unsafe { Signal::from_raw_unchecked(signal) };
-                // A stopped guest may be more than one process.
+                // A stop concerns the guest's whole process group.
                 let _ = if signal == Signal::CONT && own_group {
                     rustix::process::kill_process_group(guest, signal)
                 } else {
@@ -93,7 +83,7 @@ impl Init {
         }
     }
 
-    /// Takes all news of children; the guest's end is the result.
+    /// Reaps children that have ended; returns the guest's exit code if it is among them.
     fn reap(&self, guest: Pid) -> Option<i32> {
         loop {
             let options = WaitOptions::NOHANG | WaitOptions::UNTRACED;
@@ -102,7 +92,7 @@ impl Init {
                     Some(signal) => {
                         let _ = self.link.send(Message::Stopped(signal), None);
                     }
-                    None => return Some(code(status)),
+                    None => return Some(Outcome::from_wait(status).exit_code().into()),
                 },
                 Ok(Some(_)) | Err(Errno::INTR) => {}
                 Ok(None) | Err(_) => return None,
@@ -111,13 +101,15 @@ impl Init {
     }
 }
 
-/// Waits for any signal; all are blocked, so none is lost and no handler is needed. `None` when it takes too long.
+/// Waits for a signal; `None` when the timeout is over. All signals are blocked, so none is lost and no
+/// handler is needed.
 fn next_signal(timeout: Option<Duration>) -> Option<i32> {
     let limit = timeout.map(|timeout| libc::timespec {
         tv_sec: timeout.as_secs().cast_signed(),
         tv_nsec: timeout.subsec_nanos().into(),
     });
-    // SAFETY: the set is initialised before it is read, the limit is null or outlives the call, and no information is asked for.
+    // SAFETY: the set is initialised before it is read, the limit is null or outlives the call, and the
+    // null pointer asks for no information about the signal.
     let signal = unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
@@ -127,23 +119,15 @@ fn next_signal(timeout: Option<Duration>) -> Option<i32> {
     (signal > 0).then_some(signal)
 }
 
-/// Pid 1's last act: when the launcher hears of the end, no process is left.
-fn end_all() {
-    // In any other pid namespace than its own this would end everything the user has.
+/// Kills all other processes of the sandbox and reaps them, so that none is left when the launcher
+/// learns of the guest's end.
+fn kill_all() {
+    // Outside its own pid namespace this would kill every process of the user.
     if !rustix::process::getpid().is_init() {
         return;
     }
-    // SAFETY: -1 means every process of this pid namespace but the caller, who is its pid 1.
+    // SAFETY: -1 means every process of this pid namespace but the caller, which is its pid 1.
     if unsafe { libc::kill(-1, libc::SIGKILL) } == 0 {
         while !matches!(rustix::process::wait(WaitOptions::empty()), Err(Errno::CHILD)) {}
-    }
-}
-
-/// As shells put it.
-pub(crate) fn code(status: WaitStatus) -> i32 {
-    match (status.exit_status(), status.terminating_signal()) {
-        (Some(code), _) => code,
-        (None, Some(signal)) => 128 + signal,
-        (None, None) => 1,
     }
 }

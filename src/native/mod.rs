@@ -30,7 +30,6 @@ mod root;
 mod seccomp;
 mod spawn;
 mod sys;
-mod terminal;
 mod walls;
 
 pub use cgroup::{remove_stale, stale};
@@ -39,4 +38,3 @@ pub use enter::enter;
 pub use guest::Command;
 pub use init::Init;
 pub use spawn::{Child, Event, spawn};
-pub use terminal::Terminal;

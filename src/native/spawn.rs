@@ -301,7 +301,7 @@ impl Child {
                 Ok(None) => {}
                 Ok(Some((_, status))) => {
                     self.reaped = true;
-                    return Ok(super::init::code(status));
+                    return Ok(crate::process::Outcome::from_wait(status).exit_code().into());
                 }
             }
         }

@@ -1,54 +1,54 @@
-//! What the helper is told.
+//! The configuration of the helper.
 
 use serde::{Deserialize, Serialize};
 
-/// What the helper is told, as JSON in its first argument; the rest is the command.
+/// The configuration of the helper, passed as JSON in its first argument; the rest is the command.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HelperConfig {
-    /// Directories of the workspace that were on the host's PATH.
+    /// Directories of the workspace that are on the host's PATH.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub append_path: Vec<String>,
     /// The same for PYTHONPATH.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub append_python_path: Vec<String>,
-    /// Published ports.
+    /// Published ports to relay to the guest's loopback.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub forward: Vec<Forward>,
-    /// A shell file read before the command starts.
+    /// A file that a shell reads before the command starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub startup: Option<String>,
-    /// Whether this is a further command in a running sandbox, which reports nothing.
+    /// Whether this is a command of `sandpen exec`, for which no status is reported.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub further: bool,
-    /// Where the proxy's port is handed over, when the network is filtered.
+    pub exec: bool,
+    /// How the proxy gets its port, when the network is filtered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handover: Option<Handover>,
-    /// Whether the launcher's lock can be watched.
+    /// Whether the launcher's lock is mounted, so that the helper can end with the launcher.
     #[serde(default)]
     pub owner: bool,
-    /// Where the pen is, if not at its usual place.
+    /// The control directory, if it is not [`CONTROL_DIR`](super::CONTROL_DIR).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_dir: Option<String>,
-    /// The launcher, where it is the parent of this process (Seatbelt): helper and command are one group of processes, which
-    /// signals reach without the helper's doing, and which ends when the launcher does.
+    /// The launcher's process id under Seatbelt, where it is the helper's parent. Helper and command
+    /// are then one process group, which the launcher signals and which ends with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launcher: Option<u32>,
 }
 
-/// The way of the proxy's port out of the guest.
+/// How the proxy's port leaves the guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Handover {
-    /// The directory that holds the socket.
+    /// The directory with the socket over which the listener is sent.
     pub directory: String,
 }
 
-/// One published port: what arrives at `listen` goes to `port` on the guest's loopback.
+/// A published port: connections to `listen` are relayed to `port` on the guest's loopback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Forward {
-    /// Where the engine delivers.
+    /// The port inside the container that the engine connects to.
     pub listen: u16,
-    /// Where the guest listens.
+    /// The port that the guest listens on.
     pub port: u16,
 }
 
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn duties_survive_the_command_line() {
+    fn the_configuration_survives_the_command_line() {
         let helper_config = HelperConfig {
             append_path: vec!["/a b/\"c\"".into()],
             forward: vec![Forward { listen: 61000, port: 3000 }],

@@ -33,7 +33,7 @@ pub use engine::{EnginePlan, ImagePlan};
 pub use entry::{Mount, Source, Topic, Variable, VariableValue, Why};
 pub use git::{GitSettingChange, SettingEffect};
 pub use guard::GuardPlan;
-pub use helper::{Forward, Handover, HelperConfig};
+pub use helper::{Forward, HelperConfig};
 pub use mounts::flat_name;
 pub use network::{HANDOVER, NetworkPlan, ProxyPlan};
 pub use prepare::Prepare;
@@ -325,7 +325,7 @@ impl Draft<'_> {
                 .map(|(port, listen)| Forward { listen, port: port.0 })
                 .collect(),
             startup: startup.and_then(|file| file.to_str().map(str::to_owned)),
-            further: false,
+            exec: false,
             handover: None,
             owner: self.host.platform == Platform::Linux,
             control_dir: None,

@@ -1,20 +1,25 @@
-//! The command-line client of a container engine: its program, its PATH, and the machine it is pinned to.
+//! The command-line client of a container engine: its program, its PATH, and the machine it is
+//! pinned to. Every command that is run through a client is made here.
 
-use std::ffi::OsString;
+#![allow(clippy::disallowed_methods, reason = "makes the commands of the engine's client")]
+
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use crate::error::{Diagnostic, Kind};
 use crate::path::HostPath;
 
-/// The engine's program, and the PATH on which it finds helpers of its own.
+/// An engine's program, and the PATH on which it finds its own helpers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Client {
-    /// The program, outside of all mounted directories; `None` when there is none.
+    /// The program, outside of all mounted directories; `None` when PATH has none.
     pub program: Option<HostPath>,
     /// PATH without mounted directories.
     pub path: PathBuf,
-    /// The machine that Podman is pinned to: the tunnel ends in one, and everything must happen in that one, whatever the
-    /// environment says.
+    /// The machine that Podman is pinned to: the SSH tunnel ends in one machine, and the container
+    /// must run in the same one, whatever the environment says.
     pub machine: Option<Pin>,
 }
 
@@ -23,14 +28,49 @@ pub struct Client {
 pub struct Pin {
     /// The name of Podman's connection to it.
     pub connection: String,
-    /// Podman itself would wait for ever.
+    /// Podman itself would wait forever.
     pub timeout: Duration,
 }
 
+/// PATH has no program of the engine.
+#[derive(Debug, thiserror::Error)]
+#[error("the engine's program is not on PATH")]
+pub struct ClientMissing;
+
+impl Diagnostic for ClientMissing {
+    fn kind(&self) -> Kind {
+        Kind::Launch
+    }
+}
+
 impl Client {
-    /// The words between the program and its command.
+    /// Returns the arguments between the program and its subcommand.
     pub fn pin(&self) -> Vec<OsString> {
-        let words = self.machine.iter().flat_map(|pin| ["--connection", pin.connection.as_str()]);
-        words.map(OsString::from).collect()
+        let arguments = self.machine.iter().flat_map(|pin| ["--connection", pin.connection.as_str()]);
+        arguments.map(OsString::from).collect()
+    }
+
+    /// Makes a command of the client that shares sandpen's streams.
+    pub fn command(&self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Command, ClientMissing> {
+        let mut command = Command::new(self.program.as_ref().ok_or(ClientMissing)?.as_path());
+        command.args(arguments).env("PATH", &self.path);
+        Ok(command)
+    }
+
+    /// Makes a command of the client that reads and prints nothing, in a fixed language for callers
+    /// that connect its output after all.
+    pub fn quiet_command(
+        &self,
+        arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    ) -> Result<Command, ClientMissing> {
+        let mut command = self.command(arguments)?;
+        command.env("LC_ALL", "C").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(command)
+    }
+
+    /// Runs a quiet command and returns whether it succeeded.
+    pub fn run_quietly(&self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> bool {
+        let status = self.quiet_command(arguments).ok().and_then(|mut command| command.status().ok());
+        status.is_some_and(|status| status.success())
     }
 }

@@ -1,11 +1,11 @@
-//! Processes, signals, terminals and exit codes: the parts that every engine shares.
+//! Processes, signals, terminals and exit codes: what the engines share. Decides nothing about sandboxes.
 
 pub mod cgroup_events;
 mod client;
 pub mod descriptors;
 mod exit;
-pub mod foreground;
 pub mod lock;
+pub mod ready;
 pub mod release_pages;
 pub mod signals;
 pub mod status_file;
@@ -13,4 +13,4 @@ pub mod terminal;
 pub mod untrusted;
 
 pub use client::{Client, Pin};
-pub use exit::Outcome;
+pub use exit::{KILLED, Outcome};

@@ -1,4 +1,44 @@
-//! Passes signals that were sent to sandpen on to the engine's client, or to the sandbox's first process.
+//! Forwards signals that sandpen gets to the sandbox: to the engine's client, to the native
+//! sandbox's first process, or to Seatbelt's process group.
+//!
+//! A signal takes one of these ways to the command:
+//!
+//! | way      | from the sender to the command                                                     |
+//! |----------|------------------------------------------------------------------------------------|
+//! | `tty`    | The client has put the terminal into raw mode, so the key is only a byte. The      |
+//! |          | terminal inside the container makes a signal of it, for the command's group.       |
+//! | `client` | The kernel signals sandpen's group. The client, a member, forwards the signal to   |
+//! |          | the helper (pid 1 of the container), the helper to the command. sandpen ignores    |
+//! |          | its copy.                                                                          |
+//! | `group`  | The command's own group has the terminal's foreground; the kernel signals it.      |
+//! | `shared` | The command is in sandpen's group; the kernel signals both, sandpen ignores its    |
+//! |          | copy.                                                                              |
+//! | `A`      | sandpen → client → helper → command, each with `kill`.                             |
+//! | `B`      | sandpen → pid 1 of the sandbox → command.                                          |
+//! | `C`      | sandpen → process group of helper and command. The helper forwards nothing.        |
+//! | –        | The terminal does not send it.                                                     |
+//!
+//! | sandbox and sender               | SIGINT   | SIGTERM | SIGHUP   | SIGTSTP     | SIGWINCH    |
+//! |----------------------------------|----------|---------|----------|-------------|-------------|
+//! | container, terminal              | `tty`    | –       | `client` | `tty` (1)   | `client` (2)|
+//! | container, terminal, in pipeline | `client` | –       | `client` | stops (3)   | –           |
+//! | container, `kill` of sandpen     | `A`      | `A` (4) | `A` (4)  | stops (3)   | `A`         |
+//! | native, terminal                 | `group`  | –       | `group`  | `group` (5) | `group`     |
+//! | native, terminal, in pipeline    | `shared` | –       | `shared` | `shared`    | `shared`    |
+//! | native, `kill` of sandpen        | `B`      | `B` (4) | `B` (4)  | stops (3)   | `B`         |
+//! | Seatbelt, terminal               | `group`  | –       | `group`  | `group` (1) | `group`     |
+//! | Seatbelt, terminal, in pipeline  | `C`      | –       | `C` (4)  | stops (3)   | `C`         |
+//! | Seatbelt, `kill` of sandpen      | `C`      | `C` (4) | `C` (4)  | stops (3)   | `C`         |
+//!
+//! 1. The command stops and the helper resumes it: no program outside could.
+//! 2. The client resizes the container's terminal, whose kernel signals the command's group.
+//! 3. SIGTSTP is not caught: it stops sandpen and not the command.
+//! 4. A guest that does not end within [`GRACE_PERIOD`], or before a second SIGTERM, is killed.
+//! 5. Pid 1 of the sandbox reports the stop; sandpen stops too, and resumes the command when the
+//!    shell resumes sandpen.
+//!
+//! SIGQUIT goes the way of SIGINT, SIGUSR1 and SIGUSR2 that of `kill`. Without a controlling
+//! terminal only the rows with `kill` apply.
 
 use std::os::unix::net::UnixStream;
 use std::thread::{self, JoinHandle};
@@ -7,45 +47,65 @@ use std::{fs, io};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
+use signal_hook::consts::{
+    SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2, SIGWINCH,
+};
 use signal_hook::iterator::Handle;
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::raw::WithRawSiginfo;
 
 use crate::path::HostPath;
 
-const FORWARDED: [i32; 7] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH];
+/// The signals that sandpen catches and forwards. SIGTSTP is not among them, so that `kill -TSTP`
+/// stops sandpen as it stops any program, nor is SIGCONT, which then resumes it.
+const CAUGHT_BY_SANDPEN: [i32; 7] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH];
 
-/// Signals caught before the client exists, so that none ends sandpen while there is something to clean up.
+/// The signals that pid 1 of a native sandbox forwards: all that sandpen forwards, and SIGCONT, with
+/// which sandpen resumes a command that the terminal stopped.
+#[cfg(target_os = "linux")]
+pub const FORWARDED_BY_INIT: [i32; 8] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT];
+
+/// The signals that the helper catches in a container. It forwards all but SIGCHLD, which tells it
+/// of children that ended or stopped. SIGWINCH is missing: the container's terminal sends it to the
+/// command's group directly. SIGCONT is there for `docker kill --signal CONT`.
+pub const CAUGHT_IN_CONTAINER: [i32; 8] = [SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCONT];
+
+/// The signals that the helper catches under Seatbelt, and forwards none of, because it shares its
+/// process group with the command. Those that stop a process are there so that the helper goes on
+/// and can resume the command.
+pub const CAUGHT_UNDER_SEATBELT: [i32; 11] =
+    [SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU];
+
+/// The time that a guest has to end after SIGTERM or SIGHUP.
+const GRACE_PERIOD: Duration = Duration::from_secs(10);
+
+/// Signals that arrived and were not forwarded yet. It is made before the sandbox, so that no signal
+/// ends sandpen while there is something to clean up.
 pub struct SignalQueue(SignalDelivery<UnixStream, WithRawSiginfo>);
 
-/// Forwards until dropped.
+/// A thread that forwards signals until it is dropped.
 pub struct ForwarderThread {
     handle: Handle,
     thread: Option<JoinHandle<()>>,
 }
 
-/// How long a guest may take to end after it was asked to.
-const GRACE: Duration = Duration::from_secs(10);
-
-/// Who is sent what sandpen is sent.
-pub enum Receiver {
-    /// One process, which passes it on.
+/// The process or process group that signals are forwarded to.
+pub enum SignalTarget {
+    /// A process in sandpen's group, or one that forwards the signal itself.
     Process(u32),
-    /// A group of processes.
+    /// A process group other than sandpen's.
     Group(Pid),
 }
 
-impl Receiver {
-    /// A group that is not in the foreground hears nothing of the terminal's signals, and one that is hears them instead of us.
-    fn is_apart(&self) -> bool {
-        matches!(self, Receiver::Group(_))
+impl SignalTarget {
+    fn is_own_group(&self) -> bool {
+        matches!(self, SignalTarget::Group(_))
     }
 
     fn send(&self, signal: Signal) {
         let _ = match self {
-            Receiver::Group(group) => kill_process_group(*group, signal),
-            Receiver::Process(process) => match i32::try_from(*process).ok().and_then(Pid::from_raw) {
+            SignalTarget::Group(group) => kill_process_group(*group, signal),
+            SignalTarget::Process(process) => match i32::try_from(*process).ok().and_then(Pid::from_raw) {
                 Some(process) => kill_process(process, signal),
                 None => Ok(()),
             },
@@ -54,95 +114,101 @@ impl Receiver {
 }
 
 impl SignalQueue {
-    /// Starts catching.
+    /// Starts to catch signals.
     pub fn start() -> io::Result<Self> {
         let (read, write) = UnixStream::pair()?;
-        SignalDelivery::with_pipe(read, write, WithRawSiginfo, FORWARDED).map(SignalQueue)
+        SignalDelivery::with_pipe(read, write, WithRawSiginfo, CAUGHT_BY_SANDPEN).map(SignalQueue)
     }
 
-    /// The signal that asked for the end while there was no child yet to hear of it.
-    pub fn ending(&mut self) -> Option<i32> {
-        let asks = |signal: &i32| matches!(*signal, SIGINT | SIGTERM | SIGHUP | SIGQUIT);
-        self.0.pending().map(|info| info.si_signo).find(asks)
+    /// Returns a signal that asked sandpen to end, if one arrived. For the time before there is a
+    /// process to forward it to.
+    pub fn termination_signal(&mut self) -> Option<i32> {
+        let ends = |signal: &i32| matches!(*signal, SIGINT | SIGTERM | SIGHUP | SIGQUIT);
+        self.0.pending().map(|info| info.si_signo).find(ends)
     }
 
-    /// For a receiver, also of what already came. `report` is the file in which the guest helper says that the command runs: an
-    /// engine's client drops signals until it has taken note of that itself. `kill` ends a guest that does not heed SIGTERM or SIGHUP
-    /// within a grace period, or at once when SIGTERM comes a second time.
-    pub fn courier<K: FnOnce()>(self, receiver: Receiver, report: Option<HostPath>, kill: K) -> SignalForwarder<K> {
-        SignalForwarder { caught: self, receiver, report, kill: Some(kill), deadline: None }
-    }
-
-    /// A courier in a thread of its own, beside a process that is waited for.
-    pub fn forward_to(
+    /// Forwards to `target`, starting with the signals that already arrived. `status_file` is given
+    /// for an engine's client, see [`wait_for_client`]. `kill` ends a guest that outlives the grace
+    /// period.
+    pub fn forwarder<K: FnOnce()>(
         self,
-        receiver: Receiver,
-        report: Option<HostPath>,
+        target: SignalTarget,
+        status_file: Option<HostPath>,
+        kill: K,
+    ) -> SignalForwarder<K> {
+        SignalForwarder { queue: self, target, status_file, kill: Some(kill), deadline: None }
+    }
+
+    /// Forwards in a separate thread, for a caller that waits for a process meanwhile.
+    pub fn forward_in_thread(
+        self,
+        target: SignalTarget,
+        status_file: Option<HostPath>,
         kill: impl FnOnce() + Send + 'static,
     ) -> ForwarderThread {
         let handle = self.0.handle();
-        let mut courier = self.courier(receiver, report, kill);
+        let mut forwarder = self.forwarder(target, status_file, kill);
         let ended = handle.clone();
         let thread = thread::spawn(move || {
             loop {
-                wait(&mut [courier.poll()], courier.deadline());
+                poll_until(&mut [forwarder.poll()], forwarder.deadline());
                 if ended.is_closed() {
                     return;
                 }
-                courier.deliver();
+                forwarder.forward();
             }
         });
         ForwarderThread { handle, thread: Some(thread) }
     }
 }
 
-/// Passes signals on to a receiver, and ends the guest for good when it had its time.
+/// Forwards signals to a target, and kills the guest when its grace period is over.
 pub struct SignalForwarder<K> {
-    caught: SignalQueue,
-    receiver: Receiver,
-    report: Option<HostPath>,
-    /// At most once.
+    queue: SignalQueue,
+    target: SignalTarget,
+    status_file: Option<HostPath>,
+    /// `None` once the guest was killed.
     kill: Option<K>,
     /// The end of the grace period, once the guest was asked to end.
     deadline: Option<Instant>,
 }
 
 impl<K: FnOnce()> SignalForwarder<K> {
-    /// Ready when there is something to deliver.
+    /// Returns the descriptor that is readable when a signal has arrived.
     pub fn poll(&self) -> PollFd<'_> {
-        PollFd::new(self.caught.0.get_read(), PollFlags::IN)
+        PollFd::new(self.queue.0.get_read(), PollFlags::IN)
     }
 
-    /// When to deliver at the latest.
+    /// Returns when [`forward`](Self::forward) must be called even if no signal arrives.
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline.filter(|_| self.kill.is_some())
     }
 
-    /// Passes on what came. Never waits, except for an engine's client to listen.
-    pub fn deliver(&mut self) {
-        let came: Vec<_> = self.caught.0.pending().collect();
-        let handle = self.caught.0.handle();
-        for info in came {
-            // What the terminal sends (a positive code) reaches the whole foreground group, the receiver included. An engine's client
-            // is told of a new size again: Docker's misses one that comes while it tells the engine the first, and a repeated size is
-            // no event for the guest.
-            let is_told_again = info.si_signo == SIGWINCH && self.report.is_some();
-            if info.si_code > 0 && !self.receiver.is_apart() && !is_told_again {
+    /// Forwards the signals that arrived. Blocks only to wait for an engine's client.
+    pub fn forward(&mut self) {
+        let arrived: Vec<_> = self.queue.0.pending().collect();
+        let handle = self.queue.0.handle();
+        for info in arrived {
+            // The kernel, a positive code, signals the terminal's whole foreground group, the target
+            // included. Only SIGWINCH is repeated to an engine's client: Docker's misses one that
+            // arrives while it reports the one before, and a repeated size is no event for the guest.
+            let repeats = info.si_signo == SIGWINCH && self.status_file.is_some();
+            if info.si_code > 0 && !self.target.is_own_group() && !repeats {
                 continue;
             }
-            if let Some(report) = &self.report {
-                wait_until_settled(report, || handle.is_closed());
+            if let Some(status_file) = &self.status_file {
+                wait_for_client(status_file, || handle.is_closed());
             }
-            // Whoever has ended meanwhile hears no more.
+            // The target has exited: its process id may be another's.
             if handle.is_closed() {
                 return;
             }
             if let Some(signal) = Signal::from_named_raw(info.si_signo) {
-                self.receiver.send(signal);
+                self.target.send(signal);
             }
             match (info.si_signo, self.deadline) {
                 (SIGTERM, Some(_)) => self.deadline = Some(Instant::now()),
-                (SIGTERM | SIGHUP, None) => self.deadline = Some(Instant::now() + GRACE),
+                (SIGTERM | SIGHUP, None) => self.deadline = Some(Instant::now() + GRACE_PERIOD),
                 _ => {}
             }
         }
@@ -154,24 +220,38 @@ impl<K: FnOnce()> SignalForwarder<K> {
     }
 }
 
-/// Waits until one of these is ready, a signal comes, or it is that time.
-pub fn wait(ready: &mut [PollFd<'_>], until: Option<Instant>) {
-    let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+/// Waits until a descriptor is ready, a signal handler runs, or the deadline is over.
+pub fn poll_until(descriptors: &mut [PollFd<'_>], deadline: Option<Instant>) {
+    let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
     let left = left.and_then(|left| Timespec::try_from(left).ok());
-    let _ = poll(ready, left.as_ref());
+    let _ = poll(descriptors, left.as_ref());
 }
 
-/// How long after the command's start a client has surely taken note of it.
-const SETTLED: Duration = Duration::from_millis(400);
-/// How long a start may take before signals go their way regardless.
+/// The time after the command's start within which a client begins to forward signals.
+const CLIENT_SETTLE_TIME: Duration = Duration::from_millis(400);
+/// The time after which a signal is sent even though the command has not started.
 const CLIENT_READY_TIMEOUT: Duration = Duration::from_secs(5);
 
-fn wait_until_settled(report: &HostPath, is_over: impl Fn() -> bool) {
+/// Waits until an engine's client forwards signals.
+///
+/// A client that is signalled too early loses the signal. Before the container runs, Docker's and
+/// Podman's clients have no process to send it to, or drop the error of sending it; Docker's also
+/// registers its handlers only after the engine has reported the start. No client tells when it is
+/// ready. What can be observed is the helper inside, which writes the status file when it has started
+/// the command. The engine's report to the client is on its way at that moment, so the signal is sent
+/// when the last write to the file is [`CLIENT_SETTLE_TIME`] old. The age is used, rather than a
+/// pause after the first sight of the file, so that a signal in the middle of a run is not delayed.
+/// Without a status (an image that cannot run the helper, a long pull) the signal is sent after
+/// [`CLIENT_READY_TIMEOUT`] all the same.
+fn wait_for_client(status_file: &HostPath, is_over: impl Fn() -> bool) {
     let limit = Instant::now() + CLIENT_READY_TIMEOUT;
     while Instant::now() < limit && !is_over() {
-        let written = fs::metadata(report.as_path()).ok().filter(|meta| meta.len() > 0);
-        let age = written.and_then(|meta| meta.modified().ok()).map(|at| at.elapsed().unwrap_or(SETTLED));
-        if age.is_some_and(|age| age >= SETTLED) {
+        let written = fs::metadata(status_file.as_path()).ok().filter(|meta| meta.len() > 0);
+        // A time in the future means that the clock was set back; the file is taken for old.
+        let age = written
+            .and_then(|meta| meta.modified().ok())
+            .map(|modified| modified.elapsed().unwrap_or(CLIENT_SETTLE_TIME));
+        if age.is_some_and(|age| age >= CLIENT_SETTLE_TIME) {
             return;
         }
         thread::sleep(Duration::from_millis(10));

@@ -1,83 +1,86 @@
-//! What the helper reports to the launcher: one word, and at the end the exit code.
+//! The status file, in which the helper reports to the launcher how far the command got. The guest can
+//! write to it too: any other text is not a status.
 
-/// How far the command got; the launcher reads it from the session directory. Anything else in that file is no report.
+/// How far the command got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Report {
-    /// It runs.
+pub enum CommandStatus {
+    /// It is running.
     Started,
-    /// It ran, and the helper saw it end with this code: the engine's client may not.
+    /// It exited with this code. The helper knows the code even if the engine's client lost it.
     Ended(u8),
-    /// It ended, and the kernel killed something inside for want of memory.
+    /// It ended, and the kernel killed a process inside because memory ran out.
     OutOfMemory,
     /// There is no such command.
     NotFound,
-    /// It is there, and cannot be executed.
+    /// The file exists and cannot be executed.
     NotExecutable,
-    /// It is a program for another kind of machine.
+    /// The file is a program for another architecture.
     WrongArchitecture,
 }
 
-impl Report {
-    const WORDS: [(Report, &str); 5] = [
-        (Report::Started, "started"),
-        (Report::OutOfMemory, "out-of-memory"),
-        (Report::NotFound, "not-found"),
-        (Report::NotExecutable, "not-executable"),
-        (Report::WrongArchitecture, "wrong-architecture"),
+impl CommandStatus {
+    const NAMES: [(CommandStatus, &str); 5] = [
+        (CommandStatus::Started, "started"),
+        (CommandStatus::OutOfMemory, "out-of-memory"),
+        (CommandStatus::NotFound, "not-found"),
+        (CommandStatus::NotExecutable, "not-executable"),
+        (CommandStatus::WrongArchitecture, "wrong-architecture"),
     ];
 
-    pub fn text(self) -> String {
-        match (self, Self::WORDS.iter().find(|(known, _)| *known == self)) {
-            (Report::Ended(code), _) => format!("ended {code}"),
-            (_, word) => word.map_or("", |(_, word)| word).to_owned(),
+    /// Returns the content of the file.
+    pub fn to_text(self) -> String {
+        match (self, Self::NAMES.iter().find(|(status, _)| *status == self)) {
+            (CommandStatus::Ended(code), _) => format!("ended {code}"),
+            (_, name) => name.map_or("", |(_, name)| name).to_owned(),
         }
     }
 
-    /// Reads a report.
+    /// Parses the content of the file.
     pub fn parse(text: &str) -> Option<Self> {
         match text.trim().strip_prefix("ended ") {
-            Some(code) => code.parse().ok().map(Report::Ended),
-            None => Self::WORDS.iter().find(|(_, word)| *word == text.trim()).map(|(report, _)| *report),
+            Some(code) => code.parse().ok().map(CommandStatus::Ended),
+            None => Self::NAMES.iter().find(|(_, name)| *name == text.trim()).map(|(status, _)| *status),
         }
     }
 
-    /// What an error of `exec` means.
+    /// Translates an error of `exec`.
     #[cfg(target_os = "linux")]
-    pub fn of_exec_error(errno: i32) -> Self {
+    pub fn from_exec_error(errno: i32) -> Self {
         match errno {
-            libc::ENOENT | libc::ENOTDIR => Report::NotFound,
-            _ => Report::NotExecutable,
+            libc::ENOENT | libc::ENOTDIR => CommandStatus::NotFound,
+            _ => CommandStatus::NotExecutable,
         }
     }
 
+    /// Returns the exit code with which shells report a command that could not be executed; 0 for
+    /// one that was.
     pub fn exit_code(self) -> u8 {
         match self {
-            Report::Started | Report::Ended(_) | Report::OutOfMemory => 0,
-            Report::NotFound => 127,
-            Report::NotExecutable | Report::WrongArchitecture => 126,
+            CommandStatus::Started | CommandStatus::Ended(_) | CommandStatus::OutOfMemory => 0,
+            CommandStatus::NotFound => 127,
+            CommandStatus::NotExecutable | CommandStatus::WrongArchitecture => 126,
         }
     }
 }
 
-/// Where the report is written, below the control_dir.
+/// The file's name in the control directory.
 pub const STATUS: &str = "status";
 
-/// A report is one word or two.
-pub const LONGEST_REPORT: u64 = 64;
+/// The most bytes that are read of it.
+pub const MAX_STATUS_BYTES: u64 = 64;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn reports_are_one_of_six_words() {
-        for report in Report::WORDS.map(|(report, _)| report).into_iter().chain([Report::Ended(0), Report::Ended(255)])
-        {
-            assert_eq!(Report::parse(&report.text()), Some(report));
+    fn every_status_survives_the_file_and_other_text_is_none() {
+        let statuses = CommandStatus::NAMES.map(|(status, _)| status);
+        for status in statuses.into_iter().chain([CommandStatus::Ended(0), CommandStatus::Ended(255)]) {
+            assert_eq!(CommandStatus::parse(&status.to_text()), Some(status));
         }
-        assert_eq!(Report::parse("ended 256"), None);
-        assert_eq!(Report::parse("ended"), None);
-        assert_eq!(Report::parse("started\u{1b}[31m"), None);
-        assert_eq!(Report::parse(""), None);
+        for text in ["ended 256", "ended", "started\u{1b}[31m", ""] {
+            assert_eq!(CommandStatus::parse(text), None, "{text:?}");
+        }
     }
 }

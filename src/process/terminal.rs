@@ -1,25 +1,141 @@
-//! Restores the terminal's settings after any end, a crash of the engine's client included.
+//! The caller's terminal: saved before a sandbox starts, restored after it has ended. No other file
+//! calls `tcsetpgrp`.
+//!
+//! The process group that holds the terminal's foreground gets its input and its signals:
+//!
+//! - Containers: sandpen's group keeps the foreground. The engine's client, which is in that group,
+//!   puts the terminal into raw mode and copies bytes to a second terminal inside, whose foreground
+//!   group the helper sets.
+//! - Native and Seatbelt, with stdin and stdout on the terminal: the guest inherits the terminal
+//!   itself. Its own process group takes the foreground if sandpen's group has it, and sandpen takes
+//!   it back at the end. A second terminal would protect from input typed into the host's shell,
+//!   which the system call filter denies, and from signals to sandpen's group, which the separate
+//!   group prevents.
+//! - Native and Seatbelt, in a pipeline (`sandpen run -- git log | less`): the other members need
+//!   the terminal too, so sandpen's group keeps the foreground and sandpen restores no settings.
 
-use rustix::process::getpgrp;
-use rustix::stdio::stdin;
-use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetpgrp, tcsetattr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// The settings before the launch; dropping it restores them.
-pub struct TerminalGuard(Option<Termios>);
+use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::process::{Pid, Signal, getpgrp, getpid, kill_process};
+use rustix::stdio::{stderr, stdin, stdout};
+use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp};
 
-impl TerminalGuard {
-    /// Remembers the settings, if stdin is a terminal.
-    pub fn remember() -> Self {
-        TerminalGuard(isatty(stdin()).then(|| tcgetattr(stdin()).ok()).flatten())
+/// The controlling terminal as it was when this value was made. Dropping it takes the foreground
+/// back, if it was lent, and restores the settings.
+#[derive(Debug)]
+pub struct Terminal {
+    tty: OwnedFd,
+    settings: Termios,
+    /// Status flags belong to the open file, which the streams share with the shell.
+    stream_flags: [Option<OFlags>; 3],
+    /// Whether sandpen's group had the foreground, with stdin and stdout on a terminal. From the
+    /// background or in a pipeline, `settings` may be those of another program.
+    had_foreground: bool,
+    is_lent: bool,
+    guest_group: Option<Pid>,
+}
+
+impl Terminal {
+    /// Saves the state of the controlling terminal; `None` if there is none.
+    pub fn save() -> Option<Self> {
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let tty = rustix::fs::open(c"/dev/tty", flags, Mode::empty()).ok()?;
+        let settings = tcgetattr(&tty).ok()?;
+        let stream_flags = streams().map(|stream| fcntl_getfl(stream).ok());
+        let had_foreground = is_interactive() && tcgetpgrp(&tty) == Ok(getpgrp());
+        Some(Self { tty, settings, stream_flags, had_foreground, is_lent: false, guest_group: None })
+    }
+
+    /// Lets the guest's process group take the foreground, if sandpen's has it; returns whether it
+    /// may.
+    pub fn lend_foreground(&mut self) -> bool {
+        self.is_lent = self.had_foreground;
+        self.is_lent
+    }
+
+    /// Names the guest's process group, which may also take the foreground later, by itself.
+    pub fn set_guest_group(&mut self, group: Pid) {
+        self.guest_group = Some(group);
+    }
+
+    /// Stops sandpen as its guest was stopped, so that the shell notices; returns when the user
+    /// resumes it, with the foreground lent to the guest again if sandpen's group has it. The caller
+    /// then sends SIGCONT to the guest.
+    #[cfg(target_os = "linux")]
+    pub fn suspend(&mut self, guest: Option<Pid>) {
+        let settings = tcgetattr(&self.tty);
+        // A guest that was stopped for reading in the background never had the foreground.
+        let guest_had_it = guest.is_some() && tcgetpgrp(&self.tty).ok() == guest;
+        if guest_had_it {
+            set_foreground(&self.tty, getpgrp());
+            let _ = tcsetattr(&self.tty, OptionalActions::Now, &self.settings);
+        }
+        self.restore_stream_flags();
+        let _ = kill_process(getpid(), Signal::STOP);
+        // Resumed by `bg`, sandpen must not take the foreground from the shell at the end.
+        self.is_lent = false;
+        if let Some(guest) = guest
+            && self.is_in_foreground()
+        {
+            if guest_had_it && let Ok(settings) = settings {
+                let _ = tcsetattr(&self.tty, OptionalActions::Now, &settings);
+            }
+            set_foreground(&self.tty, guest);
+            self.is_lent = true;
+        }
+    }
+
+    fn is_in_foreground(&self) -> bool {
+        tcgetpgrp(&self.tty) == Ok(getpgrp())
+    }
+
+    fn restore_stream_flags(&self) {
+        for (stream, flags) in streams().into_iter().zip(self.stream_flags) {
+            if let Some(flags) = flags {
+                let _ = fcntl_setfl(stream, flags);
+            }
+        }
     }
 }
 
-impl Drop for TerminalGuard {
+impl Drop for Terminal {
     fn drop(&mut self) {
-        // In the background it is not ours to set, and the kernel would stop us for trying.
-        let in_foreground = || tcgetpgrp(stdin()) == Ok(getpgrp());
-        if let Some(settings) = self.0.as_ref().filter(|_| in_foreground()) {
-            let _ = tcsetattr(stdin(), OptionalActions::Now, settings);
+        let guest_has_it = self.guest_group.is_some() && tcgetpgrp(&self.tty).ok() == self.guest_group;
+        if self.is_lent || guest_has_it {
+            set_foreground(&self.tty, getpgrp());
         }
+        // The kernel stops a process that changes the settings from the background.
+        if self.had_foreground && self.is_in_foreground() {
+            let _ = tcsetattr(&self.tty, OptionalActions::Now, &self.settings);
+        }
+        self.restore_stream_flags();
     }
+}
+
+/// Returns whether sandpen has the terminal for itself, rather than as a member of a pipeline.
+pub fn is_interactive() -> bool {
+    isatty(stdin()) && isatty(stdout())
+}
+
+/// Makes `group` the foreground process group of a terminal. From the background the kernel would
+/// stop the caller with SIGTTOU, so the signal is blocked meanwhile.
+///
+/// Makes system calls only: it may be called between `clone` and `exec`.
+pub fn set_foreground(tty: impl AsFd, group: Pid) {
+    // SAFETY: both sets are plain data that the calls initialise; they only change this thread's
+    // mask, and restore it.
+    unsafe {
+        let mut blocked: libc::sigset_t = std::mem::zeroed();
+        let mut before: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut blocked);
+        libc::sigaddset(&raw mut blocked, libc::SIGTTOU);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const blocked, &raw mut before);
+        let _ = tcsetpgrp(tty, group);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+    }
+}
+
+fn streams() -> [BorrowedFd<'static>; 3] {
+    [stdin(), stdout(), stderr()]
 }

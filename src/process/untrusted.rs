@@ -1,22 +1,22 @@
-//! Reads files that a stranger may have planted: no links, no pipes or devices that never end, nothing larger than expected.
+//! Reads files that another user or a guest may have planted: follows no link, opens no pipe or device
+//! that never ends, reads nothing larger than expected.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// The text of a regular file of at most `largest` bytes.
+/// Reads the text of a regular file of at most `largest` bytes.
 pub fn read(path: &Path, largest: u64) -> io::Result<String> {
     String::from_utf8(read_bytes(path, largest)?).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-/// The content of a regular file of at most `largest` bytes.
+/// Reads the content of a regular file of at most `largest` bytes.
 pub fn read_bytes(path: &Path, largest: u64) -> io::Result<Vec<u8>> {
-    // Not blocking on a planted FIFO, not following a planted link.
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW).open(path)?;
     let meta = file.metadata()?;
     if !meta.is_file() || meta.len() > largest {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "it is not a regular file of the expected size"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "not a regular file of the expected size"));
     }
     let mut content = Vec::new();
     file.take(largest).read_to_end(&mut content)?;

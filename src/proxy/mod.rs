@@ -36,6 +36,7 @@ pub use handover::{ListenerInbox, bind, offer};
 pub use journal::Journal;
 pub use policy::Policy;
 pub use protocol::{OVER, PROXY_PORT, ProxyJob, READY, READY_TIMEOUT};
+pub(crate) use relay::both_ways;
 pub use request::{Action, parse};
 pub use resolve::Resolver;
 pub use server::{Proxy, pass_on};

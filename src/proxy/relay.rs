@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 /// receiver is slow.
 const BUFFER: usize = 32 * 1024;
 /// How long no byte may move once one side has closed its direction or does not read.
-const STALL_TIMEOUT: Duration = Duration::from_secs(120);
+pub const STALL_TIMEOUT: Duration = Duration::from_secs(120);
 /// How many reads one direction may do before the other gets its turn.
 const READS_PER_TURN: usize = 16;
 
@@ -24,16 +24,22 @@ pub struct Traffic {
 }
 
 /// Copies until both sides have closed their direction, or a connection fails. `read_ahead` has
-/// already been read from the client.
-pub fn both_ways(client: &TcpStream, server: &TcpStream, read_ahead: &[u8]) -> Traffic {
+/// already been read from the client. `stall_timeout` limits how long no byte may move once one side
+/// has closed its direction or does not read.
+pub fn both_ways(
+    client: &TcpStream,
+    server: &TcpStream,
+    read_ahead: &[u8],
+    stall_timeout: Option<Duration>,
+) -> Traffic {
     let mut up = Flow { pending: read_ahead.to_vec(), ..Flow::new(client, server) };
     let mut down = Flow::new(server, client);
     // An error means that one side is gone; the count stays right.
-    let _ = run(&mut up, &mut down);
+    let _ = run(&mut up, &mut down, stall_timeout);
     Traffic { sent: up.moved, received: down.moved }
 }
 
-fn run(up: &mut Flow<'_>, down: &mut Flow<'_>) -> io::Result<()> {
+fn run(up: &mut Flow<'_>, down: &mut Flow<'_>, stall_timeout: Option<Duration>) -> io::Result<()> {
     up.from.set_nonblocking(true)?;
     down.from.set_nonblocking(true)?;
     let mut buffer = vec![0; BUFFER];
@@ -57,7 +63,8 @@ fn run(up: &mut Flow<'_>, down: &mut Flow<'_>) -> io::Result<()> {
             [false, false] => return Ok(()),
         };
         let limited = up.done || down.done || up.wants_write() || down.wants_write();
-        let limit = limited.then(|| Timespec { tv_sec: STALL_TIMEOUT.as_secs() as i64, tv_nsec: 0 });
+        let limit =
+            stall_timeout.filter(|_| limited).map(|limit| Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: 0 });
         match poll(some, limit.as_ref()) {
             Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
             Ok(_) | Err(rustix::io::Errno::INTR) => {}

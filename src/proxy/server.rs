@@ -90,7 +90,7 @@ pub fn pass_on(listener: &TcpListener, to: SocketAddr) {
         let _ = client.set_nodelay(true);
         if let Ok(server) = TcpStream::connect_timeout(&to, CONNECT_TIMEOUT) {
             let _ = server.set_nodelay(true);
-            relay::both_ways(client, &server, &[]);
+            relay::both_ways(client, &server, &[], Some(relay::STALL_TIMEOUT));
         }
     });
 }
@@ -197,7 +197,7 @@ fn keep_alive(server: &TcpStream) {
 fn tunnel(mut client: &TcpStream, server: &TcpStream, read_ahead: &[u8]) -> Traffic {
     let _ = client.set_write_timeout(Some(STALL_TIMEOUT));
     match client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n") {
-        Ok(()) => relay::both_ways(client, server, read_ahead),
+        Ok(()) => relay::both_ways(client, server, read_ahead, Some(relay::STALL_TIMEOUT)),
         Err(_) => Traffic::default(),
     }
 }

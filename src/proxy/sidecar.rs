@@ -54,7 +54,7 @@ pub fn run(job: ProxyJob, argv: &[OsString]) -> io::Result<u8> {
         std::process::exit(0);
     });
     match child {
-        Some(mut child) => Ok(Outcome::of(child.wait()?).exit_code()),
+        Some(mut child) => Ok(Outcome::from(child.wait()?).exit_code()),
         None => loop {
             thread::park();
         },

@@ -42,7 +42,7 @@ fn run(job: ProxyJob, argv: &[OsString]) -> io::Result<u8> {
     }
     // The directory of the socket is in the control directory, where the launcher's lock is, too.
     if let (true, Some(control_dir)) = (job.owner, Path::new(&job.directory).parent()) {
-        lock::exit_with_owner(control_dir);
+        lock::exit_when_released(&control_dir.join(lock::OWNER));
     }
     #[cfg(target_os = "linux")]
     return super::sidecar::run(job, argv);
@@ -63,7 +63,7 @@ fn run_on_host(argv: &[OsString]) -> io::Result<u8> {
         end(Signal::KILL);
         std::process::exit(0);
     });
-    let outcome = Outcome::of(child.wait()?);
+    let outcome = Outcome::from(child.wait()?);
     // Its own children may have outlived it.
     group.map(|group| rustix::process::kill_process_group(group, Signal::KILL));
     Ok(outcome.exit_code())

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::config::preset::{Preset, agent_image};
+use crate::config::preset::Preset;
 use crate::config::value::{EngineSetting, ImageRef, Value};
 use crate::config::{Config, Sourced};
 use crate::error::{Error, Result};
@@ -67,7 +67,7 @@ impl Recipe {
             Error::usage(format!("{}: the preset `{name}` brings no Dockerfile", agent.origin))
                 .hint("name one: sandpen build -f FILE")
         })?;
-        Ok((Recipe::BuiltIn(text), ImageRef::parse(&agent_image(name)).map_err(Error::usage)?))
+        Ok((Recipe::BuiltIn(text), ImageRef::parse(&Preset::image(name)).map_err(Error::usage)?))
     }
 }
 

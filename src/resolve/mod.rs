@@ -113,7 +113,7 @@ impl Resolved {
         let Some(launch) = launch.container() else { return Ok(()) };
         if self.image_facts(&launch.client, &plan, true, ui)?.is_some() {
             let waiting = Progress::start(ui, "a container that looks for the SSH agent's socket");
-            let there = session::host_service_is_there(launch, &plan);
+            let there = session::has_host_service(launch, &plan);
             drop(waiting);
             self.facts.desktop.iter_mut().for_each(|desktop| desktop.socket = Some(there));
         }

@@ -1,4 +1,4 @@
-//! The session's directory on the host: made before the launch, removed after it, whatever happened in between.
+//! The session's directory on the host: created before the launch, removed after it, however that ends.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -6,18 +6,20 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-use crate::error::{Error, Result};
+use super::error::SessionError;
+use crate::error::Result;
 use crate::path::HostPath;
 use crate::plan::{Plan, Prepare, Secret};
 use crate::process::lock::{self, OWNER};
 use crate::session_id::SessionId;
 
-/// What is being made, and not locked yet.
+/// Begins the name of a directory that is being created and may not be locked yet.
 pub const NEW: &str = ".new-";
-/// What is being removed: out of the way first, so that a name is free the moment its directory begins to go.
+/// Begins the name of a directory that is being removed. It is renamed first, so that the sandbox's name
+/// is free at once.
 pub const OLD: &str = ".old-";
 
-/// The directory and the launcher's lock on it. Dropping it removes everything, unless it is kept.
+/// The directory and the launcher's lock on it. Dropping it removes the directory, unless it is kept.
 #[derive(Debug)]
 pub struct SessionDirectory {
     path: HostPath,
@@ -26,35 +28,18 @@ pub struct SessionDirectory {
 }
 
 impl SessionDirectory {
-    /// Makes everything the plan prepares.
+    /// Creates the directory and all that the plan prepares.
     pub fn create(plan: &Plan) -> Result<Self> {
         let path = plan.session_dir.clone();
-        let failed = |path: &HostPath, error: io::Error| {
-            Error::launch(format!("`{path}` cannot be made for the session"))
-                .cause(error)
-                .hint("check free space and permissions, or set XDG_STATE_HOME to a directory of yours")
-        };
-        secure_base(&path).map_err(|error| failed(&path, error))?;
-        let lock = appear(&path).map_err(|error| match error.kind() {
-            io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists => name_taken(&plan.id),
-            _ => failed(&path, error),
+        secure_base(&path).map_err(|source| SessionError::Create { path: path.clone(), source })?;
+        let lock = create_locked(&path).map_err(|source| match source.kind() {
+            io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists => SessionError::NameTaken(plan.id.clone()),
+            _ => SessionError::Create { path: path.clone(), source },
         })?;
-        // From here on, whatever fails, the guard removes what was made.
+        // If a later step fails, dropping this removes the directory.
         let directory = SessionDirectory { path, is_kept: false, _lock: lock };
         for item in &plan.prepare {
-            match item {
-                Prepare::Directory { path, mode } => {
-                    make_directory(path.as_path(), *mode).map_err(|error| failed(path, error))?
-                }
-                Prepare::File { path, content } => {
-                    make_file(path.as_path(), content.as_bytes(), 0o644).map_err(|error| failed(path, error))?
-                }
-                Prepare::Shared { path } => make_shared(path.as_path()).map_err(|error| failed(path, error))?,
-                Prepare::Point { path, root, is_directory } => {
-                    make_point(path.as_path(), root.as_path(), *is_directory)
-                }
-                Prepare::Keep { path } => make_directory(path.as_path(), 0o700).map_err(|error| failed(path, error))?,
-            }
+            prepare(item)?;
         }
         Ok(directory)
     }
@@ -62,12 +47,10 @@ impl SessionDirectory {
     /// Writes a file that only this user may read.
     pub fn write_private(&self, path: &HostPath, content: &Secret) -> Result<()> {
         make_file(path.as_path(), content.reveal().as_bytes(), 0o600)
-            .map_err(|error| Error::launch(format!("`{path}` cannot be written for the session")).cause(error))
+            .map_err(|source| SessionError::Write { path: path.clone(), source }.into())
     }
-}
 
-impl SessionDirectory {
-    /// Leaves it for the user, without the private files among it.
+    /// Leaves the directory for the user, without its private files.
     pub fn keep<'a>(mut self, private: impl Iterator<Item = &'a HostPath>) {
         for file in private {
             let _ = fs::remove_file(file.as_path());
@@ -84,11 +67,18 @@ impl Drop for SessionDirectory {
     }
 }
 
-/// The name is in use, by a sandbox that runs or one that is kept.
-pub fn name_taken(id: &SessionId) -> Error {
-    Error::launch(format!("there is a sandbox `{id}` already"))
-        .hint(format!("choose another name, or end it: `sandpen stop {id}`; `sandpen ps` lists them"))
-        .hint("one that has ended and is kept goes with `sandpen prune`")
+fn prepare(item: &Prepare) -> Result<()> {
+    let (path, created) = match item {
+        Prepare::Directory { path, mode } => (path, make_directory(path.as_path(), *mode)),
+        Prepare::File { path, content } => (path, make_file(path.as_path(), content.as_bytes(), 0o644)),
+        Prepare::Shared { path } => (path, make_shared(path.as_path())),
+        Prepare::Keep { path } => (path, make_directory(path.as_path(), 0o700)),
+        Prepare::Point { path, root, is_directory } => {
+            make_mount_point(path.as_path(), root.as_path(), *is_directory);
+            return Ok(());
+        }
+    };
+    created.map_err(|source| SessionError::Create { path: path.clone(), source }.into())
 }
 
 /// Removes the directory of a session whose lock the caller holds, or that has none.
@@ -100,35 +90,37 @@ pub fn remove(directory: &HostPath) {
     }
 }
 
-/// Removes the directory of a session that nobody owns any more, after some last business with it; `false` if somebody does own it
-/// by now.
-pub fn remove_stale(directory: &HostPath, last: impl FnOnce()) -> bool {
+/// Removes the directory of a session whose launcher has ended, after a call of `before`; returns `false`
+/// if a launcher owns it by now.
+pub fn remove_stale(directory: &HostPath, before: impl FnOnce()) -> bool {
     let owner = directory.join(OWNER);
     let lock = match lock::take(owner.as_path()) {
         Ok(lock) => Some(lock),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::IsADirectory) => None,
         Err(_) => return false,
     };
-    // Somebody may have removed it, and a new one have taken its name, before the lock was had.
-    let same = |lock: &File| -> io::Result<bool> { Ok(lock.metadata()?.ino() == fs::metadata(owner.as_path())?.ino()) };
-    if lock.as_ref().is_some_and(|lock| !same(lock).unwrap_or(false)) {
+    // Another process may have removed it, and a new sandbox taken its name, before this one had the lock.
+    let is_same =
+        |lock: &File| -> io::Result<bool> { Ok(lock.metadata()?.ino() == fs::metadata(owner.as_path())?.ino()) };
+    if lock.as_ref().is_some_and(|lock| !is_same(lock).unwrap_or(false)) {
         return false;
     }
-    last();
+    before();
     remove(directory);
     true
 }
 
 fn remove_all(path: &Path) {
     if fs::remove_dir_all(path).is_err() {
-        // The guest may have left directories without permissions; they are this user's all the same.
-        open_up(path);
+        // The guest may have removed the permissions of its directories, which this user owns all the same.
+        grant_access(path);
         let _ = fs::remove_dir_all(path);
     }
 }
 
-/// Makes the directory so that it is never seen without its lock held: whoever finds a free lock may remove it.
-fn appear(path: &HostPath) -> io::Result<File> {
+/// Creates the directory under another name and renames it when it is locked: every sandpen may remove a
+/// session whose lock is free.
+fn create_locked(path: &HostPath) -> io::Result<File> {
     let hidden = path.as_path().with_file_name(format!("{NEW}{}", SessionId::random()));
     DirBuilder::new().mode(0o700).create(&hidden)?;
     let locked = || -> io::Result<File> {
@@ -142,13 +134,14 @@ fn appear(path: &HostPath) -> io::Result<File> {
     })
 }
 
-/// Makes the directory that holds all sessions, and refuses one that another user could have planted in the temp directory.
+/// Creates the directory of all sessions, and refuses one that another user planted in the temporary
+/// directory.
 fn secure_base(session: &HostPath) -> io::Result<()> {
     let Some(base) = session.as_path().parent() else { return Ok(()) };
     DirBuilder::new().recursive(true).mode(0o700).create(base)?;
     let meta = fs::symlink_metadata(base)?;
     if !meta.is_dir() || meta.uid() != rustix::process::getuid().as_raw() {
-        return Err(io::Error::other("its parent belongs to another user"));
+        return Err(io::Error::other("its parent directory belongs to another user"));
     }
     Ok(())
 }
@@ -171,12 +164,13 @@ fn make_file(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
 
 fn make_shared(path: &Path) -> io::Result<()> {
     make_file(path, b"", 0o600)?;
-    // Set afterwards, because the umask would take it away.
+    // Set afterwards, because the umask would apply to a new file.
     fs::set_permissions(path, fs::Permissions::from_mode(0o666))
 }
 
-/// Makes a mount point as this user. Where it is there already, or cannot be made, the engine has its own word to say.
-fn make_point(path: &Path, root: &Path, is_directory: bool) {
+/// Creates a mount point that belongs to this user. If that fails, the engine creates it or reports why it
+/// cannot.
+fn make_mount_point(path: &Path, root: &Path, is_directory: bool) {
     let existing = path.ancestors().find_map(|above| above.canonicalize().ok());
     if path.symlink_metadata().is_ok() || !existing.is_some_and(|existing| existing.starts_with(root)) {
         return;
@@ -184,11 +178,11 @@ fn make_point(path: &Path, root: &Path, is_directory: bool) {
     let _ = if is_directory { fs::create_dir_all(path) } else { make_file(path, b"", 0o644) };
 }
 
-fn open_up(directory: &Path) {
+fn grant_access(directory: &Path) {
     let _ = fs::set_permissions(directory, fs::Permissions::from_mode(0o700));
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            open_up(&entry.path());
+            grant_access(&entry.path());
         }
     }
 }

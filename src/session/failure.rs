@@ -1,106 +1,144 @@
-//! Looks closer when a launch failed, and says what was wrong: the image, its architecture, the command, or the engine itself.
+//! Decides whether a container's client reports the guest's end or a failed launch, and explains a failed
+//! launch: the image, its architecture, the command, or the engine itself.
 
-use crate::error::{Error, Result};
+use crate::config::preset::Preset;
+use crate::error::{Diagnostic, Kind, Result};
 use crate::facts::image::{self, Inspection};
 use crate::host::Host;
 use crate::launch::ContainerLaunch;
-use crate::plan::{ImagePlan, Plan};
-use crate::process::Outcome;
-use crate::process::status_file::Report;
+use crate::plan::Plan;
+use crate::process::status_file::CommandStatus;
+use crate::process::{KILLED, Outcome};
 use crate::ui::Ui;
 
-/// R1.1: where users get help with images.
+/// Where users get help with images (R1.1).
 pub const SUPPORT: &str = "https://github.com/vybestack/llxprt-code/discussions";
 
-/// The exit codes with which Docker and Podman say that they themselves failed, or could not start the first process.
-const ENGINE_FAILED: [Outcome; 3] = [Outcome::Exited(125), Outcome::Exited(126), Outcome::Exited(127)];
-
-/// The engine's own failure, when the guest has not ended with this code.
+/// The exit code with which Docker's and Podman's clients report their own failure.
 const CLIENT_FAILED: Outcome = Outcome::Exited(125);
 
-/// Decides between the guest's own end and a failed launch.
-pub fn judge(
+/// The exit codes with which they report that no container was started.
+const NOT_STARTED: [Outcome; 3] = [CLIENT_FAILED, Outcome::Exited(126), Outcome::Exited(127)];
+
+/// Why a container did not run, or not to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum ContainerFailure {
+    #[error("{engine} lost the sandbox: its client failed while the guest was running")]
+    Lost { engine: &'static str },
+    #[error("cannot start the sandbox")]
+    NotStarted,
+    #[error("the sandbox's machine does not answer any more")]
+    MachineSilent,
+    #[error("{engine} could not start the sandbox; see its output above")]
+    EngineFailed { engine: &'static str },
+    /// The hints name the image, what to check, and where to ask (R1).
+    #[error("the sandbox image `{image}` is missing and could not be pulled")]
+    ImageMissing { engine: &'static str, image: String, origin: String, is_local: bool },
+    #[error("the image `{image}` is for {}, and this machine is {host}", describe_architecture(arch.as_deref()))]
+    WrongArchitecture { engine: &'static str, image: String, arch: Option<String>, host: String },
+}
+
+fn describe_architecture(arch: Option<&str>) -> String {
+    arch.map_or_else(|| "another architecture".into(), |arch| format!("the architecture {arch}"))
+}
+
+impl Diagnostic for ContainerFailure {
+    fn kind(&self) -> Kind {
+        Kind::Launch
+    }
+
+    fn hints(&self) -> Vec<String> {
+        match self {
+            ContainerFailure::NotStarted => Vec::new(),
+            ContainerFailure::Lost { .. } => {
+                vec!["its daemon may have been stopped or restarted; the guest has ended too".into()]
+            }
+            ContainerFailure::MachineSilent => {
+                vec!["check that it is running: `podman machine list`, `podman machine start`".into()]
+            }
+            ContainerFailure::EngineFailed { .. } => {
+                vec!["`sandpen explain` shows the exact command line; so does `-v` at the launch".into()]
+            }
+            ContainerFailure::ImageMissing { engine, image, origin, is_local } => {
+                let check = if *is_local {
+                    "it is a local image, which is never pulled: build it first with `sandpen build`".into()
+                } else {
+                    format!(
+                        "check the image's name ({origin}), your network connection and your login at its registry (`{engine} pull {image}`)"
+                    )
+                };
+                vec![check, format!("if it should exist, ask at {SUPPORT}")]
+            }
+            ContainerFailure::WrongArchitecture { engine, image, host, .. } => vec![
+                format!("pull the right one: `{engine} pull --platform linux/{host} {image}`"),
+                "or install an emulator on the host: `apt-get install qemu-user-static binfmt-support`".into(),
+            ],
+        }
+    }
+}
+
+/// Returns the guest's outcome, or the error of a failed launch.
+pub fn check(
     host: &Host,
     plan: &Plan,
     launch: &ContainerLaunch,
     outcome: Outcome,
-    report: Option<Report>,
+    status: Option<CommandStatus>,
     ui: Ui,
 ) -> Result<Outcome> {
-    match report {
-        // The client failed while the guest ran on, which ends now, with its launcher.
-        Some(Report::Started) if outcome == CLIENT_FAILED => Err(lost(plan)),
-        // The guest had ended when the client failed: a daemon that stops ends its containers first.
-        Some(Report::Ended(code)) if outcome == CLIENT_FAILED => Ok(Outcome::Exited(code)),
-        Some(Report::Started | Report::Ended(_)) => Ok(outcome),
-        Some(Report::OutOfMemory) => {
+    match status {
+        // The client failed while the guest was running; the guest ends with its launcher.
+        Some(CommandStatus::Started) if outcome == CLIENT_FAILED => {
+            Err(ContainerFailure::Lost { engine: plan.engine.kind.name() }.into())
+        }
+        // The guest had ended when the client failed: a daemon that is stopped ends its containers first.
+        Some(CommandStatus::Ended(code)) if outcome == CLIENT_FAILED => Ok(Outcome::Exited(code)),
+        Some(CommandStatus::Started | CommandStatus::Ended(_)) => Ok(outcome),
+        Some(CommandStatus::OutOfMemory) => {
             explain_memory(plan, outcome, ui);
             Ok(outcome)
         }
-        Some(Report::WrongArchitecture) => Err(wrong_architecture(host, plan, None)),
-        Some(report @ (Report::NotFound | Report::NotExecutable)) => {
-            explain_command(plan, report, ui);
+        Some(CommandStatus::WrongArchitecture) => Err(wrong_architecture(host, plan, None).into()),
+        Some(status @ (CommandStatus::NotFound | CommandStatus::NotExecutable)) => {
+            explain_command(plan, status, ui);
             Ok(outcome)
         }
-        // Nothing inside reported: the helper never ran (or there is none), so the engine's word counts.
-        None if ENGINE_FAILED.contains(&outcome) => Err(launch_failed(host, plan, launch)),
+        // The helper did not run, or there is none, so the client's exit code decides.
+        None if NOT_STARTED.contains(&outcome) => Err(explain_launch(host, plan, launch).into()),
         None => Ok(outcome),
     }
 }
 
-/// The engine's program vanished or cannot be executed.
-pub fn client_missing(plan: &Plan, error: &std::io::Error) -> Error {
-    Error::launch(format!("the engine's program `{}` cannot be started", plan.engine.kind.name())).cause(error)
-}
-
-fn lost(plan: &Plan) -> Error {
+fn explain_launch(host: &Host, plan: &Plan, launch: &ContainerLaunch) -> ContainerFailure {
+    let Some(image) = &plan.image else { return ContainerFailure::NotStarted };
     let engine = plan.engine.kind.name();
-    Error::launch(format!("{engine} lost the sandbox: its client failed while the guest was running"))
-        .hint("its daemon may have been stopped or restarted; the guest has ended too")
-}
-
-fn launch_failed(host: &Host, plan: &Plan, launch: &ContainerLaunch) -> Error {
-    let Some(image) = &plan.image else { return Error::launch("the sandbox could not be started") };
     match image::inspect(&launch.client, &image.reference) {
-        Inspection::Missing => image_missing(plan, image),
-        Inspection::Silent => Error::launch("the machine of the sandbox does not answer any more")
-            .hint("check that it runs: `podman machine list`, `podman machine start`"),
+        Inspection::Missing => ContainerFailure::ImageMissing {
+            engine,
+            image: image.reference.to_string(),
+            origin: image.from.to_string(),
+            is_local: image.reference.is_local(),
+        },
+        Inspection::Silent => ContainerFailure::MachineSilent,
         Inspection::Known(facts) if facts.arch.as_deref().is_some_and(|arch| arch != host.arch) => {
             wrong_architecture(host, plan, facts.arch)
         }
-        Inspection::Known(_) => {
-            Error::launch(format!("{} could not start the sandbox; its own words are above", plan.engine.kind.name()))
-                .hint("`sandpen explain` shows the exact command line; `-v` shows it at the launch")
-        }
+        Inspection::Known(_) => ContainerFailure::EngineFailed { engine },
     }
 }
 
-/// R1: the image's name, what to check, and where to ask; no other project's contact.
-fn image_missing(plan: &Plan, image: &ImagePlan) -> Error {
-    let error = Error::launch(format!("the sandbox image `{}` is missing and could not be pulled", image.reference));
-    let error = match image.reference.is_local() {
-        true => error.hint("it is an image of this machine and is never pulled: build it first, with `sandpen build`"),
-        false => error.hint(format!(
-            "check the image's name ({}), your network connection and your login at its registry (`{} pull {}`)",
-            image.from,
-            plan.engine.kind.name(),
-            image.reference
-        )),
-    };
-    error.hint(format!("if it should be there, ask at {SUPPORT}"))
+fn wrong_architecture(host: &Host, plan: &Plan, arch: Option<String>) -> ContainerFailure {
+    ContainerFailure::WrongArchitecture {
+        engine: plan.engine.kind.name(),
+        image: plan.image.as_ref().map_or(String::new(), |image| image.reference.to_string()),
+        arch,
+        host: host.arch.to_string(),
+    }
 }
 
-fn wrong_architecture(host: &Host, plan: &Plan, arch: Option<String>) -> Error {
-    let name = plan.image.as_ref().map_or(String::new(), |image| image.reference.to_string());
-    let arch = arch.map_or("another architecture".to_owned(), |arch| format!("the architecture {arch}"));
-    Error::launch(format!("the image `{name}` is for {arch}, and this machine is {}", host.arch))
-        .hint(format!("pull the right one: `{} pull --platform linux/{} {name}`", plan.engine.kind.name(), host.arch))
-        .hint("or install an emulator on the host: `apt-get install qemu-user-static binfmt-support`")
-}
-
-/// A 137 that nobody sent: the kernel killed for want of memory.
+/// Explains an exit code 137 for which the kernel is the reason.
 pub fn explain_memory(plan: &Plan, outcome: Outcome, ui: Ui) {
-    if outcome.exit_code() != 137 {
+    if outcome.exit_code() != KILLED.exit_code() {
         return;
     }
     ui.notice(&match &plan.limits.memory {
@@ -112,24 +150,23 @@ pub fn explain_memory(plan: &Plan, outcome: Outcome, ui: Ui) {
     });
 }
 
-/// 126 and 127 are the guest's own codes; what they mean here is said once.
-pub fn explain_command(plan: &Plan, report: Report, ui: Ui) {
+/// Explains the exit codes 126 and 127, which are otherwise the guest's.
+pub fn explain_command(plan: &Plan, status: CommandStatus, ui: Ui) {
     let command = plan.command.first().map_or("sh".into(), |name| name.display().to_string());
     let image = plan.image.as_ref().map_or(String::new(), |image| format!(" in the image `{}`", image.reference));
-    if report == Report::NotExecutable {
-        ui.notice(&format!("`{command}` cannot be executed{image}: check its permissions"));
+    if status == CommandStatus::NotExecutable {
+        ui.notice(&format!("cannot execute `{command}`{image}: check its permissions"));
         return;
     }
-    ui.notice(&format!("`{command}` was not found{image}"));
+    ui.notice(&format!("command `{command}` not found{image}"));
     if plan.image.is_none() {
-        ui.notice("this engine shows the host's own programs: install it, check the spelling, or name an image that has it with `--image`");
-        return;
-    }
-    match crate::config::preset::Preset::dockerfile(&command) {
-        Some(_) => ui.notice(&format!(
+        ui.notice("this engine runs the host's programs: install it, check the spelling, or pass `--image` with an image that has it");
+    } else if Preset::dockerfile(&command).is_some() {
+        ui.notice(&format!(
             "build an image that has it: `sandpen build --agent {command}`, then run with `--image {}`",
-            crate::config::preset::agent_image(&command)
-        )),
-        None => ui.notice("name an image that has it with `--image`, or check the spelling"),
+            Preset::image(&command)
+        ));
+    } else {
+        ui.notice("pass `--image` with an image that has it, or check the spelling");
     }
 }

@@ -1,34 +1,37 @@
-//! The filter of a session, from before the guest's start to after its end: sandpen's own proxy in threads of the launcher, or a
-//! process of its own.
+//! The network filter of a session, from before the guest's start to after its end: sandpen's proxy in
+//! threads of the launcher, or a proxy in a separate process.
 
-use std::ffi::OsString;
 use std::fs::File;
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread;
 
-use super::proxy_process::{Opened, ProxyProcess};
-use crate::error::{Error, Result};
+use super::proxy_process::{ProxyError, ProxyProcess};
+use crate::error::Result;
 use crate::host::Host;
+use crate::launch::ContainerLaunch;
 #[cfg(target_os = "linux")]
 use crate::plan::HANDOVER;
 use crate::plan::{Plan, ProxyPlan};
+use crate::process::ready::Startup;
 #[cfg(target_os = "linux")]
 use crate::proxy::ListenerInbox;
 use crate::proxy::{Journal, PROXY_PORT, Policy, Proxy, Resolver, pass_on};
 use crate::ui::Ui;
+use crate::ui::shell::shell_words;
 
-/// Every decision of sandpen's own proxy, in the session's directory.
+/// The file with every decision of sandpen's proxy, in the session's directory.
 const LOG: &str = "proxy.log";
 
-/// A filter that stands. Dropping it ends its process, if it has one.
+/// A filter that is ready to serve. Dropping it ends its process, if it has one.
 pub struct Filter {
     journal: Arc<Journal>,
     process: Option<ProxyProcess>,
-    /// Where a process on the host listens.
+    /// The port on which a process on the host listens.
     port: u16,
     policy: Policy,
-    /// The port, where it is this machine's own.
+    /// The listener, if the guest uses this machine's loopback.
     listener: Option<TcpListener>,
 }
 
@@ -42,101 +45,111 @@ impl Filter {
         Filter { journal: Arc::new(Journal::new(log, ui)), process: None, port: PROXY_PORT, policy, listener: None }
     }
 
-    /// Starts what the host's own tools need. No thread is started.
+    /// Starts the filter of a guest with a private loopback, whose listener comes with
+    /// [`supervise`](Self::supervise). Starts no thread, because the native engine forks afterwards.
     #[cfg(target_os = "linux")]
     pub fn for_native(
         host: &Host,
         plan: &Plan,
         ui: Ui,
-        interrupted: impl FnMut() -> Option<i32>,
-    ) -> Result<Opened<Option<Self>>> {
-        let Some(proxy) = &plan.network.proxy else { return Ok(Opened::Ready(None)) };
-        let mut filter = Filter::new(plan, ui);
-        if let ProxyPlan::Command { words, path } = proxy {
-            match ProxyProcess::on_host(host, words, path, &plan.session_dir, ui, interrupted)? {
-                Opened::Ready((process, port)) => (filter.process, filter.port) = (Some(process), port),
-                Opened::Interrupted(signal) => return Ok(Opened::Interrupted(signal)),
-            }
+        termination_signal: impl FnMut() -> Option<i32>,
+    ) -> Result<Startup<Option<Self>>> {
+        if plan.network.proxy.is_none() {
+            return Ok(Startup::Ready(None));
         }
-        Ok(Opened::Ready(Some(filter)))
+        Ok(Self::on_host(host, plan, ui, termination_signal)?.map(Some))
     }
 
-    /// Starts what a guest on this machine's own loopback needs: there the port is the machine's, and only one can have it.
+    /// Starts the filter of a guest that uses this machine's loopback, where only one sandbox at a time
+    /// can have the proxy's port.
     pub fn for_shared_network(
         host: &Host,
         plan: &Plan,
         ui: Ui,
-        interrupted: impl FnMut() -> Option<i32>,
-    ) -> Result<Opened<Option<Self>>> {
-        let Some(proxy) = &plan.network.proxy else { return Ok(Opened::Ready(None)) };
-        let mut filter = Filter::new(plan, ui);
-        if let ProxyPlan::Command { words, path } = proxy {
-            match ProxyProcess::on_host(host, words, path, &plan.session_dir, ui, interrupted)? {
-                Opened::Ready((_, port)) if port != PROXY_PORT => return Err(taken("another proxy listens there")),
-                Opened::Ready((process, _)) => filter.process = Some(process),
-                Opened::Interrupted(signal) => return Ok(Opened::Interrupted(signal)),
-            }
-        } else {
-            filter.listener = Some(TcpListener::bind((Ipv4Addr::LOCALHOST, PROXY_PORT)).map_err(taken)?);
+        termination_signal: impl FnMut() -> Option<i32>,
+    ) -> Result<Startup<Option<Self>>> {
+        if plan.network.proxy.is_none() {
+            return Ok(Startup::Ready(None));
         }
-        Ok(Opened::Ready(Some(filter)))
+        let mut filter = match Self::on_host(host, plan, ui, termination_signal)? {
+            Startup::Ready(filter) => filter,
+            Startup::Interrupted(signal) => return Ok(Startup::Interrupted(signal)),
+        };
+        if filter.process.is_none() {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, PROXY_PORT));
+            filter.listener = Some(listener.map_err(ProxyError::PortInUse)?);
+        } else if filter.port != PROXY_PORT {
+            return Err(ProxyError::PortInUse(io::Error::other("another proxy listens there")).into());
+        }
+        Ok(Startup::Ready(Some(filter)))
     }
 
-    /// Starts what a container needs, and waits at the counter for its port. `run` makes a command of the engine's client.
+    fn on_host(
+        host: &Host,
+        plan: &Plan,
+        ui: Ui,
+        termination_signal: impl FnMut() -> Option<i32>,
+    ) -> Result<Startup<Self>> {
+        let mut filter = Filter::new(plan, ui);
+        let Some(ProxyPlan::Command { words, path }) = &plan.network.proxy else { return Ok(Startup::Ready(filter)) };
+        let started = ProxyProcess::on_host(host, words, path, &plan.session_dir, ui, termination_signal)?;
+        Ok(started.map(|(process, port)| {
+            (filter.process, filter.port) = (Some(process), port);
+            filter
+        }))
+    }
+
+    /// Starts the filter of a container: a proxy in a second container, or threads that wait for the
+    /// guest to send its listener.
     pub fn for_container(
         plan: &Plan,
-        sidecar: Option<&crate::launch::Sidecar>,
-        run: impl Fn(&[OsString]) -> Result<std::process::Command> + Clone + 'static,
+        launch: &ContainerLaunch,
         ui: Ui,
-        interrupted: impl FnMut() -> Option<i32>,
-    ) -> Result<Opened<Option<Self>>> {
+        termination_signal: impl FnMut() -> Option<i32>,
+    ) -> Result<Startup<Option<Self>>> {
         if plan.network.proxy.is_none() {
-            return Ok(Opened::Ready(None));
+            return Ok(Startup::Ready(None));
         }
         let mut filter = Filter::new(plan, ui);
-        let Some(sidecar) = sidecar else {
-            filter.wait_at_counter(plan)?;
-            return Ok(Opened::Ready(Some(filter)));
+        let Some(sidecar) = &launch.sidecar else {
+            filter.serve_received_listener(plan)?;
+            return Ok(Startup::Ready(Some(filter)));
         };
-        ui.verbose(&format!("starting the proxy: {}", crate::ui::shell::shell_words(&sidecar.argv)));
-        let command = run(&sidecar.argv)?;
-        let remove = sidecar.remove.clone();
+        ui.verbose(&format!("starting the proxy: {}", shell_words(&sidecar.argv)));
+        let command = launch.client.command(sidecar.argv.iter().skip(1))?;
+        let (client, remove) = (launch.client.clone(), sidecar.remove.clone());
         let remove = Box::new(move || {
             for argv in &remove {
-                if let Ok(mut command) = run(argv) {
-                    let null = std::process::Stdio::null;
-                    let _ = command.stdin(null()).stdout(null()).stderr(null()).status();
-                }
+                client.run_quietly(argv.iter().skip(1));
             }
         });
-        match ProxyProcess::in_container(command, &plan.session_dir, ui, interrupted, remove)? {
-            Opened::Ready(process) => filter.process = Some(process),
-            Opened::Interrupted(signal) => return Ok(Opened::Interrupted(signal)),
-        }
-        Ok(Opened::Ready(Some(filter)))
+        let started = ProxyProcess::in_container(command, &plan.session_dir, ui, termination_signal, remove)?;
+        Ok(started.map(|process| {
+            filter.process = Some(process);
+            Some(filter)
+        }))
     }
 
     #[cfg(target_os = "linux")]
-    fn wait_at_counter(&self, plan: &Plan) -> Result<()> {
-        let place = plan.session_dir.join(HANDOVER);
-        let counter = ListenerInbox::open(place.as_path())
-            .map_err(|error| Error::launch("the proxy's socket cannot be made").cause(error))?;
+    fn serve_received_listener(&self, plan: &Plan) -> Result<()> {
+        let inbox = ListenerInbox::open(plan.session_dir.join(HANDOVER).as_path()).map_err(ProxyError::Socket)?;
         let (policy, journal) = (self.policy.clone(), self.journal.clone());
         thread::spawn(move || {
-            if let Ok((listener, _guest)) = counter.take() {
+            if let Ok((listener, _guest)) = inbox.take() {
                 serve(policy, journal, &listener);
             }
         });
         Ok(())
     }
 
-    /// Elsewhere containers are in a virtual machine, and so is their proxy.
+    /// Fails, because on other platforms containers are in a virtual machine, and so is their proxy.
     #[cfg(not(target_os = "linux"))]
-    fn wait_at_counter(&self, _: &Plan) -> Result<()> {
-        Err(Error::launch("a port cannot be handed out of a virtual machine"))
+    fn serve_received_listener(&self, _: &Plan) -> Result<()> {
+        Err(ProxyError::NoHandover.into())
     }
 
-    /// The guest stands: serves its port, if it came this way, and ends the guest when the proxy ends.
+    /// Serves the guest's listener, if there is one, and calls `end` when the proxy's process ends before
+    /// the guest.
     pub fn supervise(&mut self, listener: Option<TcpListener>, end: End) {
         if let Some(process) = &mut self.process {
             let journal = self.journal.clone();
@@ -145,25 +158,26 @@ impl Filter {
         let Some(listener) = listener.or(self.listener.take()) else { return };
         let (policy, journal, port) = (self.policy.clone(), self.journal.clone(), self.port);
         let is_process = self.process.is_some();
-        thread::spawn(move || match is_process {
-            true => pass_on(&listener, SocketAddr::from((Ipv4Addr::LOCALHOST, port))),
-            false => serve(policy, journal, &listener),
+        thread::spawn(move || {
+            if is_process {
+                pass_on(&listener, SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+            } else {
+                serve(policy, journal, &listener);
+            }
         });
     }
 
-    /// The guest has ended: says what was refused, or why the guest was ended.
+    /// Reports, after the guest has ended, what was refused. Fails if the guest was ended because the
+    /// proxy had.
     pub fn close(self, ui: Ui) -> Result<()> {
         if let Some(line) = self.journal.summary() {
             ui.notice(&line);
         }
-        self.process.as_ref().and_then(ProxyProcess::died).map_or(Ok(()), Err)
+        match self.process.as_ref().and_then(ProxyProcess::death) {
+            Some(error) => Err(error.into()),
+            None => Ok(()),
+        }
     }
-}
-
-fn taken(why: impl std::fmt::Display) -> Error {
-    Error::launch(format!("port {PROXY_PORT} of this machine, where the guest looks for its proxy, cannot be had"))
-        .cause(why)
-        .hint("end the other sandbox with a filtered network, or run this one in a container")
 }
 
 fn serve(policy: Policy, journal: Arc<Journal>, listener: &TcpListener) {

@@ -1,258 +1,232 @@
-//! A proxy that is a process of its own: started before the guest, waited for, watched, ended after it – also when sandpen is killed.
+//! A proxy that is a separate process: started before the guest, watched while it runs, ended after it,
+//! also when sandpen is killed.
 
 #![allow(clippy::disallowed_methods, reason = "the session starts the proxy's process")]
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
-use std::os::unix::process::CommandExt;
+use std::io;
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::error::{Error, Result};
+use crate::error::{Diagnostic, Kind, Result};
 use crate::host::Host;
 use crate::path::HostPath;
 use crate::process::lock;
+use crate::process::ready::{CompanionProcess, NotReady, Startup, Stderr, wait, wait_for_line};
 use crate::proxy::{OVER, PROXY_PORT, ProxyJob, READY, READY_TIMEOUT, listens};
 use crate::ui::Ui;
+use crate::ui::progress::Progress;
 
-/// What the proxy says, in the session's directory.
-const WORDS: &str = "proxy-command.log";
-/// Beside the sessions' directories: who holds its lock has the usual port.
-const CLAIM: &str = "proxy-port";
-/// Tells a proxy on the host which port is meant: the usual one may be taken by another sandbox's.
+/// The file with the proxy's stderr, in the session's directory.
+const STDERR: &str = "proxy-command.log";
+/// The file beside the sessions' directories whose lock reserves the usual port.
+const PORT_LOCK: &str = "proxy-port";
+/// Tells a proxy on the host its port: the usual one may be in use by another sandbox's proxy.
 const PORT_VARIABLE: &str = "SANDPEN_PROXY_PORT";
-/// How often a starting proxy is looked at, and after how long the user hears of it.
-const STEP: Duration = Duration::from_millis(25);
-const NOTICE: Duration = Duration::from_millis(500);
-/// How long a proxy may take to end.
-const FAREWELL: Duration = Duration::from_millis(3000);
-/// How much of a failed proxy's words is shown.
-const LAST_WORDS: u64 = 2000;
+/// After how long the user is told that sandpen waits.
+const NOTICE_DELAY: Duration = Duration::from_millis(500);
+const EXIT_TIMEOUT: Duration = Duration::from_millis(3000);
+/// Includes the time that the engine takes to start the proxy's container.
+const CONTAINER_READY_SECONDS: u64 = READY_TIMEOUT.as_secs() * 2;
 
-/// What came of starting one.
-pub enum Opened<T> {
-    /// It stands.
-    Ready(T),
-    /// This signal came first.
-    Interrupted(i32),
-}
-
-/// A running proxy. Dropping it ends it, and removes what it alone used.
+/// A running proxy. Dropping it ends it, and removes what only it used.
 pub struct ProxyProcess {
-    child: Child,
-    /// On the host: closing it is the signal to end, which the launcher's death is, too.
-    stdin: Option<ChildStdin>,
-    /// It never ends before the process does.
-    lines: Option<Lines>,
-    ending: Arc<AtomicBool>,
-    died: Arc<AtomicBool>,
-    words: HostPath,
+    process: CompanionProcess,
+    /// `None` until stdout is read, which takes a thread.
+    lines: Option<mpsc::Receiver<String>>,
+    has_died: Arc<AtomicBool>,
     remove: Box<dyn Fn()>,
-    /// The usual port is ours for as long as this is open.
-    claim: Option<File>,
+    /// Reserves the usual port as long as it is open.
+    _port_lock: Option<File>,
 }
 
-/// Where the process's lines come from.
-enum Lines {
-    Unread(ChildStdout),
-    Read(mpsc::Receiver<String>),
+/// Why there is no proxy.
+#[derive(Debug, thiserror::Error)]
+pub enum ProxyError {
+    #[error("cannot find sandpen's own program")]
+    NoProgram,
+    #[error("cannot start the proxy")]
+    Start(#[source] io::Error),
+    #[error("no free port for the proxy")]
+    NoFreePort(#[source] io::Error),
+    #[error("the proxy command ended at once: {status}")]
+    CommandEnded {
+        status: ExitStatus,
+        port: u16,
+        #[source]
+        stderr: Option<Stderr>,
+    },
+    #[error("the proxy command did not listen on port {port} within {} s", READY_TIMEOUT.as_secs())]
+    CommandTimedOut {
+        port: u16,
+        #[source]
+        stderr: Option<Stderr>,
+    },
+    #[error("the proxy's container ended at once")]
+    ContainerEnded(#[source] Option<Stderr>),
+    #[error("the proxy was not ready within {CONTAINER_READY_SECONDS} s")]
+    ContainerTimedOut(#[source] Option<Stderr>),
+    #[error("the proxy ended, so the guest was stopped")]
+    Died(#[source] Option<Stderr>),
+    #[error("port {PROXY_PORT} of this machine, which the sandbox needs for its proxy, is in use")]
+    PortInUse(#[source] io::Error),
+    #[cfg(target_os = "linux")]
+    #[error("cannot create the proxy's socket")]
+    Socket(#[source] io::Error),
+    #[cfg(not(target_os = "linux"))]
+    #[error("a port cannot be handed out of a virtual machine")]
+    NoHandover,
+}
+
+impl Diagnostic for ProxyError {
+    fn kind(&self) -> Kind {
+        Kind::Launch
+    }
+
+    fn hints(&self) -> Vec<String> {
+        match self {
+            ProxyError::CommandEnded { port, .. } | ProxyError::CommandTimedOut { port, .. } => {
+                vec![if *port == PROXY_PORT {
+                    format!("it must listen on 127.0.0.1:{PROXY_PORT}")
+                } else {
+                    format!(
+                        "port {PROXY_PORT} is in use, perhaps by another sandbox's proxy: it must listen on 127.0.0.1:{port}, the value of {PORT_VARIABLE}"
+                    )
+                }]
+            }
+            ProxyError::PortInUse(_) => {
+                vec!["stop the other sandbox with a filtered network, or run this one in a container".into()]
+            }
+            _ => Vec::new(),
+        }
+    }
 }
 
 impl ProxyProcess {
-    /// The user's proxy on this machine, with sandpen between them to end it. Starts no thread.
+    /// Starts the user's proxy on this machine, as a child of a sandpen process that ends it when the
+    /// launcher has ended. Starts no thread, because the native engine forks afterwards.
     pub fn on_host(
         host: &Host,
         argv: &[String],
         path: &Path,
         session: &HostPath,
         ui: Ui,
-        mut interrupted: impl FnMut() -> Option<i32>,
-    ) -> Result<Opened<(Self, u16)>> {
-        let program = host.executable.as_ref().ok_or_else(|| Error::launch("sandpen's own program cannot be found"))?;
-        let (port, claim) = claim_port(session)?;
-        let timeout = READY_TIMEOUT.as_secs();
-        let job = ProxyJob { directory: String::new(), rules: None, owner: false, timeout };
+        termination_signal: impl FnMut() -> Option<i32>,
+    ) -> Result<Startup<(Self, u16)>> {
+        let program = host.executable.as_ref().ok_or(ProxyError::NoProgram)?;
+        let (port, port_lock) = reserve_port(session).map_err(ProxyError::NoFreePort)?;
+        let job = ProxyJob { directory: String::new(), rules: None, owner: false, timeout: READY_TIMEOUT.as_secs() };
         let mut command = Command::new(program.as_path());
         command.arg("proxy").arg(serde_json::to_string(&job).unwrap_or_default()).args(argv);
         command.env(PORT_VARIABLE, port.to_string()).env("PATH", path).stdin(Stdio::piped());
-        let mut process = Self::start(command, session, Box::new(|| {}))?;
-        process.claim = claim;
-        let hint = match port {
-            PROXY_PORT => format!("it must listen on 127.0.0.1:{PROXY_PORT}"),
-            port => format!(
-                "port {PROXY_PORT} is taken, perhaps by another sandbox's proxy: it must listen on 127.0.0.1:{port}, which {PORT_VARIABLE} tells it"
-            ),
-        };
-        let begun = Instant::now();
-        let mut told = false;
-        loop {
+        let mut proxy = Self::start(command, session, Box::new(|| {}), port_lock)?;
+        let notice_at = Instant::now() + NOTICE_DELAY;
+        let mut is_noticed = false;
+        let mut ended = None;
+        let waited = wait(READY_TIMEOUT, termination_signal, |interval| {
             if listens(port) {
-                return Ok(Opened::Ready((process, port)));
+                return Ok(Some(()));
             }
-            if let Ok(Some(status)) = process.child.try_wait() {
-                return Err(process.failure(format!("the proxy command ended at once: {status}")).hint(hint));
+            ended = proxy.process.exit_status();
+            if ended.is_some() {
+                return Err(NotReady::Ended);
             }
-            if let Some(signal) = interrupted() {
-                return Ok(Opened::Interrupted(signal));
-            }
-            if begun.elapsed() > READY_TIMEOUT {
-                let words = format!("the proxy command did not listen on port {port} within {timeout} s");
-                return Err(process.failure(words).hint(hint));
-            }
-            if begun.elapsed() > NOTICE && !told {
-                told = true;
+            if !is_noticed && Instant::now() > notice_at {
+                is_noticed = true;
                 ui.notice(&format!("waiting for the proxy command to listen on port {port}"));
             }
-            thread::sleep(STEP);
+            thread::sleep(interval);
+            Ok(None)
+        });
+        match waited {
+            Ok(startup) => Ok(startup.map(|()| (proxy, port))),
+            Err(NotReady::TimedOut) => Err(ProxyError::CommandTimedOut { port, stderr: proxy.process.stderr() }.into()),
+            Err(NotReady::Ended) => {
+                let status = ended.unwrap_or_default();
+                Err(ProxyError::CommandEnded { status, port, stderr: proxy.process.stderr() }.into())
+            }
         }
     }
 
-    /// A proxy in a container, whose helper says when it is ready; `command` is the engine's client.
+    /// Starts a proxy in a container, with a command of the engine's client. The helper in the container
+    /// prints a line when the proxy is ready.
     pub fn in_container(
-        command: Command,
+        mut command: Command,
         session: &HostPath,
         ui: Ui,
-        mut interrupted: impl FnMut() -> Option<i32>,
+        termination_signal: impl FnMut() -> Option<i32>,
         remove: Box<dyn Fn()>,
-    ) -> Result<Opened<Self>> {
-        let mut command = command;
+    ) -> Result<Startup<Self>> {
         command.stdin(Stdio::null());
-        let mut process = Self::start(command, session, remove)?;
-        let lines = process.read_lines();
-        // The engine itself takes its time, too.
-        let limit = Instant::now() + READY_TIMEOUT * 2;
-        let begun = Instant::now();
-        let mut told = false;
-        loop {
-            match lines.recv_timeout(STEP) {
-                Ok(line) if line == READY => break,
-                Ok(_) => {}
-                Err(mpsc::RecvTimeoutError::Disconnected) => {
-                    return Err(process.failure("the proxy's container ended at once".into()));
-                }
-                Err(mpsc::RecvTimeoutError::Timeout) if Instant::now() > limit => {
-                    return Err(
-                        process.failure(format!("the proxy was not ready within {} s", READY_TIMEOUT.as_secs() * 2))
-                    );
-                }
-                Err(mpsc::RecvTimeoutError::Timeout) => {}
-            }
-            if let Some(signal) = interrupted() {
-                return Ok(Opened::Interrupted(signal));
-            }
-            if begun.elapsed() > NOTICE && !told {
-                told = true;
-                ui.notice("waiting for the proxy to be ready");
-            }
-        }
-        process.lines = Some(Lines::Read(lines));
-        Ok(Opened::Ready(process))
-    }
-
-    fn start(mut command: Command, session: &HostPath, remove: Box<dyn Fn()>) -> Result<Self> {
-        let words = session.join(WORDS);
-        let cannot = |error: std::io::Error| Error::launch("the proxy cannot be started").cause(error);
-        let file = File::create(words.as_path()).map_err(cannot)?;
-        // Ctrl-C is for the guest; the proxy ends with the session.
-        command.stdout(Stdio::piped()).stderr(file).process_group(0);
-        let mut child = command.spawn().map_err(cannot)?;
-        Ok(ProxyProcess {
-            stdin: child.stdin.take(),
-            lines: child.stdout.take().map(Lines::Unread),
-            child,
-            ending: Arc::new(AtomicBool::new(false)),
-            died: Arc::new(AtomicBool::new(false)),
-            words,
-            remove,
-            claim: None,
-        })
-    }
-
-    fn read_lines(&mut self) -> mpsc::Receiver<String> {
-        let (sender, lines) = mpsc::channel();
-        match self.lines.take() {
-            Some(Lines::Unread(stdout)) => {
-                thread::spawn(move || {
-                    for line in BufReader::new(stdout).lines().map_while(std::io::Result::ok) {
-                        if sender.send(line).is_err() {
-                            break;
-                        }
-                    }
-                });
-                lines
-            }
-            Some(Lines::Read(lines)) => lines,
-            None => lines,
+        let mut proxy = Self::start(command, session, remove, None)?;
+        let lines = proxy.process.lines();
+        let waiting = Progress::start(ui, "the proxy to be ready");
+        let waited = wait_for_line(&lines, READY, Duration::from_secs(CONTAINER_READY_SECONDS), termination_signal);
+        drop(waiting);
+        proxy.lines = Some(lines);
+        match waited {
+            Ok(startup) => Ok(startup.map(|()| proxy)),
+            Err(NotReady::Ended) => Err(ProxyError::ContainerEnded(proxy.process.stderr()).into()),
+            Err(NotReady::TimedOut) => Err(ProxyError::ContainerTimedOut(proxy.process.stderr()).into()),
         }
     }
 
-    /// Hands on what it says, and ends the guest if it ends before.
+    fn start(
+        command: Command,
+        session: &HostPath,
+        remove: Box<dyn Fn()>,
+        port_lock: Option<File>,
+    ) -> std::result::Result<Self, ProxyError> {
+        let stderr = session.join(STDERR).as_path().to_owned();
+        let process = CompanionProcess::start(command, stderr, EXIT_TIMEOUT).map_err(ProxyError::Start)?;
+        Ok(ProxyProcess { process, lines: None, has_died: Arc::default(), remove, _port_lock: port_lock })
+    }
+
+    /// Passes on the proxy's lines, and ends the guest if the proxy ends first.
     pub fn watch(&mut self, mut hear: impl FnMut(&str) + Send + 'static, end: impl FnOnce() + Send + 'static) {
-        let lines = self.read_lines();
-        let (ending, died) = (self.ending.clone(), self.died.clone());
-        thread::spawn(move || {
-            let mut over = false;
-            for line in lines {
-                over |= line == OVER;
-                hear(&line);
-            }
-            if !over && !ending.load(Ordering::SeqCst) {
-                died.store(true, Ordering::SeqCst);
-                end();
-            }
+        let lines = self.lines.take().unwrap_or_else(|| self.process.lines());
+        let has_died = self.has_died.clone();
+        let hear = move |line: &str| {
+            hear(line);
+            line == OVER
+        };
+        self.process.watch(lines, hear, move || {
+            has_died.store(true, Ordering::SeqCst);
+            end();
         });
     }
 
-    /// Why the guest was ended, if it was ended because of its proxy.
-    pub fn died(&self) -> Option<Error> {
-        let died = self.died.load(Ordering::SeqCst);
-        died.then(|| self.failure("the proxy ended, and the guest was stopped with it".into()))
-    }
-
-    fn failure(&self, what: String) -> Error {
-        let mut words = String::new();
-        if let Ok(mut file) = File::open(self.words.as_path()) {
-            let length = file.metadata().map_or(0, |meta| meta.len());
-            let _ = file.seek(SeekFrom::Start(length.saturating_sub(LAST_WORDS)));
-            let mut bytes = Vec::new();
-            let _ = file.take(LAST_WORDS).read_to_end(&mut bytes);
-            words = String::from_utf8_lossy(&bytes).trim().to_owned();
-        }
-        let error = Error::launch(what);
-        if words.is_empty() { error } else { error.cause(words) }
+    /// Returns the error that ended the guest, if the proxy ended first.
+    pub fn death(&self) -> Option<ProxyError> {
+        self.has_died.load(Ordering::SeqCst).then(|| ProxyError::Died(self.process.stderr()))
     }
 }
 
 impl Drop for ProxyProcess {
     fn drop(&mut self) {
-        self.ending.store(true, Ordering::SeqCst);
-        drop(self.stdin.take());
-        let limit = Instant::now() + FAREWELL;
-        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < limit {
-            thread::sleep(Duration::from_millis(5));
-        }
+        self.process.request_exit();
         (self.remove)();
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        drop(self.claim.take());
+        self.process.kill();
     }
 }
 
-/// The usual port, unless another sandbox of this user has claimed it or anybody listens there; else a free one. Without the
-/// claim, two that start at once would both find the port free, and one would be served by the other's proxy.
-fn claim_port(session: &HostPath) -> Result<(u16, Option<File>)> {
-    let failed = |error: std::io::Error| Error::launch("no port can be had for the proxy").cause(error);
-    let file = session.as_path().with_file_name(CLAIM);
-    File::options().create(true).append(true).open(&file).map_err(failed)?;
-    if let Ok(claim) = lock::take(&file)
+/// Reserves the usual port, unless another sandbox of this user has or a program listens there; else a
+/// free one. Without the lock, two sandboxes that start at once would both find the port free, and one
+/// would use the other's proxy.
+fn reserve_port(session: &HostPath) -> io::Result<(u16, Option<File>)> {
+    let file = session.as_path().with_file_name(PORT_LOCK);
+    File::options().create(true).append(true).open(&file)?;
+    if let Ok(port_lock) = lock::take(&file)
         && !listens(PROXY_PORT)
     {
-        return Ok((PROXY_PORT, Some(claim)));
+        return Ok((PROXY_PORT, Some(port_lock)));
     }
-    let bound = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).and_then(|free| free.local_addr());
-    bound.map(|address| (address.port(), None)).map_err(failed)
+    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    Ok((free.local_addr()?.port(), None))
 }

@@ -1,5 +1,5 @@
-//! The sandboxes of this user: one directory each, with a record in it and a lock that its launcher holds. Whose lock is free is
-//! left over from a launcher that was killed.
+//! The sandboxes of this user: a directory for each, with a record and a lock that its launcher holds. A
+//! directory whose lock is free was left by a launcher that was killed.
 
 use std::ffi::OsString;
 use std::fs;
@@ -9,8 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use super::directory;
-use super::directory::{NEW, OLD};
+use super::directory::{self, NEW, OLD};
 use crate::guard::{Baseline, Review, background_review};
 use crate::host::{Host, ProcessStamp};
 use crate::launch::Launch;
@@ -21,52 +20,50 @@ use crate::process::lock::{self, OWNER};
 use crate::process::release_pages;
 use crate::session_id::SessionId;
 
-/// The file in the session's directory.
+/// The file with the record, in the session's directory.
 const RECORD: &str = "session.json";
-/// A directory that is being made has no lock yet; one this old is not being made any more.
-const IN_THE_MAKING: Duration = Duration::from_secs(60);
+/// The age at which a directory without a lock is no longer taken for one that is being created.
+const CREATION_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a client may go on with a container that should have ended.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
+const CLIENT_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What is known of a sandbox from outside.
+/// The description of a sandbox for `ps`, `exec`, `stop` and `prune`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// Its id.
     pub id: String,
     /// The container's name.
     pub name: String,
     /// The engine's name.
     pub engine: String,
-    /// The engine's program.
+    /// The path of the engine's client.
     pub program: Option<String>,
-    /// The image.
     pub image: Option<String>,
-    /// The command, as text.
     pub command: Vec<String>,
-    /// The working directory.
     pub directory: String,
-    /// The guest's user inside, where sandpen chose it.
+    /// The user and group of the guest, if sandpen chose them.
     pub user: Option<(u32, u32)>,
-    /// Whether the guest helper is inside.
+    /// Whether the helper is mounted in the container.
     pub has_helper: bool,
-    /// When it was started, in seconds since 1970.
+    /// The start, in seconds since 1970.
     pub started: u64,
     /// The launcher.
     pub owner: ProcessStamp,
-    /// Whether it stays after its end.
+    /// Whether the container is kept after its end.
     #[serde(default)]
     pub keep: bool,
-    /// The code it ended with, if it is kept.
+    /// The exit code, once a sandbox that is kept has ended.
     #[serde(default)]
     pub ended: Option<u8>,
-    /// What its proxy's container left in the engine, as commands that remove it.
+    /// The arguments of the client's commands that remove what the proxy's container used.
     #[serde(default)]
     pub leftovers: Vec<Vec<String>>,
-    /// The most processes it may have, where the kernel counts them per sandbox user.
+    /// The limit of processes of a native sandbox.
     pub pids: Option<u64>,
 }
 
 impl Record {
-    /// Of a launch.
-    pub fn of(host: &Host, plan: &Plan, launch: &Launch) -> Self {
+    pub fn new(host: &Host, plan: &Plan, launch: &Launch) -> Self {
         let text = |word: &OsString| word.to_string_lossy().into_owned();
         Record {
             id: plan.id.to_string(),
@@ -83,8 +80,8 @@ impl Record {
             keep: plan.keep.is_some() && launch.container().is_some(),
             ended: None,
             leftovers: launch.container().and_then(|launch| launch.sidecar.as_ref()).map_or_else(Vec::new, |sidecar| {
-                let words = |argv: &Vec<OsString>| argv.iter().skip(1).map(text).collect();
-                sidecar.remove.iter().map(words).collect()
+                let arguments = |argv: &Vec<OsString>| argv.iter().skip(1).map(text).collect();
+                sidecar.remove.iter().map(arguments).collect()
             }),
             pids: match launch {
                 Launch::Container(_) | Launch::Seatbelt(_) => None,
@@ -94,7 +91,7 @@ impl Record {
         }
     }
 
-    /// The engine's client, with a PATH that leads nowhere into mounted directories.
+    /// Returns the engine's client, with a PATH without mounted directories.
     pub fn client(&self, path: &Path) -> Client {
         Client {
             program: self.program.as_ref().and_then(|program| HostPath::new(program).ok()),
@@ -103,7 +100,7 @@ impl Record {
         }
     }
 
-    /// How long it has been running.
+    /// Returns the time since the start.
     pub fn age(&self) -> Duration {
         Duration::from_secs(now().saturating_sub(self.started))
     }
@@ -113,24 +110,21 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// Whether a process still deals with a container. A client whose launcher was killed goes on making and starting it; so does the
-/// half of rootless Podman's client that is in the user namespace when the other half was killed. What they make would be found
-/// by nobody if the record were gone before.
-pub fn is_in_flight(container: &str) -> bool {
+/// Returns whether a process still works on a container. A client whose launcher was killed goes on to
+/// create and start it; so does the child of rootless Podman's client after its parent was killed. If the
+/// record were removed before, no sandpen would find that container.
+pub fn is_in_use(container: &str) -> bool {
     let names_it = |line: Vec<u8>| line.split(|byte| *byte == 0).any(|word| word == container.as_bytes());
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok()).any(names_it)
 }
 
-/// How long it may go on, once it should have ended.
-const IN_FLIGHT: Duration = Duration::from_secs(5);
-
-/// Does something about a container until no process deals with it any more.
-pub fn until_settled(container: &str, mut act: impl FnMut()) {
+/// Calls `act` once, and again as long as a process works on the container.
+pub fn repeat_while_in_use(container: &str, mut act: impl FnMut()) {
     act();
-    let limit = Instant::now() + IN_FLIGHT;
-    while is_in_flight(container) && Instant::now() < limit {
-        std::thread::sleep(Duration::from_millis(50));
+    let limit = Instant::now() + CLIENT_TIMEOUT;
+    while is_in_use(container) && Instant::now() < limit {
+        std::thread::sleep(CLIENT_POLL_INTERVAL);
         act();
     }
 }
@@ -138,11 +132,10 @@ pub fn until_settled(container: &str, mut act: impl FnMut()) {
 /// A session directory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
-    /// Where it is.
     pub path: HostPath,
-    /// Its record; `None` when it was killed before it wrote one.
+    /// `None` if the launcher was killed before it wrote one.
     pub record: Option<Record>,
-    /// Whether its launcher lives.
+    /// Whether its launcher is running.
     pub is_live: bool,
 }
 
@@ -152,17 +145,16 @@ impl Entry {
         Entry { path, record, is_live }
     }
 
-    /// Whether this is its id.
-    pub fn is_called(&self, id: &SessionId) -> bool {
+    pub fn has_id(&self, id: &SessionId) -> bool {
         self.path.as_path().file_name().is_some_and(|name| *name == *id.to_string())
     }
 
-    /// Whether it has ended and stays all the same.
+    /// Returns whether it has ended and is kept.
     pub fn is_kept(&self) -> bool {
         !self.is_live && self.record.as_ref().is_some_and(|record| record.keep)
     }
 
-    /// Whether it is left over from a launcher that was killed.
+    /// Returns whether it was left by a launcher that was killed.
     pub fn is_stale(&self) -> bool {
         !self.is_live && !self.is_kept()
     }
@@ -170,71 +162,75 @@ impl Entry {
 
 /// Writes the record of a session into its directory.
 pub fn write(directory: &HostPath, record: &Record) -> std::io::Result<()> {
-    // Written aside, so that nobody ever reads half of it.
-    let aside = directory.join(format!("{RECORD}.new"));
-    fs::write(aside.as_path(), serde_json::to_vec(record)?)?;
-    fs::rename(aside.as_path(), directory.join(RECORD).as_path())
+    // Written to another file first, so that no reader sees half of it.
+    let new = directory.join(format!("{RECORD}.new"));
+    fs::write(new.as_path(), serde_json::to_vec(record)?)?;
+    fs::rename(new.as_path(), directory.join(RECORD).as_path())
 }
 
-/// All sessions below a directory, the oldest first.
+/// Lists all sessions below a directory, the oldest first.
 pub fn all(base: &HostPath) -> Vec<Entry> {
-    let mut entries: Vec<Entry> = found(base).map(|(path, is_live)| Entry::read(path, is_live)).collect();
+    let mut entries: Vec<Entry> = directories(base).map(|(path, is_live)| Entry::read(path, is_live)).collect();
     entries.sort_by_key(|entry| entry.record.as_ref().map_or(0, |record| record.started));
     entries
 }
 
-/// The session directories below a directory, and whether their launchers live.
-fn found(base: &HostPath) -> impl Iterator<Item = (HostPath, bool)> {
-    fs::read_dir(base.as_path()).into_iter().flatten().flatten().filter_map(|entry| look(&entry))
+/// Lists the sessions' directories below a directory, and whether their launchers are running.
+fn directories(base: &HostPath) -> impl Iterator<Item = (HostPath, bool)> {
+    fs::read_dir(base.as_path()).into_iter().flatten().flatten().filter_map(|entry| inspect(&entry))
 }
 
-fn look(entry: &fs::DirEntry) -> Option<(HostPath, bool)> {
+fn inspect(entry: &fs::DirEntry) -> Option<(HostPath, bool)> {
     let path = HostPath::new(entry.path()).ok().filter(|_| entry.file_type().is_ok_and(|kind| kind.is_dir()))?;
     let is_young = || {
         let made = entry.metadata().and_then(|meta| meta.modified());
-        // The clock may have been set back meanwhile.
-        made.is_ok_and(|made| made.elapsed().unwrap_or_else(|ahead| ahead.duration()) < IN_THE_MAKING)
+        // A time in the future means that the clock was set back.
+        made.is_ok_and(|made| made.elapsed().unwrap_or_else(|ahead| ahead.duration()) < CREATION_TIMEOUT)
     };
     let name = entry.file_name();
-    let is = |prefix: &str| name.as_encoded_bytes().starts_with(prefix.as_bytes());
+    let begins = |prefix: &str| name.as_encoded_bytes().starts_with(prefix.as_bytes());
     let is_held = || lock::is_held(path.join(OWNER).as_path());
-    let is_live = match (is(NEW), is(OLD)) {
-        // A launcher's last act, if it still lives: helping it does no harm.
-        (_, true) => false,
-        // The lock is there a moment before it is held.
-        (true, _) => is_held() == Some(true) || is_young(),
-        _ => is_held().unwrap_or_else(is_young),
+    let is_live = if begins(OLD) {
+        // Its launcher may still be removing it; two can.
+        false
+    } else if begins(NEW) {
+        // The lock's file exists a moment before the lock is held.
+        is_held() == Some(true) || is_young()
+    } else {
+        is_held().unwrap_or_else(is_young)
     };
     Some((path, is_live))
 }
 
-/// What can be done beside a running sandbox, so that no launch waits for it: sweeping, and giving memory back.
+/// A thread that removes what killed launchers left while a sandbox runs, so that no launch waits for it.
+/// Afterwards it releases memory.
 #[derive(Debug)]
 pub struct BackgroundSweep {
     base: Option<HostPath>,
-    swept: Option<Receiver<Swept>>,
+    result: Option<Receiver<SweepResult>>,
 }
 
 impl BackgroundSweep {
-    /// For a session.
-    pub fn of(session: &HostPath) -> Self {
-        BackgroundSweep { base: session.as_path().parent().and_then(|base| HostPath::new(base).ok()), swept: None }
+    pub fn new(session: &HostPath) -> Self {
+        BackgroundSweep { base: session.as_path().parent().and_then(|base| HostPath::new(base).ok()), result: None }
     }
 
-    /// Begins only if there is something to sweep: a thread costs more than a look. For whoever gives memory back without it.
+    /// Starts the thread only if there is something to remove, because a thread costs more than looking. For
+    /// the native launcher, which releases memory without the thread.
     #[cfg(target_os = "linux")]
     pub fn sweep_if_needed(&mut self) {
-        let is_tidy = |base: &HostPath| found(base).all(|(_, is_live)| is_live) && background_review::is_idle(base);
+        let is_tidy =
+            |base: &HostPath| directories(base).all(|(_, is_live)| is_live) && background_review::is_idle(base);
         if !self.base.as_ref().is_some_and(is_tidy) {
             self.start();
         }
     }
 
-    /// Begins. Only after the native engine's fork, which wants a process of one thread.
+    /// Starts the thread. The native engine must have forked before, which needs a single-threaded process.
     pub fn start(&mut self) {
         let Some(base) = self.base.take() else { return };
-        let (sender, swept) = std::sync::mpsc::channel();
-        self.swept = Some(swept);
+        let (sender, result) = std::sync::mpsc::channel();
+        self.result = Some(result);
         std::thread::spawn(move || {
             let _ = sender.send(sweep(&base));
             std::thread::sleep(release_pages::MIN_GUEST_TIME);
@@ -242,37 +238,37 @@ impl BackgroundSweep {
         });
     }
 
-    /// What was found, once the sweep is through.
-    pub fn finish(self) -> Swept {
-        self.swept.and_then(|swept| swept.recv().ok()).unwrap_or_default()
+    /// Waits for the thread's result.
+    pub fn finish(self) -> SweepResult {
+        self.result.and_then(|result| result.recv().ok()).unwrap_or_default()
     }
 }
 
-/// What a sweep did.
 #[derive(Debug, Default)]
-pub struct Swept {
-    /// How many sessions were removed.
+pub struct SweepResult {
+    /// The number of removed sessions.
     pub removed: usize,
-    /// What they had left in repositories.
+    /// The reviews of repositories that their launchers could not make.
     pub reviews: Vec<Review>,
 }
 
-/// Removes what killed launchers left, except containers: those end by themselves when their launcher's lock is free.
-pub fn sweep(base: &HostPath) -> Swept {
+/// Removes what killed launchers left, except containers: the helper in them ends them when the lock is
+/// free.
+pub fn sweep(base: &HostPath) -> SweepResult {
     let is_over =
-        |entry: &&Entry| entry.is_stale() && !entry.record.as_ref().is_some_and(|record| is_in_flight(&record.name));
-    let mut swept = Swept::default();
-    // Nobody waits for the records of sandboxes that run: there may be hundreds.
-    let ended = found(base).filter(|(_, is_live)| !is_live).map(|(path, is_live)| Entry::read(path, is_live));
+        |entry: &&Entry| entry.is_stale() && !entry.record.as_ref().is_some_and(|record| is_in_use(&record.name));
+    let mut result = SweepResult::default();
+    // The records of running sandboxes are not read: there may be hundreds.
+    let ended = directories(base).filter(|(_, is_live)| !is_live).map(|(path, is_live)| Entry::read(path, is_live));
     for entry in ended.collect::<Vec<_>>().iter().filter(is_over) {
-        swept.removed += usize::from(remove(entry, &mut swept.reviews));
+        result.removed += usize::from(remove(entry, &mut result.reviews));
     }
-    swept.reviews.extend(background_review::catch_up(base));
-    swept
+    result.reviews.extend(background_review::catch_up(base));
+    result
 }
 
-/// Removes the directory of a session that has ended, after the review that its launcher could not make; `false` if somebody has
-/// taken its place.
+/// Removes the directory of a session that has ended, after the review that its launcher could not make;
+/// returns `false` if a new session has taken its name.
 pub fn remove(entry: &Entry, reviews: &mut Vec<Review>) -> bool {
     directory::remove_stale(&entry.path, || {
         reviews.extend(Baseline::of_session(&entry.path).map(|baseline| baseline.catch_up()));

@@ -1,186 +1,135 @@
-//! The SSH reverse tunnel into a Podman machine (R7): one ssh process, one socket of the sandbox's own in the machine, gone with
-//! the sandbox however it ends.
+//! The SSH reverse tunnel into a Podman machine (R7): one ssh process and one private socket in the
+//! machine, which are removed with the sandbox however it ends.
 
 #![allow(clippy::disallowed_methods, reason = "the tunnel is an ssh process")]
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::io;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use crate::error::{Error, Result};
+use crate::error::{Diagnostic, Kind, Result};
+use crate::path::HostPath;
 use crate::plan::TunnelPlan;
+use crate::process::ready::{CompanionProcess, NotReady, Startup, Stderr, wait_for_line};
 use crate::ui::Ui;
 use crate::ui::progress::Progress;
+use crate::ui::shell::shell_words;
 
-/// What runs in the machine. It is fed through stdin, so no shell word is ever put together; its parameters are the session's
-/// random id and a number. It ends when stdin does – also after `kill -9` of the launcher – and takes the socket along (R7.11).
+/// The script that runs in the machine. It is sent through stdin, so that no shell command line has to be
+/// quoted; its parameters are the session's random id and a number. It ends when stdin is closed, also
+/// after `kill -9` of the launcher, and removes the socket then (R7.11).
 ///
-/// sshd makes the socket 0600 and a guest may be any user, so it is moved into a directory that can be entered but not listed,
-/// under a name nobody can guess.
+/// sshd makes the socket with mode 0600, and a guest may be any user. So the script moves it into a
+/// directory that can be entered but not listed, under a random name.
 const SCRIPT: &str = include_str!("tunnel.sh");
+/// The line that the script prints when the socket is ready.
+const READY: &str = "ready";
 
-/// How long clean-up may delay the exit (R7.11).
-const FAREWELL: Duration = Duration::from_millis(1500);
-/// ssh's own time limit comes first by this much: it says what was wrong.
-const GRACE: Duration = Duration::from_millis(300);
-/// How often signals are looked for while the tunnel is opened.
-const STEP: Duration = Duration::from_millis(50);
+/// The file with ssh's stderr, in the session's directory.
+const STDERR: &str = "ssh-tunnel.log";
+/// The most time that removing the tunnel may take (R7.11).
+const EXIT_TIMEOUT: Duration = Duration::from_millis(1500);
+/// By how much ssh's own time limit comes first: its message names the cause.
+const SSH_MARGIN: Duration = Duration::from_millis(300);
 
-/// What came of opening a tunnel.
-#[derive(Debug)]
-pub enum Opened {
-    /// It stands.
-    Ready(Tunnel),
-    /// This signal came first.
-    Interrupted(i32),
-}
-
-/// A running tunnel. Dropping it ends ssh and removes the socket from the machine, exactly once (R7.9, R7.10).
+/// A running tunnel. Dropping it ends ssh and removes the socket from the machine (R7.9, R7.10).
 #[derive(Debug)]
 pub struct Tunnel {
-    child: Child,
-    /// Closing it is the signal to clean up.
-    stdin: Option<ChildStdin>,
-    closing: Arc<AtomicBool>,
+    _ssh: CompanionProcess,
+}
+
+/// Why there is no tunnel (R7.7, R7.8).
+#[derive(Debug, thiserror::Error)]
+pub enum TunnelError {
+    #[error("cannot find `ssh` on PATH to tunnel the SSH agent with")]
+    NoSsh,
+    #[error("cannot start the SSH tunnel")]
+    Start {
+        connection: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error("cannot establish the SSH tunnel into the Podman machine")]
+    Ended {
+        connection: String,
+        #[source]
+        stderr: Option<Stderr>,
+    },
+    #[error("the SSH tunnel into the Podman machine was not ready within {seconds} s")]
+    TimedOut {
+        connection: String,
+        seconds: u64,
+        #[source]
+        stderr: Option<Stderr>,
+    },
+}
+
+impl Diagnostic for TunnelError {
+    fn kind(&self) -> Kind {
+        Kind::Launch
+    }
+
+    fn hints(&self) -> Vec<String> {
+        match self {
+            TunnelError::NoSsh => vec!["install OpenSSH's client, or pass `--ssh-agent off`".into()],
+            TunnelError::Start { connection, .. }
+            | TunnelError::Ended { connection, .. }
+            | TunnelError::TimedOut { connection, .. } => vec![
+                format!(
+                    "check that the machine is running: `podman machine list`, `podman machine start` (connection `{connection}`)"
+                ),
+                "or run without the SSH agent: `--ssh-agent off`".into(),
+            ],
+        }
+    }
 }
 
 impl Tunnel {
-    /// Starts ssh and waits until the machine says that the socket is there, or a signal asks to end. On any failure nothing is
-    /// left (R7.6–R7.8).
-    pub fn open(plan: &TunnelPlan, ui: Ui, interrupted: impl FnMut() -> Option<i32>) -> Result<Opened> {
-        let program = plan.program.as_ref().ok_or_else(|| {
-            Error::launch("there is no `ssh` on PATH to tunnel the SSH agent with")
-                .hint("install OpenSSH's client, or pass --ssh-agent off")
-        })?;
-        ui.verbose(&format!("SSH tunnel: {}", crate::ui::shell::shell_words(&plan.argv)));
-        let mut child = Command::new(program.as_path())
-            .args(&plan.argv[1..])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            // Ctrl-C is for the guest; the tunnel ends with the session.
-            .process_group(0)
-            .spawn()
-            .map_err(|error| failure(plan, "the SSH tunnel cannot be started".to_owned(), &error.to_string()))?;
-        let words = Arc::new(Mutex::new(String::new()));
-        let stderr = child.stderr.take().map(|stderr| collect(stderr, words.clone()));
-        let (ready, news) = mpsc::channel();
-        let closing = Arc::new(AtomicBool::new(false));
-        if let Some(stdout) = child.stdout.take() {
-            watch(stdout, ready, closing.clone(), ui);
-        }
-        let mut tunnel = Tunnel { stdin: child.stdin.take(), child, closing };
-        let script = format!("{}{SCRIPT}", plan.parameters);
-        // A pipe that is closed already means that ssh has ended; waiting below tells.
-        let _ = tunnel.stdin.as_mut().map(|stdin| stdin.write_all(script.as_bytes()));
-        let waiting = Progress::start(ui, format!("the SSH tunnel into the Podman machine `{}`", plan.connection.name));
-        let waited = wait(&news, plan.timeout + GRACE, interrupted);
-        drop(waiting);
-        let failed = match waited {
-            News::Ready => return Ok(Opened::Ready(tunnel)),
-            News::Interrupted(signal) => return Ok(Opened::Interrupted(signal)),
-            News::Late => {
-                let _ = tunnel.child.kill();
-                format!("the SSH tunnel into the Podman machine was not ready within {} s", plan.timeout.as_secs())
-            }
-            News::Ended => "the SSH tunnel into the Podman machine could not be established".to_owned(),
+    /// Starts ssh and waits until the machine reports that the socket is ready. After an error or a
+    /// signal nothing is left running (R7.6–R7.8).
+    pub fn open(
+        plan: &TunnelPlan,
+        session: &HostPath,
+        ui: Ui,
+        termination_signal: impl FnMut() -> Option<i32>,
+    ) -> Result<Startup<Self>> {
+        let program = plan.program.as_ref().ok_or(TunnelError::NoSsh)?;
+        ui.verbose(&format!("SSH tunnel: {}", shell_words(&plan.argv)));
+        let mut command = Command::new(program.as_path());
+        command.args(&plan.argv[1..]).stdin(Stdio::piped());
+        let connection = plan.connection.name.clone();
+        let mut ssh = match CompanionProcess::start(command, session.join(STDERR).as_path().to_owned(), EXIT_TIMEOUT) {
+            Ok(ssh) => ssh,
+            Err(source) => return Err(TunnelError::Start { connection, source }.into()),
         };
-        drop(tunnel);
-        // ssh has ended; its last words may still be on their way.
-        let limit = Instant::now() + GRACE;
-        while stderr.as_ref().is_some_and(|reader| !reader.is_finished()) && Instant::now() < limit {
-            thread::sleep(Duration::from_millis(2));
-        }
-        let said = words.lock().map(|words| words.trim().to_owned()).unwrap_or_default();
-        let said = if said.is_empty() { said } else { format!("ssh says: {said}") };
-        Err(failure(plan, failed, &said))
-    }
-}
-
-impl Drop for Tunnel {
-    fn drop(&mut self) {
-        self.closing.store(true, Ordering::Relaxed);
-        drop(self.stdin.take());
-        let limit = Instant::now() + FAREWELL;
-        while Instant::now() < limit {
-            if !matches!(self.child.try_wait(), Ok(None)) {
-                return;
+        ssh.write(&format!("{}{SCRIPT}", plan.parameters));
+        let lines = ssh.lines();
+        let waiting = Progress::start(ui, format!("the SSH tunnel into the Podman machine `{connection}`"));
+        let waited = wait_for_line(&lines, READY, plan.timeout + SSH_MARGIN, termination_signal);
+        drop(waiting);
+        match waited {
+            Ok(Startup::Ready(())) => {
+                let warn = move || {
+                    ui.warn("the SSH tunnel into the Podman machine has ended: SSH keys no longer work in the sandbox");
+                };
+                ssh.watch(lines, |_| false, warn);
+                Ok(Startup::Ready(Tunnel { _ssh: ssh }))
             }
-            thread::sleep(Duration::from_millis(5));
-        }
-        // The machine is gone or hangs: it must not hold up the exit.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// The launch ends here, with what was wrong and what to do (R7.7, R7.8).
-fn failure(plan: &TunnelPlan, what: String, why: &str) -> Error {
-    let error = Error::launch(what);
-    let error = if why.is_empty() { error } else { error.cause(why) };
-    error
-        .hint(format!(
-            "check that the machine runs: `podman machine list`, `podman machine start` (connection `{}`)",
-            plan.connection.name
-        ))
-        .hint("or do without the SSH agent: --ssh-agent off")
-}
-
-/// What the launcher learns while it waits.
-enum News {
-    Ready,
-    Ended,
-    Late,
-    Interrupted(i32),
-}
-
-fn wait(news: &mpsc::Receiver<bool>, timeout: Duration, mut interrupted: impl FnMut() -> Option<i32>) -> News {
-    let limit = Instant::now() + timeout;
-    loop {
-        match news.recv_timeout(STEP) {
-            Ok(true) => return News::Ready,
-            Ok(false) | Err(mpsc::RecvTimeoutError::Disconnected) => return News::Ended,
-            Err(mpsc::RecvTimeoutError::Timeout) => {}
-        }
-        if let Some(signal) = interrupted() {
-            return News::Interrupted(signal);
-        }
-        if Instant::now() > limit {
-            return News::Late;
+            Ok(Startup::Interrupted(signal)) => Ok(Startup::Interrupted(signal)),
+            Err(NotReady::TimedOut) => {
+                ssh.kill();
+                let stderr = quote(&ssh);
+                Err(TunnelError::TimedOut { connection, seconds: plan.timeout.as_secs(), stderr }.into())
+            }
+            Err(NotReady::Ended) => {
+                // stdout is closed a moment before the process has ended and written its last message.
+                ssh.request_exit();
+                Err(TunnelError::Ended { connection, stderr: quote(&ssh) }.into())
+            }
         }
     }
 }
 
-/// Keeps ssh's words for the case that it fails.
-fn collect(mut stderr: impl Read + Send + 'static, words: Arc<Mutex<String>>) -> thread::JoinHandle<()> {
-    thread::spawn(move || {
-        let mut buffer = [0; 1024];
-        while let Ok(length @ 1..) = stderr.read(&mut buffer) {
-            if let Ok(mut words) = words.lock()
-                && words.len() < 8192
-            {
-                words.push_str(&String::from_utf8_lossy(&buffer[..length]));
-            }
-        }
-    })
-}
-
-/// Tells when the machine is ready; afterwards, says once if the tunnel ends before the sandbox does.
-fn watch(stdout: impl Read + Send + 'static, ready: mpsc::Sender<bool>, closing: Arc<AtomicBool>, ui: Ui) {
-    thread::spawn(move || {
-        let mut lines = BufReader::new(stdout).lines();
-        // Start-up files of the user's shell in the machine may have talked before.
-        let is_ready = lines.any(|line| line.is_ok_and(|line| line == "ready"));
-        let _ = ready.send(is_ready);
-        if is_ready {
-            for _ in lines {}
-            if !closing.load(Ordering::Relaxed) {
-                ui.warn("the SSH tunnel into the Podman machine has ended: SSH keys no longer work inside");
-            }
-        }
-    });
+fn quote(ssh: &CompanionProcess) -> Option<Stderr> {
+    ssh.stderr().map(|Stderr(text)| Stderr(format!("ssh says: {text}")))
 }

@@ -24,7 +24,7 @@ pub fn run(format: Format, only_ids: bool, ui: Ui) -> Result<Outcome> {
     if only_ids {
         return super::print(ui, &ids(&host));
     }
-    cleanup::settle(&host, ui);
+    cleanup::sweep(&host, ui);
     super::print(ui, &if format == Format::Json { json(&host) } else { table(&host) })
 }
 

@@ -2,6 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "facts that only the engine's client knows")]
 
+use std::ffi::OsString;
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc;
 use std::thread;
@@ -13,9 +14,9 @@ use crate::process::Client;
 
 /// The client's command for a question: no input, its own language, and a PATH without mounted directories.
 pub fn question(client: &Client, arguments: &[&str]) -> Option<Command> {
-    let mut command = Command::new(client.program.as_ref()?.as_path());
-    command.args(client.pin()).args(arguments).env("PATH", &client.path).env("LC_ALL", "C");
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let pinned = client.pin().into_iter().chain(arguments.iter().map(OsString::from));
+    let mut command = client.quiet_command(pinned).ok()?;
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
     Some(command)
 }
 

@@ -1,0 +1,78 @@
+//! The errors of starting a sandbox and waiting for its end. The proxy, the tunnel, failed containers and
+//! the search for a sandbox have their own.
+
+use std::io;
+
+use crate::error::{Diagnostic, Kind};
+use crate::path::HostPath;
+use crate::session_id::SessionId;
+
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    #[error("cannot catch signals")]
+    Signals(#[source] io::Error),
+    #[error("cannot create `{path}` for the session")]
+    Create {
+        path: HostPath,
+        #[source]
+        source: io::Error,
+    },
+    #[error("cannot write `{path}` for the session")]
+    Write {
+        path: HostPath,
+        #[source]
+        source: io::Error,
+    },
+    #[error("a sandbox named `{0}` already exists")]
+    NameTaken(SessionId),
+    #[error("cannot read the session's files")]
+    Baseline(#[source] io::Error),
+    #[error("cannot start {engine}'s client")]
+    StartClient {
+        engine: &'static str,
+        #[source]
+        source: io::Error,
+    },
+    #[error("cannot start the engine's client")]
+    RunClient(#[source] io::Error),
+    #[error("cannot wait for the engine's client")]
+    WaitForClient(#[source] io::Error),
+    #[cfg(target_os = "linux")]
+    #[error("cannot wait for the sandbox")]
+    WaitForSandbox(#[source] rustix::io::Errno),
+    #[cfg(target_os = "linux")]
+    #[error("the sandbox `{0}` has just ended, or its environment cannot be read")]
+    NoEnvironment(String),
+    #[error("`/usr/bin/sandbox-exec` does not exist")]
+    NoSandboxExec,
+    #[error("cannot start `sandbox-exec`")]
+    StartSandboxExec(#[source] io::Error),
+    #[error("cannot wait for `sandbox-exec`")]
+    WaitForSandboxExec(#[source] io::Error),
+    #[error("sandbox-exec could not start the sandbox; see its output above")]
+    SandboxExecFailed,
+    #[error("the sandbox has just ended, or cannot be entered")]
+    Enter(#[source] io::Error),
+}
+
+impl Diagnostic for SessionError {
+    fn kind(&self) -> Kind {
+        Kind::Launch
+    }
+
+    fn hints(&self) -> Vec<String> {
+        match self {
+            SessionError::Create { .. } => {
+                vec!["check free space and permissions, or set XDG_STATE_HOME to another directory of yours".into()]
+            }
+            SessionError::NameTaken(id) => vec![
+                format!("choose another name, or stop it with `sandpen stop {id}`; `sandpen ps` lists all sandboxes"),
+                "if it has ended and was kept, remove it with `sandpen prune`".into(),
+            ],
+            SessionError::SandboxExecFailed => {
+                vec!["`sandpen explain` shows the exact command line and the profile".into()]
+            }
+            _ => Vec::new(),
+        }
+    }
+}
