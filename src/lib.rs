@@ -52,10 +52,9 @@ mod session_id;
 mod ui;
 mod vars;
 
-pub use cli::Options;
 pub use command::explain::{Explanation, json as explain_json, text as explain_text};
 pub use command::main;
-pub use config::{Config, Origin, Sourced, value};
+pub use config::{Config, Options, Origin, Sourced, value};
 pub use error::{Error, Kind, Result};
 pub use facts::{
     AgentFacts, DesktopFacts, DockerFacts, Facts, FileFact, FileKind, ImageFacts, PodmanFacts, Reach, SystemEntry,

@@ -155,7 +155,7 @@ pub fn choose(host: &Host, config: &Config, facts: &Facts) -> Result<(EnginePlan
 }
 
 fn default_image() -> Result<ImagePlan> {
-    let reference = ImageRef::parse(DEFAULT_IMAGE).map_err(Error::usage)?;
+    let reference = ImageRef::from_text(DEFAULT_IMAGE)?;
     Ok(ImagePlan { reference, reason: "git and ssh, no agent: nothing else was named".into(), from: Origin::Default })
 }
 

@@ -61,7 +61,7 @@ impl Recipe {
             );
         }
         let name = flat_name(host.cwd.join("image").as_path()).to_ascii_lowercase();
-        let image = ImageRef::parse(&format!("localhost/sandpen/project-{name}")).map_err(Error::usage)?;
+        let image = ImageRef::from_text(&format!("localhost/sandpen/project-{name}"))?;
         Ok((Recipe::File { file: path, context: host.cwd.clone() }, image))
     }
 
@@ -74,7 +74,7 @@ impl Recipe {
             Error::usage(format!("{}: the preset `{name}` brings no Dockerfile", agent.origin))
                 .hint("name one: sandpen build -f FILE")
         })?;
-        Ok((Recipe::BuiltIn(text), ImageRef::parse(&agent_image(name)).map_err(Error::usage)?))
+        Ok((Recipe::BuiltIn(text), ImageRef::from_text(&agent_image(name))?))
     }
 }
 

@@ -4,7 +4,7 @@ pub mod build;
 
 use std::ffi::OsString;
 
-use crate::cli::Options;
+use crate::config::Options;
 use crate::config::value::UserMode;
 use crate::config::{Config, Sourced};
 use crate::error::Result;
@@ -178,7 +178,8 @@ impl Resolved {
     /// The image that would be built is the image that would be run.
     fn name_built_image(&mut self) -> Result<()> {
         if let Some(wanted) = self.config.build.clone() {
-            let (_, image) = build::Recipe::of_project(&self.host).map_err(|error| error.with_origin(&wanted.origin))?;
+            let (_, image) =
+                build::Recipe::of_project(&self.host).map_err(|error| error.with_origin(&wanted.origin))?;
             self.config.image.get_or_insert(Sourced::new(image, wanted.origin));
         }
         Ok(())
@@ -190,7 +191,8 @@ impl Resolved {
     pub fn for_launch(mut self, ui: Ui) -> Result<Self> {
         if let Some(wanted) = self.config.build.clone() {
             // The image that is built is the image that is run.
-            let (recipe, image) = build::Recipe::of_project(&self.host).map_err(|error| error.with_origin(&wanted.origin))?;
+            let (recipe, image) =
+                build::Recipe::of_project(&self.host).map_err(|error| error.with_origin(&wanted.origin))?;
             let image = self.config.image.get_or_insert(Sourced::new(image, wanted.origin)).value.clone();
             build::run(&self.host, &self.config, &self.facts, &recipe, &image, ui)?;
         }
