@@ -79,9 +79,9 @@ mod ui;
 mod vars;
 mod warning;
 
-pub use cli::Options;
 pub use command::explain::Explanation;
 pub use command::main;
+pub use config::Options;
 pub use error::{Error, Kind, Result};
 pub use process::Outcome;
 pub use sandbox::Sandbox;

@@ -1,13 +1,13 @@
-//! Completions for shells: generated from the command line's definition, and names that only `sandpen` itself knows: the ids of
-//! running sandboxes, and profiles. A few lines of each shell's own, because clap's dynamic completion is unstable and wants the
-//! program's environment read at every start.
+//! Shell completions, generated from the command line's definition. Ids of running sandboxes and names
+//! of profiles are completed by a few lines of shell code, because clap's dynamic completion is
+//! unstable and reads the environment at every start.
 
 use clap::CommandFactory;
 use clap_complete::Shell;
 
 use crate::cli::Cli;
 
-/// The script for a shell.
+/// Returns the completion script for a shell.
 pub fn script(shell: Shell) -> String {
     match shell {
         Shell::Bash => generate(shell, Cli::command()) + BASH,
@@ -23,7 +23,7 @@ fn generate(shell: Shell, mut command: clap::Command) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// Around the generated function: where a name is expected, names.
+/// Wraps the generated function to complete names.
 const BASH: &str = r#"
 _sandpen_with_names() {
     local current=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}
@@ -48,11 +48,11 @@ const FISH: &str = r#"complete -c sandpen -n "__fish_sandpen_using_subcommand ex
 complete -c sandpen -l profile -x -a "(sandpen profile list 2>/dev/null)"
 "#;
 
-/// What `sandpen CMD` without `run` would be called if it were an option.
+/// The option that replaces the argument CMD of `sandpen -- CMD` while the zsh script is generated.
 const BESIDE: &str = "--beside";
 
-/// The command of `sandpen CMD` is an argument beside the subcommands, for which zsh would take the subcommand: it completed
-/// subcommands for ever. So it is an option while the script is made, and then taken out.
+/// The argument CMD is a positional argument beside the subcommands, and zsh would complete subcommands
+/// in its place again and again. So it becomes an option, whose lines are removed from the script.
 fn zsh() -> String {
     let beside = |argument: clap::Arg| argument.long(&BESIDE[2..]).trailing_var_arg(false).last(false);
     let text = generate(Shell::Zsh, Cli::command().mut_arg("guest", beside));
@@ -82,6 +82,6 @@ _sandpen_profiles() {
 
 "#;
 
-/// How the lines begin that clap generates for names, and who is asked for them.
+/// The start of generated lines that expect a name, and the function that completes it.
 const ZSH_NAMES: [(&str, &str); 3] =
     [("':id --", "_sandpen_ids"), ("'*::ids --", "_sandpen_ids"), ("'--profile=", "_sandpen_profiles")];

@@ -1,51 +1,128 @@
-//! Command-line errors in sandpen's own words and form: the argument named, the form expected, and the way out.
+//! The errors of the command line: the argument, the nearest known name, and the expected form. They
+//! are made of clap's kind and context, never of its text.
 
 use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory};
 
-use crate::cli::Cli;
-use crate::config::value::Mismatch;
-use crate::error::Error;
+use super::Cli;
+use crate::error::{Diagnostic, Kind};
 use crate::ui::shell::shell_words;
 use crate::ui::suggest::nearest;
 
-/// What clap refused, as sandpen says it; `None` when clap only shows help or the version.
-pub fn explain(error: &clap::Error, arguments: &[OsString]) -> Option<Error> {
+/// A command line that cannot be run, or a page that cannot be shown.
+#[derive(Debug, thiserror::Error)]
+pub enum CliError {
+    #[error("{argument}: `{value}` is not UTF-8")]
+    NotUtf8 { argument: String, value: String },
+    #[error("`{name}` is not a sandpen command")]
+    UnknownCommand { name: String, near: Option<String>, run: String },
+    #[error("`{name}` is not a command of `{parent}`")]
+    UnknownSubcommand { name: String, parent: String, near: Option<String>, known: String },
+    #[error("unknown flag `{name}`")]
+    UnknownFlag { name: String, hint: String },
+    #[error("unexpected argument `{name}`")]
+    UnexpectedArgument { name: String, hint: String },
+    #[error("{argument}: {}", if value.is_empty() { "a value is missing".to_owned() } else { format!("`{value}` is not valid") })]
+    InvalidValue { argument: String, value: String, reason: Option<String>, near: Option<String>, expected: String },
+    #[error("{0}: can be given only once")]
+    Repeated(String),
+    #[error("{argument} cannot be used with {other}")]
+    Conflict { argument: String, other: String },
+    #[error("{argument}: takes no value, but `{value}` was given")]
+    UnexpectedValue { argument: String, value: String },
+    #[error("`{missing}` is missing")]
+    MissingArgument { missing: String, usage: String },
+    #[error("`{parent}` needs a subcommand")]
+    MissingSubcommand { parent: String, known: String },
+    /// Kinds that no argument of sandpen leads to; clap describes them.
+    #[error("{0}")]
+    Other(ErrorKind),
+    #[error("argument COMMAND: there is no command `{wanted}`")]
+    UnknownPage { wanted: String, near: Option<String>, known: String },
+    #[error("cannot write to `{}`", directory.display())]
+    WritePages { directory: PathBuf, source: io::Error },
+    #[error("cannot render the manual page")]
+    RenderPage(#[source] io::Error),
+}
+
+impl Diagnostic for CliError {
+    fn kind(&self) -> Kind {
+        match self {
+            CliError::WritePages { .. } | CliError::RenderPage(_) => Kind::Failed,
+            _ => Kind::Usage,
+        }
+    }
+
+    fn causes(&self) -> Vec<String> {
+        match self {
+            CliError::InvalidValue { reason, .. } => reason.iter().cloned().collect(),
+            CliError::WritePages { source, .. } | CliError::RenderPage(source) => vec![source.to_string()],
+            _ => Vec::new(),
+        }
+    }
+
+    fn hints(&self) -> Vec<String> {
+        let near = |near: &Option<String>| near.as_ref().map(|near| format!("did you mean `{near}`?"));
+        match self {
+            CliError::UnknownCommand { near: name, run, .. } => {
+                near(name).into_iter().chain([format!("to run it inside: {run}")]).collect()
+            }
+            CliError::UnknownSubcommand { near: name, known, .. } => {
+                near(name).into_iter().chain([format!("known commands: {known}")]).collect()
+            }
+            CliError::UnknownFlag { hint, .. } | CliError::UnexpectedArgument { hint, .. } => vec![hint.clone()],
+            CliError::InvalidValue { near: name, expected, .. } => {
+                near(name).into_iter().chain([format!("expected {expected}")]).collect()
+            }
+            CliError::Conflict { .. } => vec!["drop one of the two".to_owned()],
+            CliError::MissingArgument { usage, .. } => vec![usage.clone()],
+            CliError::MissingSubcommand { known, .. } => vec![format!("known commands: {known}")],
+            CliError::UnknownPage { near: name, known, .. } => {
+                vec![near(name).unwrap_or_else(|| format!("known commands: {known}"))]
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// Translates clap's error; `None` if clap only shows help or the version.
+pub fn translate(error: &clap::Error, arguments: &[OsString]) -> Option<CliError> {
     if !error.use_stderr() {
         return None;
     }
-    let line = Line { error, words: arguments.get(1..).unwrap_or_default(), program: Cli::command() };
+    let line = RefusedLine { error, words: arguments.get(1..).unwrap_or_default(), program: Cli::command() };
     Some(match error.kind() {
         ErrorKind::InvalidUtf8 => line.not_utf8(),
         ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand => line.unknown(),
-        ErrorKind::InvalidValue => line.wrong_value(),
+        ErrorKind::InvalidValue | ErrorKind::ValueValidation => line.invalid_value(),
         ErrorKind::ArgumentConflict => line.conflict(),
-        ErrorKind::TooManyValues => Error::usage(format!(
-            "{}: it takes no value, and `{}` is one",
-            line.origin(),
-            line.first(ContextKind::InvalidValue)
-        )),
+        ErrorKind::TooManyValues => CliError::UnexpectedValue {
+            argument: line.argument(ContextKind::InvalidArg),
+            value: line.first(ContextKind::InvalidValue),
+        },
         ErrorKind::MissingRequiredArgument => {
-            let missing = line.all(ContextKind::InvalidArg).join(" ");
-            line.with_usage(Error::usage(format!("`{missing}` is missing")))
+            CliError::MissingArgument { missing: line.all(ContextKind::InvalidArg).join(" "), usage: line.usage() }
         }
-        ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => line.missing_command(),
-        _ => in_our_form(&error.render().to_string()),
+        ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            CliError::MissingSubcommand { parent: line.command_name(), known: line.subcommands() }
+        }
+        kind => CliError::Other(kind),
     })
 }
 
-/// A command line that was refused.
-struct Line<'a> {
+/// A command line that clap refused.
+struct RefusedLine<'a> {
     error: &'a clap::Error,
-    /// Without the program's name.
+    /// The arguments without the program's name.
     words: &'a [OsString],
     program: Command,
 }
 
-impl Line<'_> {
-    /// What clap knows of the error.
+impl RefusedLine<'_> {
     fn all(&self, kind: ContextKind) -> Vec<String> {
         match self.error.get(kind) {
             Some(ContextValue::String(text)) => vec![text.clone()],
@@ -59,158 +136,121 @@ impl Line<'_> {
         self.all(kind).into_iter().next().unwrap_or_default()
     }
 
-    /// `flag --image` or `argument SHELL`, as the rest of sandpen names origins.
-    fn origin(&self) -> String {
-        origin(&self.first(ContextKind::InvalidArg))
+    /// Returns `flag --image` or `argument SHELL`, as messages name origins. clap adds the value:
+    /// `--image <IMAGE>`, `<SHELL>`.
+    fn argument(&self, kind: ContextKind) -> String {
+        match self.first(kind).split_whitespace().next().unwrap_or_default() {
+            flag if flag.starts_with('-') => format!("flag {flag}"),
+            name => format!("argument {}", name.trim_matches(['<', '>', '[', ']', '.'])),
+        }
     }
 
-    /// The subcommand of these words, if it is one.
+    /// Returns the subcommand that the first word names.
     fn command(&self) -> Option<&Command> {
         self.program.find_subcommand(self.words.first()?)
     }
 
-    /// `sandpen` or `sandpen profile`.
-    fn name(&self) -> String {
+    fn command_name(&self) -> String {
         self.command().map_or("sandpen".into(), |command| format!("sandpen {}", command.get_name()))
     }
 
-    fn with_usage(&self, error: Error) -> Error {
-        let usage = self.first(ContextKind::Usage);
-        match usage.lines().next() {
-            Some(line) => error.hint(line.replacen("Usage:", "usage:", 1)),
-            None => error.hint(format!("`{} --help` tells more", self.name())),
+    fn usage(&self) -> String {
+        match self.first(ContextKind::Usage).lines().next() {
+            Some(line) => line.replacen("Usage:", "usage:", 1),
+            None => format!("see `{} --help`", self.command_name()),
         }
     }
 
-    fn not_utf8(&self) -> Error {
-        let at = self.words.iter().position(|word| word.to_str().is_none());
-        let Some((at, word)) = at.and_then(|at| Some((at, self.words.get(at)?))) else {
-            return Error::usage("an argument is not UTF-8");
-        };
-        let shown = |bytes: &[u8]| format!("`{}` is not UTF-8", bytes.escape_ascii());
-        let bytes = word.as_encoded_bytes();
+    fn subcommands(&self) -> String {
+        let parent = self.command().unwrap_or(&self.program);
+        let shown = parent.get_subcommands().filter(|command| !command.is_hide_set());
+        let names: Vec<String> = shown.map(|one| format!("`{} {}`", self.command_name(), one.get_name())).collect();
+        names.join(", ")
+    }
+
+    /// Names the flag in front of the value, which clap does not.
+    fn not_utf8(&self) -> CliError {
+        let at = self.words.iter().position(|word| word.to_str().is_none()).unwrap_or(0);
+        let bytes = self.words.get(at).map(|word| word.as_encoded_bytes()).unwrap_or_default();
         let before = at.checked_sub(1).and_then(|at| self.words.get(at)?.to_str()).filter(|word| word.starts_with('-'));
-        match (bytes.iter().position(|byte| *byte == b'='), before) {
+        let (argument, value) = match (bytes.iter().position(|byte| *byte == b'='), before) {
             (Some(equals), _) if bytes.starts_with(b"--") => {
-                let (flag, value) = bytes.split_at(equals);
-                Error::usage(format!("flag {}: {}", flag.escape_ascii(), shown(&value[1..])))
+                (format!("flag {}", bytes[..equals].escape_ascii()), &bytes[equals + 1..])
             }
-            (_, Some(flag)) if !bytes.starts_with(b"-") => Error::usage(format!("flag {flag}: {}", shown(bytes))),
-            _ => Error::usage(format!("the argument {}", shown(bytes))),
-        }
+            (_, Some(flag)) if !bytes.starts_with(b"-") => (format!("flag {flag}"), bytes),
+            _ => (format!("argument {}", at + 1), bytes),
+        };
+        CliError::NotUtf8 { argument, value: value.escape_ascii().to_string() }
     }
 
-    fn unknown(&self) -> Error {
+    fn unknown(&self) -> CliError {
         let first = self.words.first().and_then(|word| word.to_str()).filter(|word| !word.starts_with('-'));
-        if let (Some(word), None) = (first, self.command()) {
-            return self.unknown_command(word);
+        if let (Some(name), None) = (first, self.command()) {
+            let shown = self.program.get_subcommands().filter(|command| !command.is_hide_set()).map(Command::get_name);
+            // Two letters are too few to guess from: `ls` does not mean `ps`.
+            let near = nearest(name, shown.filter(|name| name.len() > 2)).map(str::to_owned);
+            return CliError::UnknownCommand { name: name.to_owned(), near, run: self.run_inside(0) };
         }
         if self.error.kind() == ErrorKind::InvalidSubcommand {
-            let wrong = self.first(ContextKind::InvalidSubcommand);
-            let error = Error::usage(format!("`{wrong}` is not a command of `{}`", self.name()));
-            return self.with_commands(near(error, self.first(ContextKind::SuggestedSubcommand)));
-        }
-        let wrong = self.first(ContextKind::InvalidArg);
-        let takes_guest = matches!(self.command().map(Command::get_name), None | Some("run" | "explain" | "doctor"));
-        if wrong.starts_with('-') {
-            let error = Error::usage(format!("there is no flag `{wrong}`"));
-            return match self.first(ContextKind::SuggestedArg) {
-                suggestion if !suggestion.is_empty() => near(error, suggestion),
-                _ if takes_guest => error.hint("flags of the command inside go after it, or after `--`"),
-                _ => error.hint(format!("`{} --help` lists the flags there are", self.name())),
+            return CliError::UnknownSubcommand {
+                name: self.first(ContextKind::InvalidSubcommand),
+                parent: self.command_name(),
+                near: self.all(ContextKind::SuggestedSubcommand).into_iter().next(),
+                known: self.subcommands(),
             };
         }
-        let error = Error::usage(format!("`{wrong}` is not expected here"));
-        match self.words.iter().position(|word| *word == *wrong) {
-            Some(at) if self.program.find_subcommand(&wrong).is_some() => error.hint(self.command_first(at)),
-            Some(at) if takes_guest => error.hint(self.inside(at)),
-            _ => self.with_usage(error),
+        let name = self.first(ContextKind::InvalidArg);
+        let takes_guest = matches!(self.command().map(Command::get_name), None | Some("run" | "explain" | "doctor"));
+        if name.starts_with('-') {
+            let hint = match self.all(ContextKind::SuggestedArg).into_iter().next() {
+                Some(near) => format!("did you mean `{near}`?"),
+                None if takes_guest => "flags of the command inside go after it, or after `--`".to_owned(),
+                None => format!("`{} --help` lists all flags", self.command_name()),
+            };
+            return CliError::UnknownFlag { name, hint };
         }
+        let hint = match self.words.iter().position(|word| *word == *name) {
+            Some(at) if self.program.find_subcommand(&name).is_some() => self.command_first(at),
+            Some(at) if takes_guest => format!("to run it inside: {}", self.run_inside(at)),
+            _ => self.usage(),
+        };
+        CliError::UnexpectedArgument { name, hint }
     }
 
-    fn unknown_command(&self, word: &str) -> Error {
-        let shown = self.program.get_subcommands().filter(|command| !command.is_hide_set()).map(Command::get_name);
-        // Two letters are too few to guess from: `ls` is what it says, and not `ps`.
-        let near_name = nearest(word, shown.filter(|name| name.len() > 2)).unwrap_or_default();
-        let error = near(Error::usage(format!("`{word}` is not a sandpen command")), near_name.to_owned());
-        error.hint(self.inside(0))
-    }
-
-    /// How the words from here on are run as the guest's command.
-    fn inside(&self, at: usize) -> String {
+    /// Returns the command line that runs the words from `at` on inside.
+    fn run_inside(&self, at: usize) -> String {
         let (options, command) = self.words.split_at(at);
-        let line: Vec<OsString> =
-            ["sandpen".into()].iter().chain(options).chain(&["--".into()]).chain(command).cloned().collect();
-        format!("to run it inside: {}", shell_words(&line))
+        let words = [&["sandpen".into()], options, &["--".into()], command].concat();
+        shell_words(&words)
     }
 
-    /// Options stand after the command they are for.
+    /// Returns the command line with the subcommand at `at` in front of its options.
     fn command_first(&self, at: usize) -> String {
         let (options, rest) = self.words.split_at(at);
         let (command, rest) = rest.split_at(rest.len().min(1));
-        let line: Vec<OsString> =
-            ["sandpen".into()].iter().chain(command).chain(options).chain(rest).cloned().collect();
-        format!("the command comes first: {}", shell_words(&line))
+        let words = [&["sandpen".into()], command, options, rest].concat();
+        format!("the command comes first: {}", shell_words(&words))
     }
 
-    fn wrong_value(&self) -> Error {
+    fn invalid_value(&self) -> CliError {
         let value = self.first(ContextKind::InvalidValue);
         let known = self.all(ContextKind::ValidValue);
-        let message = match value.as_str() {
-            "" => "a value is missing".to_owned(),
-            value => format!("`{value}` is not known"),
-        };
-        let reason = match nearest(&value, known.iter().map(String::as_str)) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => String::new(),
-        };
-        let form = match known.as_slice() {
+        let expected = match known.as_slice() {
             [] => format!("`{}`", self.first(ContextKind::InvalidArg)),
             [others @ .., last] if !others.is_empty() => format!("`{}` or `{last}`", others.join("`, `")),
             known => format!("`{}`", known.join("`, `")),
         };
-        Mismatch { message, reason, form }.error(self.origin())
-    }
-
-    fn conflict(&self) -> Error {
-        let (wrong, prior) = (self.origin(), self.first(ContextKind::PriorArg));
-        match origin(&prior) {
-            prior if prior == wrong => Error::usage(format!("{wrong}: it can be given once only")),
-            prior => Error::usage(format!("{wrong} and {prior} contradict each other")).hint("drop one of the two"),
+        CliError::InvalidValue {
+            argument: self.argument(ContextKind::InvalidArg),
+            reason: std::error::Error::source(self.error).map(ToString::to_string),
+            near: nearest(&value, known.iter().map(String::as_str)).map(str::to_owned),
+            value,
+            expected,
         }
     }
 
-    fn missing_command(&self) -> Error {
-        self.with_commands(Error::usage(format!("`{}` needs a command of its own", self.name())))
+    fn conflict(&self) -> CliError {
+        let (argument, other) = (self.argument(ContextKind::InvalidArg), self.argument(ContextKind::PriorArg));
+        if argument == other { CliError::Repeated(argument) } else { CliError::Conflict { argument, other } }
     }
-
-    fn with_commands(&self, error: Error) -> Error {
-        let commands =
-            self.command().unwrap_or(&self.program).get_subcommands().filter(|command| !command.is_hide_set());
-        let names: Vec<String> = commands.map(|command| format!("`{} {}`", self.name(), command.get_name())).collect();
-        error.hint(format!("there are {}", names.join(", ")))
-    }
-}
-
-/// clap names an argument with its value: `--image <IMAGE>`, `<SHELL>`.
-fn origin(argument: &str) -> String {
-    match argument.split_whitespace().next().unwrap_or_default() {
-        flag if flag.starts_with('-') => format!("flag {flag}"),
-        name => format!("argument {}", name.trim_matches(['<', '>', '[', ']', '.'])),
-    }
-}
-
-fn near(error: Error, suggestion: String) -> Error {
-    if suggestion.is_empty() { error } else { error.hint(format!("did you mean `{suggestion}`?")) }
-}
-
-/// What has no words of sandpen's own yet: clap's, one fact a line.
-fn in_our_form(text: &str) -> Error {
-    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    let message = lines.next().unwrap_or_default();
-    let error = Error::usage(message.strip_prefix("error: ").unwrap_or(message));
-    lines.fold(error, |error, line| match line.strip_prefix("tip: ") {
-        Some(tip) => error.hint(tip),
-        None => error.cause(line),
-    })
 }

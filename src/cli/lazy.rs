@@ -1,5 +1,5 @@
-//! A subcommand's arguments, defined only when it is the one that was named: half of clap's work at the start of every launch would
-//! be to define the options of `run` for five other subcommands.
+//! Defines a subcommand's arguments only if the command line names it. Otherwise half of clap's work at
+//! the start of every launch would be to define the options of `run` for five other subcommands.
 
 use std::ops::Deref;
 
@@ -7,7 +7,7 @@ use clap::builder::Resettable;
 use clap::error::Error;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 
-/// Arguments that are defined late.
+/// Arguments that are defined when their subcommand is used.
 #[derive(Debug)]
 pub struct Deferred<T>(pub T);
 
@@ -31,16 +31,16 @@ impl<T: FromArgMatches> FromArgMatches for Deferred<T> {
 
 impl<T: Args> Args for Deferred<T> {
     fn augment_args(command: Command) -> Command {
-        command.defer(|command| as_described(command, T::augment_args))
+        command.defer(|command| keep_description(command, T::augment_args))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
-        command.defer(|command| as_described(command, T::augment_args_for_update))
+        command.defer(|command| keep_description(command, T::augment_args_for_update))
     }
 }
 
-/// The description is the subcommand's: what stands above the type of its arguments, and comes late now, is not for users.
-fn as_described(command: Command, define: fn(Command) -> Command) -> Command {
+/// Keeps the subcommand's description, which the late definition would replace by the doc comment of the type.
+fn keep_description(command: Command, define: fn(Command) -> Command) -> Command {
     let (about, long) = (command.get_about().cloned(), command.get_long_about().cloned());
     define(command).about(Resettable::from(about)).long_about(Resettable::from(long))
 }

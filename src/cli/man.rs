@@ -6,17 +6,18 @@ use std::path::Path;
 use clap::error::ErrorKind;
 use clap::{Command, CommandFactory};
 
+use super::Cli;
+use super::errors::CliError;
 use super::reference::long_help;
-use crate::cli::Cli;
-use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::ui::View;
 use crate::ui::suggest::nearest;
 
-/// Help that was asked for with `--help` tells everything; what `-h` shows, fits on a screen. `None` if something else was asked for.
-pub fn help_in_full(asked: &clap::Error, arguments: &[OsString]) -> Option<String> {
+/// Renders the help for `--help`, which describes every option. `-h` fits on a screen and is left to
+/// clap: `None`.
+pub fn full_help(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
     let words = arguments.iter().skip(1).take_while(|word| *word != "--help");
-    if asked.kind() != ErrorKind::DisplayHelp || words.clone().count() + 1 == arguments.len() {
+    if error.kind() != ErrorKind::DisplayHelp || words.clone().count() + 1 == arguments.len() {
         return None;
     }
     let program = long_help(Cli::command());
@@ -26,25 +27,22 @@ pub fn help_in_full(asked: &clap::Error, arguments: &[OsString]) -> Option<Strin
     Some(if colour { text.ansi().to_string() } else { text.to_string() })
 }
 
-/// The page of a command, or of sandpen itself.
-pub fn page(command: &[String]) -> Result<String> {
+/// Returns the page of a command, or of sandpen itself.
+pub fn page(command: &[String]) -> Result<String, CliError> {
     let pages = pages();
-    let wrong = command.join("-");
-    let name = if wrong.is_empty() { "sandpen".to_owned() } else { format!("sandpen-{wrong}") };
-    if let Some(page) = pages.iter().find(|(known, _)| *known == name) {
-        return render(page.1.clone());
+    let wanted = command.join("-");
+    let name = if wanted.is_empty() { "sandpen".to_owned() } else { format!("sandpen-{wanted}") };
+    if let Some((_, page)) = pages.iter().find(|(known, _)| *known == name) {
+        return render(page.clone());
     }
     let known: Vec<&str> = pages.iter().filter_map(|(name, _)| name.strip_prefix("sandpen-")).collect();
-    let error = Error::usage(format!("argument COMMAND: there is no command `{wrong}`"));
-    Err(match nearest(&wrong, known.iter().copied()) {
-        Some(near) => error.hint(format!("did you mean `{near}`?")),
-        None => error.hint(format!("there are pages of: {}", known.join(", "))),
-    })
+    let near = nearest(&wanted, known.iter().copied()).map(str::to_owned);
+    Err(CliError::UnknownPage { wanted, near, known: known.join(", ") })
 }
 
 /// Writes all pages into a directory. Returns how many there are.
-pub fn write(directory: &Path) -> Result<usize> {
-    let failed = |error| Error::failed(format!("`{}` cannot be written", directory.display())).cause(error);
+pub fn write(directory: &Path) -> Result<usize, CliError> {
+    let failed = |source| CliError::WritePages { directory: directory.to_owned(), source };
     std::fs::create_dir_all(directory).map_err(failed)?;
     let pages = pages();
     for (name, page) in &pages {
@@ -53,7 +51,7 @@ pub fn write(directory: &Path) -> Result<usize> {
     Ok(pages.len())
 }
 
-/// sandpen's own page, and one for each command and each command of a command, under the name of the page.
+/// Lists the pages with their names: sandpen's own, and one for each subcommand at any depth.
 fn pages() -> Vec<(String, Command)> {
     fn add(command: &Command, pages: &mut Vec<(String, Command)>) {
         let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned();
@@ -67,11 +65,11 @@ fn pages() -> Vec<(String, Command)> {
     pages
 }
 
-fn render(page: Command) -> Result<String> {
+fn render(page: Command) -> Result<String, CliError> {
     let mut text = Vec::new();
     clap_mangen::Man::new(page)
         .source(concat!("sandpen ", env!("CARGO_PKG_VERSION")))
         .render(&mut text)
-        .map_err(|error| Error::failed("the manual page cannot be written").cause(error))?;
+        .map_err(CliError::RenderPage)?;
     Ok(String::from_utf8_lossy(&text).into_owned())
 }

@@ -1,4 +1,4 @@
-//! The command line as types. Parsing does nothing else: what the options mean is decided in `config`.
+//! The command line as types. Parsing has no effects; `config` reads the values of the options.
 
 pub mod completions;
 pub mod errors;
@@ -10,28 +10,23 @@ pub mod reference;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use std::marker::PhantomData;
-
-use clap::builder::{OsStringValueParser, PossibleValue, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::cli::help::{DOCTOR, EXAMPLES, EXPLAIN, MORE, PROFILE, SELFTEST, TRUST};
-use crate::cli::lazy::Deferred;
-use crate::config::value::{AgentMode, EngineSetting, Guard, NetworkMode, TmpMode, UserMode};
-use crate::host::Platform;
-use crate::ui::Verbosity;
+use crate::config::Options;
+use help::{DOCTOR, EXAMPLES, EXPLAIN, MORE, PROFILE, SELFTEST, TRUST};
+use lazy::Deferred;
 
 /// Runs any command in a sandbox over the current directory; Git and SSH work as they do outside.
 #[derive(Debug, Parser)]
 #[command(name = "sandpen", version, after_help = EXAMPLES, after_long_help = MORE, args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub struct Cli {
-    /// What to do; `run` when nothing is named.
+    /// The subcommand; `run` by default.
     #[command(subcommand)]
     pub command: Option<Command>,
     /// Options of `run`.
     #[command(flatten)]
     pub options: Options,
-    /// The command to run inside; without one, an interactive shell.
+    /// The command to run inside (default: an interactive shell)
     #[arg(last = true, value_name = "CMD")]
     pub guest: Vec<OsString>,
 }
@@ -59,65 +54,65 @@ pub enum Command {
     /// Show everything `run` would do, with the reason and the origin of every entry; start nothing
     #[command(after_help = EXPLAIN)]
     Explain(Deferred<Explain>),
-    /// Check engines, SSH agent, Git, files: what works, what does not, and the command that helps
+    /// Check engines, SSH agent, Git and files: what works, what does not, and the command that fixes it
     #[command(after_help = DOCTOR)]
     Doctor(Deferred<Doctor>),
-    /// Start a sandbox with these options and probe from inside whether it holds what it promises
+    /// Start a sandbox with these options and verify from inside that it delivers what it promises
     #[command(after_help = SELFTEST)]
     Selftest(Deferred<Selftest>),
-    /// List the sandboxes that run or are kept, on every engine
+    /// List running and kept sandboxes, on every engine
     Ps {
-        /// How they are shown.
+        /// Output format
         #[arg(long, value_enum, default_value_t = Format::Text)]
         format: Format,
-        /// Only the ids of those that run, one on each line
+        /// Print only the ids of running sandboxes, one per line
         #[arg(short, long, conflicts_with = "format")]
         quiet: bool,
     },
-    /// Run a command in a running sandbox, behind the same walls
+    /// Run a command in a running sandbox, with the same restrictions
     Exec {
-        /// The sandbox: its id, or the start of it.
+        /// The sandbox's id, or the start of it
         id: String,
-        /// The command; without one, a shell.
+        /// The command (default: a shell)
         #[arg(value_name = "CMD", trailing_var_arg = true)]
         guest: Vec<OsString>,
     },
-    /// Stop sandboxes; those that do not end in time are killed
+    /// Stop sandboxes; kill those that do not end in time
     Stop {
-        /// Their ids.
+        /// The ids of the sandboxes
         #[arg(required_unless_present = "all")]
         ids: Vec<String>,
-        /// All of them.
+        /// Stop all sandboxes
         #[arg(long, conflicts_with = "ids")]
         all: bool,
-        /// Seconds to wait before killing.
+        /// Seconds to wait before killing
         #[arg(long, default_value_t = 10, value_name = "SECONDS")]
         time: u64,
     },
-    /// Remove what killed sandboxes left, and what `run --keep` kept
+    /// Remove what killed sandboxes left behind, and what `run --keep` kept
     Prune,
-    /// Show what is configured and by whom; list and make profiles
+    /// Show the configuration and its origins; list and create profiles
     #[command(after_help = PROFILE)]
     Profile {
-        /// What to do.
+        /// The subcommand.
         #[command(subcommand)]
         action: ProfileAction,
     },
-    /// Let the project file of a directory take effect, pinned to its present content
+    /// Let a project file take effect, with its present content
     #[command(after_help = TRUST)]
     Trust(Trust),
     /// Build the project's sandbox.Dockerfile, or an agent's image
     Build(Deferred<Build>),
     /// Print completions for a shell
     Completions {
-        /// The shell.
+        /// The shell
         shell: clap_complete::Shell,
     },
     /// Print a manual page
     Man {
-        /// Of this command, such as `run` or `profile show` (default: of sandpen itself).
+        /// The command, such as `run` or `profile show` (default: sandpen itself)
         command: Vec<String>,
-        /// Write all pages into this directory instead.
+        /// Write all pages into this directory instead
         #[arg(long, value_name = "DIR", conflicts_with = "command")]
         dir: Option<PathBuf>,
     },
@@ -129,7 +124,7 @@ pub struct Run {
     /// The options.
     #[command(flatten)]
     pub options: Options,
-    /// The command to run inside; without one, an interactive shell.
+    /// The command to run inside (default: an interactive shell)
     #[arg(value_name = "CMD", trailing_var_arg = true)]
     pub guest: Vec<OsString>,
 }
@@ -140,13 +135,13 @@ pub struct Explain {
     /// The options of `run`.
     #[command(flatten)]
     pub options: Options,
-    /// Only this: inside or not, by which rule, and the option that would change it
+    /// Explain one thing: whether it is inside, by which rule, and the option that would change it
     #[arg(long, value_name = "PATH|VAR|HOST")]
     pub why: Vec<String>,
-    /// How it is shown.
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
-    /// The command that would be run.
+    /// The command that would be run
     #[arg(value_name = "CMD", trailing_var_arg = true)]
     pub guest: Vec<OsString>,
 }
@@ -154,13 +149,13 @@ pub struct Explain {
 /// Arguments of `doctor`.
 #[derive(Debug, Args)]
 pub struct Doctor {
-    /// The options of `run`: what they ask for is checked.
+    /// The options of `run`, which are checked.
     #[command(flatten)]
     pub options: Options,
-    /// How it is shown.
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
-    /// The command that would be run; it may choose a preset, and with it an image.
+    /// The command that would be run; it may select a preset, and with it an image
     #[arg(value_name = "CMD", trailing_var_arg = true)]
     pub guest: Vec<OsString>,
 }
@@ -168,10 +163,10 @@ pub struct Doctor {
 /// Arguments of `selftest`.
 #[derive(Debug, Args)]
 pub struct Selftest {
-    /// The options of `run`: what they promise is tried.
+    /// The options of `run`, which are tried.
     #[command(flatten)]
     pub options: Options,
-    /// How it is shown.
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
 }
@@ -182,10 +177,10 @@ pub struct Build {
     /// The options of `run` that choose the engine.
     #[command(flatten)]
     pub options: Options,
-    /// The Dockerfile (default: the project's .sandpen/sandbox.Dockerfile or .llxprt/sandbox.Dockerfile).
+    /// The Dockerfile (default: the project's .sandpen/sandbox.Dockerfile or .llxprt/sandbox.Dockerfile)
     #[arg(short = 'f', long, value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// The image's name (default: derived from the project or the agent).
+    /// The image's name (default: derived from the project or the agent)
     #[arg(short = 't', long, value_name = "IMAGE")]
     pub tag: Option<String>,
 }
@@ -193,53 +188,53 @@ pub struct Build {
 /// Arguments of `trust`.
 #[derive(Debug, Args)]
 pub struct Trust {
-    /// The project's directory (default: the current one).
+    /// The project's directory (default: the current one)
     pub dir: Option<PathBuf>,
-    /// Only say what it would change
+    /// Show what the file would change, and do nothing
     #[arg(short = 'n', long)]
     pub dry_run: bool,
-    /// Do not ask, also on a terminal
+    /// Do not ask, even on a terminal
     #[arg(short, long)]
     pub yes: bool,
-    /// List the trusted project files, and whether they are still as they were
+    /// List the trusted project files, and whether they have changed since
     #[arg(long, conflicts_with_all = ["dir", "revoke", "dry_run", "yes"])]
     pub list: bool,
-    /// Take the trust back
+    /// Revoke the trust
     #[arg(long, conflicts_with_all = ["dry_run", "yes"])]
     pub revoke: bool,
 }
 
-/// What `profile` does.
+/// The subcommands of `profile`.
 #[derive(Debug, Subcommand)]
 pub enum ProfileAction {
-    /// List the names
+    /// List the names of all profiles
     List,
-    /// Print every value with its origin: what a sandbox starts from here
+    /// Print every value that a sandbox would start with here, and its origin
     Show {
-        /// With this profile (default: with the one of the environment, if any).
+        /// Use this profile (default: the one that the environment names, if any)
         name: Option<String>,
-        /// How they are shown.
+        /// Output format
         #[arg(long, value_enum, default_value_t = Format::Text)]
         format: Format,
     },
-    /// Make a profile to edit, with every key explained
+    /// Create a profile to edit, with every key explained
     Init {
-        /// Its name (default: no profile, but your own file for every sandbox).
+        /// The profile's name (default: not a profile, but your configuration for every sandbox)
         name: Option<String>,
-        /// Begin with the values of this profile.
+        /// Start with the values of this profile
         #[arg(long, value_name = "PROFILE")]
         from: Option<String>,
     },
     /// Print the JSON schema of configuration files and profiles, for editors
     Schema {
-        /// That of presets instead.
+        /// Print the schema of presets instead
         #[arg(long)]
         preset: bool,
     },
     /// Print the table of options, as Markdown
     #[command(hide = true)]
     Reference,
-    /// Print the directory of the user's own profiles
+    /// Print the directory of your profiles
     Path,
 }
 
@@ -250,145 +245,4 @@ pub enum Format {
     Text,
     /// For programs
     Json,
-}
-
-/// The options of `run`, as given. Values that are not names are parsed in `config`, with the same messages as variables.
-#[derive(Debug, Clone, Default, Args)]
-pub struct Options {
-    /// Engine: chosen from what is meant and what answers, unless named
-    #[arg(long, value_parser = Choice::<EngineSetting>::new(), help_heading = "Sandbox")]
-    pub engine: Option<String>,
-    /// Container image; naming one asks for a container
-    #[arg(long, help_heading = "Sandbox")]
-    pub image: Option<String>,
-    /// Profile: dev, safe, tight, offline, or a file of yours
-    #[arg(long, value_name = "NAME", help_heading = "Sandbox")]
-    pub profile: Option<String>,
-    /// Preset of an agent: llxprt, gemini, claude, codex, aider, none (default: by CMD's name)
-    #[arg(long, value_name = "NAME", help_heading = "Sandbox")]
-    pub agent: Option<String>,
-    /// Who the guest is
-    #[arg(long, value_parser = Choice::<UserMode>::new(), help_heading = "Sandbox")]
-    pub user: Option<String>,
-    /// Any weaker enforcement than asked for is an error
-    #[arg(long, help_heading = "Sandbox")]
-    pub strict: bool,
-    /// Its id for ps, exec and stop (default: a random one)
-    #[arg(long, help_heading = "Sandbox")]
-    pub name: Option<String>,
-    /// Keep the container and its files after the end, until `sandpen prune`
-    #[arg(long, help_heading = "Sandbox")]
-    pub keep: bool,
-
-    /// Mount a file or directory (mode: ro)
-    #[arg(long = "mount", value_name = "FROM[:TO[:ro|rw]]", help_heading = "Files")]
-    pub mounts: Vec<String>,
-    /// Further workspace directory, read-write
-    #[arg(long = "include-dir", value_name = "DIR", value_parser = path_or_empty(), help_heading = "Files")]
-    pub include_dirs: Vec<PathBuf>,
-    /// Temporary directory inside: the sandbox's own, or the host's
-    #[arg(long, value_parser = Choice::<TmpMode>::new(), help_heading = "Files")]
-    pub tmp: Option<String>,
-    /// Permit the user's whole home as the working directory
-    #[arg(long, help_heading = "Files")]
-    pub allow_home: bool,
-    /// What is done about code planted in the repository's Git files
-    #[arg(long, value_parser = Choice::<Guard>::new(), help_heading = "Files")]
-    pub guard: Option<String>,
-
-    /// Variable inside; NAME alone takes the host's value, as a secret
-    #[arg(long = "env", value_name = "NAME[=VALUE]", help_heading = "Environment")]
-    pub env: Vec<String>,
-    /// Whether the SSH agent is forwarded
-    #[arg(long, value_parser = Choice::<AgentMode>::new(), help_heading = "Environment")]
-    pub ssh_agent: Option<String>,
-
-    /// Network policy
-    #[arg(long, value_parser = Choice::<NetworkMode>::new(), help_heading = "Network")]
-    pub network: Option<String>,
-    /// Host that may be reached; implies --network proxied
-    #[arg(long = "allow-host", value_name = "HOST[:PORT]", help_heading = "Network")]
-    pub allow_hosts: Vec<String>,
-    /// Your own proxy, listening on 8877; implies --network proxied
-    #[arg(long, value_name = "COMMAND", help_heading = "Network")]
-    pub proxy_command: Option<String>,
-    /// Port to reach from the host, on 127.0.0.1
-    #[arg(long = "publish", value_name = "PORT", help_heading = "Network")]
-    pub publish: Vec<String>,
-
-    /// CPUs, such as 2 or 0.5
-    #[arg(long, help_heading = "Limits", allow_negative_numbers = true)]
-    pub cpus: Option<String>,
-    /// Memory, such as 4g
-    #[arg(long, help_heading = "Limits", allow_negative_numbers = true)]
-    pub memory: Option<String>,
-    /// Processes (default 2048)
-    #[arg(long, help_heading = "Limits", allow_negative_numbers = true)]
-    pub pids: Option<String>,
-
-    /// Further flag for the engine, after sandpen's own
-    #[arg(long = "engine-flag", value_name = "FLAG", allow_hyphen_values = true, help_heading = "Engine")]
-    pub engine_flags: Vec<String>,
-    /// Seatbelt profile: one of six names, or a file
-    #[arg(long, value_name = "PROFILE", help_heading = "Engine")]
-    pub seatbelt_profile: Option<String>,
-    /// Plan as if on this platform
-    #[arg(long, value_enum, hide = true)]
-    pub assume_host: Option<Platform>,
-
-    /// Say errors only
-    #[arg(short, long, conflicts_with = "verbose")]
-    pub quiet: bool,
-    /// Say what is done
-    #[arg(short, long)]
-    pub verbose: bool,
-}
-
-impl Options {
-    /// How much is said.
-    pub fn verbosity(&self) -> Verbosity {
-        match (self.quiet, self.verbose) {
-            (true, _) => Verbosity::Quiet,
-            (_, true) => Verbosity::Verbose,
-            _ => Verbosity::Normal,
-        }
-    }
-}
-
-/// A path that may be empty, which means "not set"; clap's own parser refuses that.
-fn path_or_empty() -> impl TypedValueParser<Value = PathBuf> {
-    OsStringValueParser::new().map(PathBuf::from)
-}
-
-/// A choice among names: listed in help and completions, parsed in `config`, where an empty value means "not set".
-#[derive(Debug)]
-struct Choice<T>(PhantomData<fn() -> T>);
-
-impl<T> Choice<T> {
-    fn new() -> Self {
-        Choice(PhantomData)
-    }
-}
-
-impl<T> Clone for Choice<T> {
-    fn clone(&self) -> Self {
-        Choice::new()
-    }
-}
-
-impl<T: ValueEnum + 'static> TypedValueParser for Choice<T> {
-    type Value = String;
-
-    fn parse_ref(
-        &self,
-        command: &clap::Command,
-        arg: Option<&clap::Arg>,
-        value: &std::ffi::OsStr,
-    ) -> Result<String, clap::Error> {
-        clap::builder::StringValueParser::new().parse_ref(command, arg, value)
-    }
-
-    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(T::value_variants().iter().filter_map(ValueEnum::to_possible_value)))
-    }
 }

@@ -22,7 +22,7 @@ use std::time::Duration;
 use clap::Parser;
 
 use crate::cli::{Cli, Command, Run, completions, errors, man};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::process::{Outcome, descriptors};
 use crate::session::outcome_file::OutcomeFileWriter;
@@ -72,11 +72,11 @@ fn internal_command(arguments: &[OsString]) -> Option<InternalCommand> {
 
 /// Prints the help that was asked for, or what is wrong with the arguments.
 fn explain_parse_failure(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
-    if let Some(error) = errors::explain(error, arguments) {
+    if let Some(error) = errors::translate(error, arguments).map(Error::from) {
         Ui::default().error(&error);
         return ExitCode::from(error.kind().exit_code());
     }
-    let _ = match man::help_in_full(error, arguments) {
+    let _ = match man::full_help(error, arguments) {
         Some(text) => Ui::default().data(&text).is_ok(),
         None => error.print().is_ok(),
     };

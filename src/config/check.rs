@@ -1,45 +1,41 @@
-//! Every configuration file there is, each read on its own: for `doctor`, which names all mistakes and not only the first.
+//! Reads every configuration file by itself, for `doctor`, which reports all mistakes and not only the first.
 
 use std::path::PathBuf;
 
+use super::error::ConfigError;
 use super::preset::{Preset, own_names};
 use super::profile::{self, Profile};
 use super::project::ProjectFile;
 use super::sourced::Origin;
-use super::{environment, user_file};
-use crate::cli::Options;
-use crate::error::{Error, Result};
+use super::{Options, Settings, user_file};
+use crate::error::Error;
 use crate::host::Host;
 
 /// A file that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundFile {
-    /// What it is.
+    /// The kind of file, such as `profile review`.
     pub what: String,
-    /// Where it is.
     pub path: PathBuf,
-    /// Whether it takes part now.
     pub effect: Effect,
-    /// What is wrong with it.
     pub error: Option<Error>,
 }
 
-/// Whether a file takes part in what `run` would do.
+/// When a file takes effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// It does.
     Now,
-    /// When it is named.
+    /// After its name is given as a profile or agent.
     WhenNamed,
     /// After `sandpen trust`.
     WhenTrusted,
 }
 
-/// All of them. `agent` is the preset that applies.
+/// Reads all files. `agent` is the preset that applies.
 pub fn files(host: &Host, options: &Options, agent: Option<&str>) -> Vec<FoundFile> {
     let mut files = Vec::new();
-    let mut add = |what: String, path: PathBuf, effect: Effect, read: Result<()>| {
-        files.push(FoundFile { what, path, effect, error: read.err() });
+    let mut add = |what: String, path: PathBuf, effect: Effect, read: Result<(), ConfigError>| {
+        files.push(FoundFile { what, path, effect, error: read.err().map(Error::from) });
     };
     let own = host.config_dir().join("config.toml");
     if own.as_path().symlink_metadata().is_ok() {
@@ -51,13 +47,14 @@ pub fn files(host: &Host, options: &Options, agent: Option<&str>) -> Vec<FoundFi
             let effect = if file.is_trusted(host) { Effect::Now } else { Effect::WhenTrusted };
             add("the project's".into(), file.path(), effect, file.settings().map(drop));
         }
-        // It stops every run, trusted or not.
+        // The error stops every run, whether the file is trusted or not.
         Err(error) => {
             add("the project's".into(), host.cwd.join(".sandpen/config.toml").as_path().into(), Effect::Now, Err(error))
         }
     }
-    let named = options.profile.clone().filter(|name| !name.is_empty());
-    let named = named.or_else(|| environment::profile(&host.env).ok().flatten().map(|named| named.value));
+    let flags = Settings::from_flags(options).unwrap_or_default();
+    let environment = Settings::from_environment(&host.env).unwrap_or_default();
+    let named = flags.over(environment).profile.map(|named| named.value);
     for name in profile::names(host) {
         let found = Profile::find(host, &name, &Origin::Flag("--profile"));
         let path = match &found {

@@ -1,120 +1,84 @@
-//! The environment layer: variables become settings, each with the name it came from.
+//! The environment layer: picks the variable that counts, and reads those with a form of their own.
 
-use super::settings::Settings;
+use super::error::ConfigError;
+use super::layer::parse_value;
 use super::sourced::{Origin, Sourced};
-use super::value::{EngineSetting, Mismatch, UserMode, Value};
-use crate::error::{Error, Result};
+use super::value::{EngineSetting, InvalidValue, Reason, UserMode};
 use crate::host::Environment;
-use crate::vars::{self, Setting};
 
-/// Parses a value that came from `origin`; the error names all three: value, origin, form.
-pub fn parse_value<T: Value>(text: &str, origin: Origin) -> Result<Sourced<T>> {
-    match T::parse(text) {
-        Ok(value) => Ok(Sourced::new(value, origin)),
-        Err(reason) => Err(Mismatch::of::<T>(text, reason).error(origin)),
-    }
+/// The variables of an option.
+#[derive(Debug, Clone, Copy)]
+pub struct VariableSpec {
+    /// The names: the leftmost one that is not empty is taken.
+    pub names: &'static [&'static str],
+    /// How a value differs from a flag's; empty if it does not.
+    pub note: &'static str,
 }
 
-/// Reads every variable that sets an option.
-pub fn settings(env: &Environment) -> Result<Settings> {
-    Ok(Settings {
-        engine: one_by(env, vars::ENGINE, parse_engine)?,
-        image: one(env, vars::IMAGE)?,
-        cpus: one(env, vars::CPUS)?,
-        memory: one(env, vars::MEMORY)?,
-        pids: one(env, vars::PIDS)?,
-        network: one(env, vars::NETWORK)?,
-        proxy_command: one_by(env, vars::PROXY_COMMAND, |text, _| Ok(Some(text.to_owned())))?,
-        ssh_agent: one(env, vars::SSH_AGENT)?,
-        user: one_by(env, vars::USER, |text, origin| {
-            let user = truth(text, origin)?;
-            Ok(Some(if user { UserMode::Host } else { UserMode::Image }))
-        })?,
-        seatbelt_profile: one_by(env, vars::SEATBELT_PROFILE, |text, _| Ok(Some(text.to_owned())))?,
-        build: one_by(env, vars::BUILD, |text, origin| truth(text, origin).map(Some))?,
-        mounts: list(env, vars::MOUNTS)?,
-        env: list(env, vars::ENV)?,
-        ports: list(env, vars::PORTS)?,
-        engine_flags: flags(env)?,
-        ..Settings::default()
-    })
-}
-
-/// The name of the profile that the environment asks for.
-pub fn profile(env: &Environment) -> Result<Option<Sourced<String>>> {
-    Ok(chosen(env, vars::PROFILE)?.map(|(text, origin)| Sourced::new(text.to_owned(), origin)))
-}
-
-/// The leftmost non-empty variable of a setting.
-fn chosen(env: &Environment, setting: Setting) -> Result<Option<(&str, Origin)>> {
-    for name in setting.names {
-        let Some(value) = env.raw(name).filter(|value| !value.is_empty()) else { continue };
-        let text = value.to_str().ok_or_else(|| {
-            Error::usage(format!("env {name}: the value is not UTF-8"))
-                .hint(format!("set {name} to plain text, or unset it"))
-        })?;
-        return Ok(Some((text, Origin::Env(name))));
-    }
-    Ok(None)
-}
-
-fn one<T: Value>(env: &Environment, setting: Setting) -> Result<Option<Sourced<T>>> {
-    chosen(env, setting)?.map(|(text, origin)| parse_value(text, origin)).transpose()
-}
-
-fn one_by<T>(
+/// Reads the leftmost variable that is not empty.
+pub fn read<L: Default>(
     env: &Environment,
-    setting: Setting,
-    parse: impl Fn(&str, &Origin) -> Result<Option<T>>,
-) -> Result<Option<Sourced<T>>> {
-    let Some((text, origin)) = chosen(env, setting)? else { return Ok(None) };
-    Ok(parse(text, &origin)?.map(|value| Sourced::new(value, origin)))
+    names: &[&'static str],
+    parse: impl Fn(&str, &Origin) -> Result<L, ConfigError>,
+) -> Result<L, ConfigError> {
+    for name in names {
+        let Some(value) = env.raw(name).filter(|value| !value.is_empty()) else { continue };
+        let text = value.to_str().ok_or(ConfigError::NotUtf8(name))?;
+        return parse(text, &Origin::Env(name));
+    }
+    Ok(L::default())
 }
 
-fn list<T: Value>(env: &Environment, setting: Setting) -> Result<Vec<Sourced<T>>> {
-    let Some((text, origin)) = chosen(env, setting)? else { return Ok(Vec::new()) };
-    text.split(',')
-        .map(str::trim)
-        .filter(|item| !item.is_empty())
-        .map(|item| parse_value(item, origin.clone()))
-        .collect()
+/// `LLXPRT_SANDBOX` can also be a boolean that asks for a sandbox; sandpen always makes one.
+pub fn engine(text: &str, origin: &Origin) -> Result<Option<Sourced<EngineSetting>>, ConfigError> {
+    if *origin == Origin::Env("LLXPRT_SANDBOX")
+        && let Some(is_wanted) = boolean(text)
+    {
+        return Ok(is_wanted.then(|| Sourced::new(EngineSetting::Auto, origin.clone())));
+    }
+    parse_value(text, origin.clone()).map(Some)
 }
 
-fn flags(env: &Environment) -> Result<Vec<Sourced<String>>> {
-    let Some((text, origin)) = chosen(env, vars::ENGINE_FLAGS)? else { return Ok(Vec::new()) };
-    let words = shlex::split(text).ok_or_else(|| {
-        Error::usage(format!("{origin}: `{text}` has an unbalanced quote")).hint("expected words as a shell reads them")
-    })?;
+pub fn user(text: &str, origin: &Origin) -> Result<Option<Sourced<UserMode>>, ConfigError> {
+    let user = if required_boolean(text, origin)? { UserMode::Host } else { UserMode::Image };
+    Ok(Some(Sourced::new(user, origin.clone())))
+}
+
+/// A boolean that has no effect when it is false.
+pub fn switch(text: &str, origin: &Origin) -> Result<Option<Sourced<bool>>, ConfigError> {
+    Ok(required_boolean(text, origin)?.then(|| Sourced::new(true, origin.clone())))
+}
+
+pub fn shell_words(text: &str, origin: &Origin) -> Result<Vec<Sourced<String>>, ConfigError> {
+    let words = shlex::split(text)
+        .ok_or_else(|| ConfigError::UnbalancedQuote { origin: origin.clone(), text: text.to_owned() })?;
     Ok(words.into_iter().map(|word| Sourced::new(word, origin.clone())).collect())
 }
 
-/// `LLXPRT_SANDBOX` also says whether a sandbox is wanted at all; sandpen always makes one.
-fn parse_engine(text: &str, origin: &Origin) -> Result<Option<EngineSetting>> {
-    if *origin == Origin::Env("LLXPRT_SANDBOX") {
-        match text.to_ascii_lowercase().as_str() {
-            "true" | "1" => return Ok(Some(EngineSetting::Auto)),
-            "false" | "0" => return Ok(None),
-            _ => {}
-        }
+fn boolean(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "1" | "true" => Some(true),
+        "0" | "false" => Some(false),
+        _ => None,
     }
-    parse_value(text, origin.clone()).map(|sourced: Sourced<EngineSetting>| Some(sourced.value))
 }
 
-fn truth(text: &str, origin: &Origin) -> Result<bool> {
-    match text.to_ascii_lowercase().as_str() {
-        "1" | "true" => Ok(true),
-        "0" | "false" => Ok(false),
-        _ => Err(Error::usage(format!("{origin}: `{text}` is not a truth value"))
-            .hint("expected `1`, `true`, `0` or `false`")),
-    }
+fn required_boolean(text: &str, origin: &Origin) -> Result<bool, ConfigError> {
+    boolean(text).ok_or_else(|| {
+        let form = "`1`, `true`, `0` or `false`";
+        let invalid = InvalidValue { form, ..InvalidValue::new::<bool>(text, Reason::Form) };
+        ConfigError::Value { origin: origin.clone(), invalid }
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Settings;
     use super::*;
+    use crate::error::Error;
 
-    fn read(pairs: &[(&str, &str)]) -> Result<Settings> {
-        settings(&pairs.iter().copied().collect())
+    fn read(pairs: &[(&str, &str)]) -> Result<Settings, Error> {
+        Settings::from_environment(&pairs.iter().copied().collect()).map_err(Into::into)
     }
 
     #[test]
@@ -129,13 +93,19 @@ mod tests {
     }
 
     #[test]
-    fn llxprt_sandbox_may_be_a_truth_value() {
+    fn llxprt_sandbox_can_be_a_boolean() {
         let engine = |value| read(&[("LLXPRT_SANDBOX", value)]).map(|s| s.engine.map(|v| v.value));
         assert_eq!(engine("true"), Ok(Some(EngineSetting::Auto)));
         assert_eq!(engine("0"), Ok(None));
         assert_eq!(engine("podman"), Ok(Some(EngineSetting::Podman)));
         assert!(engine("lxc").is_err());
         assert!(read(&[("SANDPEN_ENGINE", "true")]).is_err());
+    }
+
+    #[test]
+    fn a_switch_that_is_off_is_not_set() {
+        let build = |value| read(&[("BUILD_SANDBOX", value)]).map(|s| s.build.map(|v| v.value));
+        assert_eq!((build("1"), build("false")), (Ok(Some(true)), Ok(None)));
     }
 
     #[test]

@@ -1,175 +1,122 @@
 //! Configuration files and profiles: TOML, and JSON as llxprt writes it. Unknown keys are errors.
 
-use std::borrow::Cow;
-use std::marker::PhantomData;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, schema_for};
-use serde::de::IgnoredAny;
-use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value as Json, json};
 
-use super::read::{Language, read};
-use super::settings::Settings;
-use super::sourced::{Origin, Sourced};
-use super::value::{
-    AgentMode, Cpus, EngineSetting, Guard, HostRule, ImageRef, Memory, MountRequest, NetworkMode, Pids, Port, Reader,
-    TmpMode, UserMode, Value, Variables,
-};
-use crate::error::Result;
+use super::error::ConfigError;
+use super::layer::FileContext;
+use super::node::{Node, Problem};
+use super::options::{OPTIONS, Settings};
+use super::sourced::Origin;
+use super::syntax::{self, Language};
 
-/// The keys of a file; the same for TOML and JSON. What is said of a key here is what editors, the manual and `profile init` say.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[schemars(title = "sandpen's configuration and profiles", description = "")]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default, expecting = "a table of options")]
-struct Document {
-    /// What runs the sandbox. `auto`: a container engine if an image is named anywhere, else the host's own tools.
-    engine: Maybe<EngineSetting>,
-    /// The container image. Naming one asks for a container.
-    image: Maybe<ImageRef>,
-    /// What else is seen inside, read-only unless the mode says otherwise. What is mounted must exist.
-    mounts: Vec<MountRequest>,
-    /// Further workspace directories, read-write.
-    include_dirs: Vec<PathBuf>,
-    /// Variables inside, with their values.
-    env: Variables,
-    /// Ports that the host reaches at 127.0.0.1, also when the guest listens on its own loopback only.
-    ports: Vec<Port>,
-    /// Limits.
-    resources: Resources,
-    /// The network policy: as outside, none at all, or only the hosts that are allowed.
-    network: Maybe<NetworkMode>,
-    /// Hosts that may be reached, on ports 80 and 443 unless one is named. Implies `proxied`.
-    allow_hosts: Vec<HostRule>,
-    /// A proxy of your own, a command on the host that listens on 8877. Implies `proxied`.
-    proxy_command: Option<String>,
-    /// Whether the SSH agent is forwarded. Keys never enter; `auto` forwards an agent that answers.
-    ssh_agent: Maybe<AgentMode>,
-    /// Who the guest is. `auto`: the host's user on Linux, the image's own on macOS.
-    user: Maybe<UserMode>,
-    /// The temporary directory inside: the sandbox's own, or the host's with all that is in it.
-    tmp: Maybe<TmpMode>,
-    /// The preset of an agent, or `none`. Without it the command's name decides.
-    agent: Option<String>,
-    /// What is done about code planted in the repository's Git files.
-    guard: Maybe<Guard>,
-    /// Permits the whole home as the working directory.
-    allow_home: Option<bool>,
-    /// What cannot be enforced here is an error, not a warning.
-    strict: Option<bool>,
-    /// Further flags for Docker or Podman, after sandpen's own.
-    engine_flags: Vec<String>,
-    /// The Seatbelt profile on macOS: one of six names, or a file of yours. Without it the network policy decides.
-    seatbelt_profile: Option<String>,
-    /// Where editors find the schema; without effect.
-    #[serde(rename = "$schema")]
-    #[schemars(with = "Option<String>")]
-    _schema: IgnoredAny,
+/// A key that names a schema for editors; it has no effect.
+const SCHEMA_KEY: &str = "$schema";
+/// The table that the keys `resources.…` are in, and its form.
+const RESOURCES: (&str, &str) = ("resources", "a table such as { cpus = 2, memory = \"4g\" }");
+
+/// Reads a file's text. `name` is the file's name in messages; relative paths in it start at `base`.
+pub fn parse(
+    text: &str,
+    language: Language,
+    name: &str,
+    base: Option<&Path>,
+    origin: &Origin,
+) -> Result<Settings, ConfigError> {
+    let file = FileContext { origin, base };
+    let mut settings = Settings::default();
+    let read = syntax::parse(text, language).and_then(|root| read_table(&root, "", file, &mut settings));
+    read.map_err(|problem| ConfigError::in_file(name, text, problem))?;
+    Ok(settings)
 }
 
-/// Limits.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[schemars(inline)]
-#[serde(deny_unknown_fields, default, expecting = "a table such as { cpus = 2, memory = \"4g\" }")]
-struct Resources {
-    /// How many CPUs the sandbox may use.
-    cpus: Maybe<Cpus>,
-    /// How much memory the sandbox may use.
-    memory: Maybe<Memory>,
-    /// How many processes and threads the sandbox may have.
-    pids: Maybe<Pids>,
-}
-
-/// What editors know of a file.
-pub fn schema() -> Schema {
-    let mut schema = schema_for!(Document);
-    schema.remove("description");
-    schema
-}
-
-/// A setting that may be absent or empty.
-#[derive(Debug)]
-struct Maybe<T>(Option<T>);
-
-impl<T> Default for Maybe<T> {
-    fn default() -> Self {
-        Maybe(None)
-    }
-}
-
-impl<'de, T: Value> Deserialize<'de> for Maybe<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        deserializer.deserialize_any(Reader(PhantomData)).map(Maybe)
-    }
-}
-
-impl<T: Value> JsonSchema for Maybe<T> {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        T::NAME.into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        T::schema()
-    }
-}
-
-/// Reads a file's text. `name` is how messages call it; relative paths in it are taken from `base`.
-pub fn parse(text: &str, language: Language, name: &str, base: Option<&Path>, origin: &Origin) -> Result<Settings> {
-    Ok(read::<Document>(text, language, name)?.into_settings(base, origin))
-}
-
-impl Document {
-    fn into_settings(self, base: Option<&Path>, origin: &Origin) -> Settings {
-        fn one<T>(value: Option<T>, origin: &Origin) -> Option<Sourced<T>> {
-            value.map(|value| Sourced::new(value, origin.clone()))
+/// Reads the keys of a table; `prefix` is empty at the top, else the table's name and a dot.
+fn read_table(table: &Node<'_>, prefix: &str, file: FileContext<'_>, settings: &mut Settings) -> Result<(), Problem> {
+    let expected = if prefix.is_empty() { "a table of options" } else { RESOURCES.1 };
+    for entry in table.entries(expected)? {
+        let key = format!("{prefix}{}", entry.key);
+        if prefix.is_empty() && key == SCHEMA_KEY {
+            continue;
         }
-        fn many<T>(values: impl IntoIterator<Item = T>, origin: &Origin) -> Vec<Sourced<T>> {
-            values.into_iter().map(|value| Sourced::new(value, origin.clone())).collect()
-        }
-        let text = |value: Option<String>| one(value.filter(|text| !text.is_empty()), origin);
-        let rebase = |path: PathBuf| match base {
-            Some(base) if !path.starts_with("~") => base.join(path),
-            _ => path,
+        let read = if prefix.is_empty() && key == RESOURCES.0 {
+            read_table(&entry.node, "resources.", file, settings).map(|()| true)
+        } else {
+            settings.read_key(&key, &entry.node, file)
         };
-        let mounts = self.mounts.into_iter().map(|mount| MountRequest { from: rebase(mount.from), ..mount });
-        Settings {
-            engine: one(self.engine.0, origin),
-            image: one(self.image.0, origin),
-            cpus: one(self.resources.cpus.0, origin),
-            memory: one(self.resources.memory.0, origin),
-            pids: one(self.resources.pids.0, origin),
-            network: one(self.network.0, origin),
-            proxy_command: text(self.proxy_command),
-            ssh_agent: one(self.ssh_agent.0, origin),
-            user: one(self.user.0, origin),
-            tmp: one(self.tmp.0, origin),
-            seatbelt_profile: text(self.seatbelt_profile),
-            agent: text(self.agent),
-            guard: one(self.guard.0, origin),
-            allow_home: one(self.allow_home, origin),
-            strict: one(self.strict, origin),
-            build: None,
-            name: None,
-            keep: None,
-            mounts: many(mounts, origin),
-            env: many(self.env.0, origin),
-            ports: many(self.ports, origin),
-            allow_hosts: many(self.allow_hosts, origin),
-            engine_flags: many(self.engine_flags, origin),
-            include_dirs: many(self.include_dirs.into_iter().map(rebase), origin),
+        if !read.map_err(|problem| problem.below_key(&entry.key))? {
+            return Err(entry.unknown(known_keys(prefix)));
         }
+    }
+    Ok(())
+}
+
+/// Lists the keys of the table with this prefix.
+fn known_keys(prefix: &str) -> Vec<&'static str> {
+    let keys = OPTIONS.iter().filter_map(|option| option.key?.name.strip_prefix(prefix));
+    let mut known: Vec<&'static str> = Vec::new();
+    for key in keys.map(|key| key.split_once('.').map_or(key, |(table, _)| table)) {
+        if !known.contains(&key) {
+            known.push(key);
+        }
+    }
+    known
+}
+
+/// Returns the JSON schema of a file, for editors.
+pub fn schema() -> Json {
+    let mut top = Map::new();
+    for option in OPTIONS {
+        let Some(key) = option.key else { continue };
+        let mut schema = json!({ "description": option.description });
+        merge(&mut schema, (key.schema)());
+        if let Some(default) = option.default().and_then(|default| serde_json::to_value(default).ok()) {
+            schema["default"] = default;
+        }
+        match key.name.split_once('.') {
+            Some((table, key)) => {
+                let table = top.entry(table).or_insert_with(|| {
+                    json!({ "description": "Limits.", "type": "object", "properties": {}, "additionalProperties": false })
+                });
+                table["properties"][key] = schema;
+            }
+            None => {
+                top.insert(key.name.to_owned(), schema);
+            }
+        }
+    }
+    top.insert(
+        SCHEMA_KEY.to_owned(),
+        json!({ "description": "The place of this schema, for editors; without effect.", "type": ["string", "null"] }),
+    );
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "sandpen's configuration and profiles",
+        "type": "object",
+        "properties": top,
+        "additionalProperties": false,
+    })
+}
+
+/// Adds the members of one object to another.
+pub fn merge(object: &mut Json, members: Json) {
+    if let (Json::Object(object), Json::Object(members)) = (object, members) {
+        object.extend(members);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Error;
 
-    fn read(text: &str, language: Language) -> Result<Settings> {
-        parse(text, language, "f", None, &Origin::Profile("p".into()))
+    fn read(text: &str, language: Language) -> Result<Settings, Error> {
+        parse(text, language, "f", None, &Origin::Profile("p".into())).map_err(Into::into)
+    }
+
+    fn refused(text: &str, language: Language) -> (String, Vec<String>) {
+        let error = read(text, language).expect_err(text);
+        (error.to_string(), error.hints().to_vec())
     }
 
     #[test]
@@ -183,24 +130,34 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_key_is_named_with_its_place_and_the_nearest_known_key() {
-        let error = read("engine = \"docker\"\nnetwrok = \"on\"\n", Language::Toml).err();
-        let error = error.as_ref();
-        assert!(error.is_some_and(|e| e.message().contains("unknown key `netwrok`")), "{error:?}");
-        assert_eq!(error.map(|e| e.hints().to_vec()), Some(vec!["did you mean `network`?".to_owned()]));
-        let error = read("{\"sshagent\": \"on\"}", Language::Json).err();
-        assert_eq!(error.as_ref().map(|e| e.hints().to_vec()), Some(vec!["did you mean `sshAgent`?".to_owned()]));
+    fn an_unknown_key_is_reported_with_its_place_and_the_nearest_known_key() {
+        for (text, language, place, near) in [
+            ("engine = \"docker\"\nnetwrok = \"on\"\n", Language::Toml, "f:2:1: unknown key `netwrok`", "network"),
+            ("{\"sshagent\": \"on\"}", Language::Json, "f:1:2: unknown key `sshagent`", "sshAgent"),
+            ("resource.cpus = 1", Language::Toml, "f:1:1: unknown key `resource`", "resources"),
+            ("resources.memroy = 1", Language::Toml, "f:1:11: unknown key `memroy`", "memory"),
+            ("mounts = [{ form = 1 }]", Language::Toml, "f:1:13: unknown key `form`", "from"),
+        ] {
+            assert_eq!(refused(text, language), (place.to_owned(), vec![format!("did you mean `{near}`?")]));
+        }
+        let (_, hints) = refused("resources.xyzzy = 1", Language::Toml);
+        assert_eq!(hints, ["expected one of `cpus`, `memory`, `pids`"]);
     }
 
     #[test]
-    fn a_wrong_value_names_itself_and_the_form() {
-        for (text, part) in [
-            ("resources.memory = \"lots\"", "`lots` is not an amount of memory"),
-            ("ports = [0]", "`0` is not a port"),
-            ("network = \"maybe\"", "key `network`: `maybe` is not a network policy"),
+    fn a_wrong_value_is_reported_with_its_key_and_the_expected_form() {
+        for (text, message) in [
+            ("resources.memory = \"lots\"", "f:1:20: key `resources.memory`: `lots` is not an amount of memory"),
+            ("ports = [0]", "f:1:10: key `ports[0]`: `0` is not a port"),
+            ("network = \"maybe\"", "f:1:11: key `network`: `maybe` is not a network policy"),
+            ("strict = 1", "f:1:10: key `strict`: `1` has the wrong type"),
+            ("ports = 80", "f:1:9: key `ports`: `80` has the wrong type"),
+            ("strict = \"b`c\"", "f:1:10: key `strict`: `\"b`c\"` has the wrong type"),
+            ("\nstrict = [1]", "f:2:10: key `strict`: a list has the wrong type"),
+            ("mounts = [{ from = \"/a\", mode = \"x\" }]", "f:1:33: key `mounts[0].mode`: `x` is not a mode"),
         ] {
-            let error = read(text, Language::Toml).err();
-            assert!(error.as_ref().is_some_and(|e| e.message().contains(part)), "{error:?}");
+            let (said, hints) = refused(text, Language::Toml);
+            assert_eq!((said.as_str(), hints.len()), (message, 1), "{hints:?}");
         }
     }
 }

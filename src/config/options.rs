@@ -1,303 +1,325 @@
-//! Every option once: the names it is set by, the form of its values, and the value it has.
+//! The table of options. A row is all that an option needs, apart from its use in `plan`.
 
-use std::fmt::Display;
-use std::sync::LazyLock;
+use std::ffi::OsString;
+use std::path::PathBuf;
 
-use schemars::Schema;
-use serde_json::{Map, Value as Json};
-use toml::{Table, Value as Toml};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 
-use super::sourced::{Origin, Sourced};
+use super::environment::{self, VariableSpec};
+use super::error::ConfigError;
+use super::flag::{self, FlagSpec, FlagValue};
+use super::layer::{FileContext, FromFlag, Layer, Setting};
+use super::node::{Node, Problem};
+use super::sourced::Sourced;
+use super::table::{KeySpec, OptionSpec, changes, first, never, optional, options, present, resolved};
 use super::value::{
-    AgentMode, Cpus, EngineSetting, EnvRequest, Guard, HostRule, ImageRef, Memory, MountRequest, Name, NetworkMode,
-    Pids, Port, TmpMode, UserMode, Value,
+    Access, AgentMode, Cpus, EngineSetting, EnvRequest, Guard, HostRule, ImageRef, Memory, MountRequest, Name,
+    NetworkMode, Pids, Port, TmpMode, UserMode, Value,
 };
-use super::{Config, file};
-use crate::secret::Secret;
-use crate::vars::{self, Setting, looks_secret};
+use crate::host::{Environment, Platform};
+use crate::ui::Verbosity;
 
-/// One option. Not every option can be set everywhere.
-#[derive(Debug, Clone, Copy)]
-pub struct Opt {
-    /// Its flag, without dashes.
-    pub flag: Option<&'static str>,
-    /// Its variables.
-    pub variables: Option<Setting>,
-    /// Its key in files; `resources.cpus` is `cpus` in the table `resources`.
-    pub key: Option<&'static str>,
-    /// The form of a value; empty where what is said of it says it all.
-    pub form: &'static str,
-    /// What a file might say, where there is no default to show; a value in TOML.
-    pub example: &'static str,
-    /// What a configuration says of it.
-    pub read: fn(&Config) -> Present,
-}
+/// Enough for a parallel build, and an end for a fork bomb.
+const DEFAULT_PIDS: Pids = Pids(2048);
 
-/// All of them, in the order in which people ask.
-pub const OPTIONS: &[Opt] = &[
-    Opt::new(EngineSetting::FORM, |config| one(&config.engine)).flag("engine").vars(vars::ENGINE).key("engine"),
-    Opt::new(ImageRef::FORM, |config| maybe(&config.image))
-        .flag("image")
-        .vars(vars::IMAGE)
-        .key("image")
-        .example(r#""debian:12""#),
-    Opt::new("", |_| Present::One(None)).flag("profile").vars(vars::PROFILE),
-    Opt::new(AGENT, |config| maybe(&config.agent)).flag("agent").key("agent").example(r#""claude""#),
-    Opt::new(MountRequest::FORM, |config| many(&config.mounts, mount))
-        .flag("mount")
-        .vars(vars::MOUNTS)
-        .key("mounts")
-        .example(r#"[{ from = "~/data", to = "/data", mode = "ro" }]"#),
-    Opt::new("", |config| many(&config.include_dirs, |path, origin| text(&path.display(), origin)))
-        .flag("include-dir")
-        .key("includeDirs")
-        .example(r#"["../library"]"#),
-    Opt::new(EnvRequest::FORM, |config| variables(&config.env))
-        .flag("env")
-        .vars(vars::ENV)
-        .key("env")
-        .example(r#"{ EDITOR = "vi" }"#),
-    Opt::new(NetworkMode::FORM, |config| one(&config.network)).flag("network").vars(vars::NETWORK).key("network"),
-    Opt::new(HostRule::FORM, |config| many(&config.allow_hosts, text))
-        .flag("allow-host")
-        .key("allowHosts")
-        .example(r#"["github.com", "*.crates.io:443"]"#),
-    Opt::new("", |config| maybe(&config.proxy_command))
-        .flag("proxy-command")
-        .vars(vars::PROXY_COMMAND)
-        .key("proxyCommand")
-        .example(r#""my-proxy --port 8877""#),
-    Opt::new(Port::FORM, |config| many(&config.ports, number))
-        .flag("publish")
-        .vars(vars::PORTS)
-        .key("ports")
-        .example(r#"[3000]"#),
-    Opt::new(AgentMode::FORM, |config| one(&config.ssh_agent)).flag("ssh-agent").vars(vars::SSH_AGENT).key("sshAgent"),
-    Opt::new(Cpus::FORM, |config| amount(config.cpus.as_ref()))
-        .flag("cpus")
-        .vars(vars::CPUS)
-        .key("resources.cpus")
-        .example(r#"2"#),
-    Opt::new(Memory::FORM, |config| maybe(&config.memory))
-        .flag("memory")
-        .vars(vars::MEMORY)
-        .key("resources.memory")
-        .example(r#""4g""#),
-    Opt::new(Pids::FORM, |config| amount(Some(&config.pids))).flag("pids").vars(vars::PIDS).key("resources.pids"),
-    Opt::new(UserMode::FORM, |config| one(&config.user)).flag("user").vars(vars::USER).key("user"),
-    Opt::new(TmpMode::FORM, |config| one(&config.tmp)).flag("tmp").key("tmp"),
-    Opt::new(Guard::FORM, |config| one(&config.guard)).flag("guard").key("guard"),
-    Opt::new(TRUTH, |config| truth(&config.allow_home)).flag("allow-home").key("allowHome"),
-    Opt::new(TRUTH, |config| truth(&config.strict)).flag("strict").key("strict"),
-    Opt::new("", |config| many(&config.engine_flags, text))
-        .flag("engine-flag")
-        .vars(vars::ENGINE_FLAGS)
-        .key("engineFlags")
-        .example(r#"["--shm-size=1g"]"#),
-    Opt::new("", |config| maybe(&config.seatbelt_profile))
-        .flag("seatbelt-profile")
-        .vars(vars::SEATBELT_PROFILE)
-        .key("seatbeltProfile")
-        .example(r#""restrictive-closed""#),
-    Opt::new(Name::FORM, |_| Present::One(None)).flag("name"),
-    Opt::new("", |_| Present::One(None)).flag("keep"),
-    Opt::new("", |_| Present::One(None)).vars(vars::BUILD),
-];
-
-const AGENT: &str = "`llxprt`, `gemini`, `claude`, `codex`, `aider`, the name of a preset of yours, or `none`";
-const TRUTH: &str = "`true` or `false`";
-
-impl Opt {
-    const fn new(form: &'static str, read: fn(&Config) -> Present) -> Self {
-        Opt { flag: None, variables: None, key: None, form, example: "", read }
+options! {
+    engine: Sourced<EngineSetting> = EngineSetting::Auto => {
+        "The engine that runs the sandbox. `auto`: a container engine if any layer names an image, otherwise \
+         the host's own tools.";
+        flag: engine: Option<String> = "--engine" ["ENGINE"], "Sandbox", "Engine; chosen from the options and the engines that work unless named";
+        variables: ["SANDPEN_ENGINE", "LLXPRT_SANDBOX"];
+        note: "`LLXPRT_SANDBOX` also `true`, `1`: auto, and `false`, `0`: not set";
+        reader: environment::engine;
+        key: "engine";
+        describe: |engine| match engine {
+            EngineSetting::Auto => "sandpen chooses the engine".to_owned(),
+            engine => format!("the engine is `{engine}`"),
+        };
+        opens: |_, _| Some("a different engine isolates differently");
     }
-
-    const fn flag(self, name: &'static str) -> Self {
-        Opt { flag: Some(name), ..self }
+    image: Option<Sourced<ImageRef>> => {
+        "The container image. Naming one asks for a container.";
+        flag: image: Option<String> = "--image" ["IMAGE"], "Sandbox", "Container image; naming one asks for a container";
+        variables: ["SANDPEN_IMAGE", "LLXPRT_SANDBOX_IMAGE"];
+        key: "image", example r#""debian:12""#;
+        describe: |image| format!("the sandbox is a container of `{image}`");
+        opens: |_, _| Some("every program inside comes from it");
     }
-
-    const fn vars(self, variables: Setting) -> Self {
-        Opt { variables: Some(variables), ..self }
+    profile: Option<Sourced<String>> => {
+        "The profile: dev, safe, tight, offline, or a file of yours.";
+        flag: profile: Option<String> = "--profile" ["NAME"], "Sandbox", "Profile: dev, safe, tight, offline, or a file of yours";
+        variables: ["SANDPEN_PROFILE"];
+        opens: never;
     }
-
-    const fn key(self, key: &'static str) -> Self {
-        Opt { key: Some(key), ..self }
+    agent: Option<Sourced<String>> => {
+        "The preset of an agent, or `none`. By default the command's name selects it.";
+        flag: agent: Option<String> = "--agent" ["NAME"], "Sandbox", "Preset of an agent: llxprt, gemini, claude, codex, aider, none (default: by CMD's name)";
+        key: "agent", example r#""claude""#;
+        describe: |agent| match agent.as_str() {
+            "none" => "no preset is used".to_owned(),
+            agent => format!("the preset `{agent}` is used for every command"),
+        };
+        form: "`llxprt`, `gemini`, `claude`, `codex`, `aider`, the name of a preset of yours, or `none`";
+        opens: |agent, _| (agent != "none").then_some("every command gets that agent's settings, login and API keys");
     }
-
-    const fn example(self, example: &'static str) -> Self {
-        Opt { example, ..self }
-    }
-
-    /// Whether values accumulate over all layers.
-    pub fn is_list(&self) -> bool {
-        matches!((self.read)(&Config::default()), Present::Many(_))
-    }
-
-    /// The value that it has when nobody sets it.
-    pub fn default(&self) -> Option<Toml> {
-        (self.read)(&Config::default()).items().into_iter().find_map(|item| item.value)
-    }
-}
-
-/// What is said of a key in [`file`].
-pub fn about(key: &str) -> String {
-    fn find<'a>(keys: &'a Map<String, Json>, key: &str) -> Option<&'a Json> {
-        let keys = keys.get("properties")?;
-        match key.split_once('.') {
-            Some((table, key)) => find(keys.get(table)?.as_object()?, key),
-            None => keys.get(key)?.get("description"),
-        }
-    }
-    static SCHEMA: LazyLock<Schema> = LazyLock::new(file::schema);
-    SCHEMA.as_object().and_then(|keys| find(keys, key)?.as_str()).unwrap_or_default().to_owned()
-}
-
-/// What a configuration says of an option.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Present {
-    /// An option with one value, if it has any.
-    One(Option<Item>),
-    /// An option that accumulates.
-    Many(Vec<Item>),
-}
-
-impl Present {
-    /// All values.
-    pub fn items(self) -> Vec<Item> {
-        match self {
-            Present::One(item) => item.into_iter().collect(),
-            Present::Many(items) => items,
-        }
-    }
-}
-
-/// A value with its origin.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Item {
-    /// Of a variable: its name.
-    pub name: Option<String>,
-    /// The value as a file has it; `None` if it is not to be shown.
-    pub value: Option<Toml>,
-    /// What is not to be shown: only whether it is the same can be told.
-    pub secret: Option<Secret>,
-    /// Who set it.
-    pub origin: Origin,
-}
-
-impl Item {
-    fn of(value: Toml, origin: &Origin) -> Self {
-        Item { name: None, value: Some(value), secret: None, origin: origin.clone() }
-    }
-
-    /// Whether both say the same, whoever says it.
-    pub fn is_same(&self, other: &Item) -> bool {
-        self.name == other.name && self.value == other.value && self.secret == other.secret
-    }
-}
-
-fn one<T: Display>(value: &Sourced<T>) -> Present {
-    Present::One(Some(Item::of(Toml::String(value.value.to_string()), &value.origin)))
-}
-
-fn maybe<T: Display>(value: &Option<Sourced<T>>) -> Present {
-    value.as_ref().map_or(Present::One(None), one)
-}
-
-fn truth(value: &Sourced<bool>) -> Present {
-    Present::One(Some(Item::of(Toml::Boolean(value.value), &value.origin)))
-}
-
-fn amount<T: Display>(value: Option<&Sourced<T>>) -> Present {
-    Present::One(value.map(|value| {
-        let text = value.value.to_string();
-        let whole = text.parse().ok().map(Toml::Integer);
-        let number = whole.or_else(|| text.parse().ok().map(Toml::Float));
-        Item::of(number.unwrap_or(Toml::String(text)), &value.origin)
-    }))
-}
-
-fn many<T>(values: &[Sourced<T>], show: fn(&T, &Origin) -> Item) -> Present {
-    Present::Many(values.iter().map(|value| show(&value.value, &value.origin)).collect())
-}
-
-fn text(value: &impl Display, origin: &Origin) -> Item {
-    Item::of(Toml::String(value.to_string()), origin)
-}
-
-fn number(port: &Port, origin: &Origin) -> Item {
-    Item::of(Toml::Integer(port.0.into()), origin)
-}
-
-fn mount(mount: &MountRequest, origin: &Origin) -> Item {
-    let mut table = Table::new();
-    let mut add = |key: &str, value: String| table.insert(key.to_owned(), Toml::String(value));
-    add("from", mount.from.display().to_string());
-    mount.to.as_ref().map(|to| add("to", to.display().to_string()));
-    add("mode", mount.mode.as_str().to_owned());
-    Item::of(Toml::Table(table), origin)
-}
-
-/// Of a variable that two layers set, the higher one has come first, and counts.
-fn variables(requests: &[Sourced<EnvRequest>]) -> Present {
-    let is_first = |(at, request): &(usize, &Sourced<EnvRequest>)| {
-        !requests.iter().take(*at).any(|above| above.value.name == request.value.name)
-    };
-    let counting = requests.iter().enumerate().filter(is_first);
-    Present::Many(counting.map(|(_, request)| variable(&request.value, &request.origin)).collect())
-}
-
-/// The host's own value is a secret, and so is what is called one.
-fn variable(request: &EnvRequest, origin: &Origin) -> Item {
-    let text = request.value.clone().unwrap_or_default();
-    let is_secret = request.value.is_none() || looks_secret(&request.name) || vars::carries_login(&text);
-    let (value, secret) = if is_secret { (None, Some(Secret::new(text))) } else { (Some(Toml::String(text)), None) };
-    Item { name: Some(request.name.clone()), value, secret, origin: origin.clone() }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use clap::CommandFactory;
-
-    use super::*;
-    use crate::cli::Cli;
-
-    fn unique<T: Ord + std::fmt::Debug>(values: impl Iterator<Item = T>) -> BTreeSet<T> {
-        let mut seen = BTreeSet::new();
-        values.for_each(|value| assert!(!seen.contains(&value) && seen.insert(value), "twice"));
-        seen
-    }
-
-    #[test]
-    fn every_flag_variable_and_key_is_an_options_and_one_options_only() {
-        let mut command = Cli::command();
-        command.build();
-        let run = command.find_subcommand("run").expect("run");
-        let others = ["quiet", "verbose", "help", "assume-host"];
-        let flags = run.get_arguments().filter_map(clap::Arg::get_long).filter(|flag| !others.contains(flag));
-        assert_eq!(unique(OPTIONS.iter().filter_map(|option| option.flag)), unique(flags));
-        let variables = OPTIONS.iter().filter_map(|option| option.variables).map(|setting| setting.names);
-        assert_eq!(unique(variables), unique(vars::SETTINGS.iter().map(|setting| setting.names)));
-        let schema = file::schema();
-        let tables =
-            [("", schema.pointer("/properties")), ("resources.", schema.pointer("/properties/resources/properties"))];
-        let keys = tables.iter().flat_map(|(table, keys)| {
-            keys.and_then(Json::as_object).expect("keys").keys().map(move |key| format!("{table}{key}"))
+    mounts: Vec<Sourced<MountRequest>> => {
+        "Files and directories to mount, read-only unless the mode is `rw`. They must exist.";
+        flag: mounts: Vec<String> = "--mount" ["FROM[:TO[:ro|rw]]"], "Files", "Mount a file or directory (mode: ro)";
+        variables: ["SANDPEN_MOUNTS", "LLXPRT_SANDBOX_MOUNTS", "SANDBOX_MOUNTS"];
+        note: "separated by commas";
+        key: "mounts", example r#"[{ from = "~/data", to = "/data", mode = "ro" }]"#;
+        describe: MountRequest::describe;
+        opens: |mount, _| Some(match mount.mode {
+            Access::Rw => "the sandbox can read and write it",
+            Access::Ro => "the sandbox can read it",
         });
-        let keys = unique(keys.filter(|key| key != "resources" && key != "$schema"));
-        assert_eq!(unique(OPTIONS.iter().filter_map(|option| option.key).map(str::to_owned)), keys);
-        for key in keys {
-            assert!(about(&key).ends_with('.'), "{key}: nothing is said of it");
+    }
+    include_dirs: Vec<Sourced<PathBuf>> => {
+        "Further workspace directories, read-write.";
+        flag: include_dirs: Vec<PathBuf> = "--include-dir" ["DIR"], "Files", "Further workspace directory, read-write";
+        key: "includeDirs", example r#"["../library"]"#;
+        describe: |directory| format!("`{}` is a workspace directory, too", directory.display());
+        opens: |_, _| Some("the sandbox can read and write it");
+    }
+    env: Vec<Sourced<EnvRequest>> => {
+        "Variables inside, with their values.";
+        flag: env: Vec<String> = "--env" ["NAME[=VALUE]"], "Environment", "Variable inside; NAME alone passes the host's value, as a secret";
+        variables: ["SANDBOX_ENV"];
+        note: "separated by commas";
+        key: "env", example r#"{ EDITOR = "vi" }"#;
+        describe: EnvRequest::describe;
+        // Even LD_PRELOAD acts on programs inside only.
+        opens: never;
+    }
+    network: Sourced<NetworkMode> = NetworkMode::On => {
+        "The network policy: the host's network, none, or only the allowed hosts.";
+        flag: network: Option<String> = "--network" ["NETWORK"], "Network", "Network policy";
+        variables: ["SANDPEN_NETWORK", "LLXPRT_SANDBOX_NETWORK", "SANDBOX_NETWORK"];
+        key: "network";
+        describe: |network| match network {
+            NetworkMode::On => "the network is available",
+            NetworkMode::Off => "there is no network",
+            NetworkMode::Proxied => "only the allowed hosts can be reached",
+        }.to_owned();
+        opens: |network, now| match (network, now.network.value) {
+            (NetworkMode::On, _) => Some("everything inside can be sent anywhere"),
+            (NetworkMode::Proxied, NetworkMode::Off) => Some("what is inside can be sent to the allowed hosts"),
+            _ => None,
+        };
+    }
+    allow_hosts: Vec<Sourced<HostRule>> => {
+        "Hosts that may be reached, on ports 80 and 443 unless one is named. Implies `proxied`.";
+        flag: allow_hosts: Vec<String> = "--allow-host" ["HOST[:PORT]"], "Network", "Host that may be reached; implies --network proxied";
+        key: "allowHosts", example r#"["github.com", "*.crates.io:443"]"#;
+        describe: |host| format!("`{host}` may be reached");
+        opens: |_, now| (now.network.value != NetworkMode::On).then_some("what is inside can be sent there");
+    }
+    proxy_command: Option<Sourced<String>> => {
+        "Your own proxy: a command on the host that listens on port 8877. Implies `proxied`.";
+        flag: proxy_command: Option<String> = "--proxy-command" ["COMMAND"], "Network", "Your own proxy, listening on 8877; implies --network proxied";
+        variables: ["LLXPRT_SANDBOX_PROXY_COMMAND"];
+        key: "proxyCommand", example r#""my-proxy --port 8877""#;
+        describe: |command| format!("the proxy is the command `{command}`");
+        opens: |_, _| Some("it runs on this machine, outside the sandbox, with all your permissions");
+    }
+    ports: Vec<Sourced<Port>> => {
+        "Ports that the host reaches at 127.0.0.1, even if the guest listens on its own loopback only.";
+        flag: publish: Vec<String> = "--publish" ["PORT"], "Network", "Port to reach from the host, on 127.0.0.1";
+        variables: ["SANDBOX_PORTS"];
+        note: "separated by commas";
+        key: "ports", example "[3000]";
+        describe: |port| format!("port {port} is published on 127.0.0.1");
+        opens: |_, _| Some("every user of this machine can connect to it");
+    }
+    ssh_agent: Sourced<AgentMode> = AgentMode::Auto => {
+        "Whether the SSH agent is forwarded. Keys never enter the sandbox; `auto` forwards an agent that answers.";
+        flag: ssh_agent: Option<String> = "--ssh-agent" ["SSH_AGENT"], "Environment", "Whether the SSH agent is forwarded";
+        variables: ["SANDPEN_SSH_AGENT", "LLXPRT_SANDBOX_SSH_AGENT", "SANDBOX_SSH_AGENT"];
+        key: "sshAgent";
+        describe: |agent| match agent {
+            AgentMode::Off => "the SSH agent is not forwarded",
+            AgentMode::On => "the SSH agent is forwarded",
+            AgentMode::Auto => "the SSH agent is forwarded if it answers",
+        }.to_owned();
+        opens: |agent, now| (*agent != AgentMode::Off && now.ssh_agent.value == AgentMode::Off)
+            .then_some("the sandbox can sign with your keys");
+    }
+    cpus: Option<Sourced<Cpus>> => {
+        "How many CPUs the sandbox may use.";
+        flag: cpus: Option<String> = "--cpus" ["CPUS"], "Limits", "CPUs, such as 2 or 0.5";
+        variables: ["SANDPEN_CPUS", "LLXPRT_SANDBOX_CPUS", "SANDBOX_CPUS"];
+        key: "resources.cpus", example "2";
+        describe: |cpus| format!("at most {cpus} CPUs are used");
+        opens: |cpus, now| now.cpus.as_ref().is_some_and(|now| cpus.millis() > now.value.millis())
+            .then_some("more than without the file");
+    }
+    memory: Option<Sourced<Memory>> => {
+        "How much memory the sandbox may use.";
+        flag: memory: Option<String> = "--memory" ["MEMORY"], "Limits", "Memory, such as 4g";
+        variables: ["SANDPEN_MEMORY", "LLXPRT_SANDBOX_MEMORY", "SANDBOX_MEMORY"];
+        key: "resources.memory", example r#""4g""#;
+        describe: |memory| format!("at most {memory} of memory is used");
+        opens: |memory, now| now.memory.as_ref().is_some_and(|now| memory.bytes() > now.value.bytes())
+            .then_some("more than without the file");
+    }
+    pids: Sourced<Pids> = DEFAULT_PIDS => {
+        "How many processes and threads the sandbox may have.";
+        flag: pids: Option<String> = "--pids" ["PIDS"], "Limits", "Processes (default 2048)";
+        variables: ["SANDPEN_PIDS", "LLXPRT_SANDBOX_PIDS", "SANDBOX_PIDS"];
+        key: "resources.pids";
+        describe: |pids| format!("at most {pids} processes run");
+        opens: |pids, now| (pids.0 > now.pids.value.0).then_some("more than without the file");
+    }
+    user: Sourced<UserMode> = UserMode::Auto => {
+        "The user inside. `auto`: the host's user on Linux, the image's on macOS.";
+        flag: user: Option<String> = "--user" ["USER"], "Sandbox", "User inside";
+        variables: ["SANDBOX_SET_UID_GID"];
+        note: "`1`, `true`: host; `0`, `false`: image";
+        reader: environment::user;
+        key: "user";
+        describe: |user| match user {
+            UserMode::Auto => "sandpen chooses the user inside",
+            UserMode::Host => "the user inside is you",
+            UserMode::Image => "the user inside is the image's",
+        }.to_owned();
+        opens: |user, _| (*user == UserMode::Image).then_some("it may be root");
+    }
+    tmp: Sourced<TmpMode> = TmpMode::Private => {
+        "The temporary directory inside: a private one, or the host's with everything in it.";
+        flag: tmp: Option<String> = "--tmp" ["TMP"], "Files", "Temporary directory inside: private, or the host's";
+        key: "tmp";
+        describe: |tmp| match tmp {
+            TmpMode::Private => "the temporary directory is private",
+            TmpMode::Host => "the temporary directory is the host's",
+        }.to_owned();
+        opens: |tmp, _| (*tmp == TmpMode::Host).then_some("the sandbox sees other programs' temporary files");
+    }
+    guard: Sourced<Guard> = Guard::Review => {
+        "Protection from code that is planted in the repository's Git files.";
+        flag: guard: Option<String> = "--guard" ["GUARD"], "Files", "Protection from code planted in the repository's Git files";
+        key: "guard";
+        describe: |guard| match guard {
+            Guard::Review => "Git's files are reviewed at the end",
+            Guard::Strict => "all of Git's configuration is read-only",
+            Guard::Off => "Git's files are not guarded",
+        }.to_owned();
+        opens: |guard, now| match (guard, now.guard.value) {
+            (Guard::Off, _) => Some("code planted in Git's files runs outside later"),
+            (Guard::Review, Guard::Strict) => Some("the sandbox can write Git's configuration"),
+            _ => None,
+        };
+    }
+    allow_home: Sourced<bool> = false => {
+        "Permits the whole home as the working directory.";
+        flag: allow_home: bool = "--allow-home", "Files", "Permit the whole home as the working directory";
+        key: "allowHome";
+        describe: |is_allowed| match is_allowed {
+            true => "the whole home may be the working directory",
+            false => "the whole home must not be the working directory",
+        }.to_owned();
+        opens: |is_allowed, _| is_allowed.then_some("your keys and credentials can be inside");
+    }
+    strict: Sourced<bool> = false => {
+        "Makes it an error, not a warning, if something cannot be enforced here.";
+        flag: strict: bool = "--strict", "Sandbox", "Fail if anything is enforced less than asked for";
+        key: "strict";
+        describe: |is_strict| match is_strict {
+            true => "what cannot be enforced is an error",
+            false => "what cannot be enforced is a warning",
+        }.to_owned();
+        opens: |is_strict, _| (!is_strict).then_some("the sandbox starts even if something is not enforced");
+    }
+    engine_flags: Vec<Sourced<String>> => {
+        "Further flags for Docker or Podman, after sandpen's own.";
+        flag: engine_flags: Vec<String> = "--engine-flag" ["FLAG"], "Engine", "Further flag for the engine, after sandpen's own";
+        clap: |argument| argument.allow_hyphen_values(true);
+        variables: ["SANDBOX_FLAGS"];
+        note: "as shell words";
+        reader: environment::shell_words;
+        key: "engineFlags", example r#"["--shm-size=1g"]"#;
+        describe: |flag| format!("the engine gets the flag `{flag}`");
+        opens: |_, _| Some("a flag of the engine can disable any protection");
+    }
+    seatbelt_profile: Option<Sourced<String>> => {
+        "The Seatbelt profile on macOS: one of six names, or a file of yours. By default the network policy selects it.";
+        flag: seatbelt_profile: Option<String> = "--seatbelt-profile" ["PROFILE"], "Engine", "Seatbelt profile: one of six names, or a file";
+        variables: ["SEATBELT_PROFILE"];
+        key: "seatbeltProfile", example r#""restrictive-closed""#;
+        describe: |profile| format!("the Seatbelt profile is `{profile}`");
+        opens: |_, _| Some("on macOS it replaces all protection");
+    }
+    name: Option<Sourced<Name>> => {
+        "The sandbox's id for ps, exec and stop. By default it is random.";
+        flag: name: Option<String> = "--name" ["NAME"], "Sandbox", "Id for ps, exec and stop (default: random)";
+        opens: never;
+    }
+    keep: Option<Sourced<bool>> => {
+        "Keeps the container and its files after the end, until `sandpen prune`.";
+        flag: keep: bool = "--keep", "Sandbox", "Keep the container and its files after the end, until `sandpen prune`";
+        form: "";
+        opens: never;
+    }
+    build: Option<Sourced<bool>> => {
+        "Builds the project's sandbox.Dockerfile before the launch.";
+        variables: ["BUILD_SANDBOX"];
+        note: "`1`, `true`";
+        reader: environment::switch;
+        form: "";
+        opens: never;
+    }
+}
+
+impl Options {
+    /// Returns how much sandpen prints.
+    pub(crate) fn verbosity(&self) -> Verbosity {
+        match (self.quiet, self.verbose) {
+            (true, _) => Verbosity::Quiet,
+            (_, true) => Verbosity::Verbose,
+            _ => Verbosity::Normal,
         }
     }
+}
 
-    #[test]
-    fn secrets_are_not_shown() {
-        for text in ["GH_TOKEN=xyz", "A=http://me:xyz@proxy", "HOME"] {
-            let request = EnvRequest::parse(text).expect("a variable");
-            let item = variable(&request, &Origin::Default);
-            assert!(item.value.is_none() && !format!("{item:?}").contains("xyz"), "{item:?}");
-        }
+impl Args for Options {
+    fn augment_args(command: Command) -> Command {
+        let flags = OPTIONS.iter().filter_map(|option| option.flag);
+        command
+            .args(flags.map(|flag| flag.argument()))
+            .arg(
+                Arg::new("assume_host")
+                    .long("assume-host")
+                    .value_name("ASSUME_HOST")
+                    .help("Plan as if on this platform")
+                    .value_parser(clap::value_parser!(Platform))
+                    .hide(true),
+            )
+            .arg(
+                Arg::new("quiet")
+                    .short('q')
+                    .long("quiet")
+                    .help("Print errors only")
+                    .action(ArgAction::SetTrue)
+                    .conflicts_with("verbose"),
+            )
+            .arg(Arg::new("verbose").short('v').long("verbose").help("Print what is done").action(ArgAction::SetTrue))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Options {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(Options::from_matches(&mut matches.clone()))
+    }
+
+    fn from_arg_matches_mut(matches: &mut ArgMatches) -> Result<Self, clap::Error> {
+        Ok(Options::from_matches(matches))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Options::from_matches(&mut matches.clone());
+        Ok(())
     }
 }

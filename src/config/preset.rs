@@ -1,19 +1,20 @@
-//! Presets: what an agent needs, as data. A preset is a TOML file; adding an agent is adding one.
+//! Presets: the directories, variables, hosts and image of an agent. Each preset is a TOML file.
 
 use std::io::ErrorKind;
 
-use schemars::{JsonSchema, Schema, schema_for};
-use serde::Deserialize;
+use serde_json::{Value as Json, json};
 
-use super::read::{Language, read};
+use super::error::ConfigError;
+use super::file::merge;
+use super::node::{FromNode, table_value};
 use super::sourced::Sourced;
+use super::syntax::{self, Language};
 use super::value::{Access, HomePath, HostRule, ImageRef, VariableName};
-use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::path::{GuestPath, HostPath};
 use crate::ui::suggest::nearest;
 
-/// The built-in ones: name, data, and the Dockerfile that `sandpen build --agent NAME` builds.
+/// The built-in presets: name, data, and the Dockerfile that `sandpen build --agent NAME` builds.
 const BUILT_IN: &[(&str, &str, &str)] = &[
     ("llxprt", include_str!("presets/llxprt.toml"), include_str!("presets/llxprt.Dockerfile")),
     ("gemini", include_str!("presets/gemini.toml"), include_str!("presets/gemini.Dockerfile")),
@@ -22,55 +23,49 @@ const BUILT_IN: &[(&str, &str, &str)] = &[
     ("aider", include_str!("presets/aider.toml"), include_str!("presets/aider.Dockerfile")),
 ];
 
-/// What one agent needs.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, expecting = "a preset: name = \"…\" and what it needs")]
-pub struct Preset {
-    /// Its name, which is also the name of the command that selects it.
-    pub name: String,
-    /// The image its project publishes.
-    pub image: Option<ImageRef>,
-    /// The home directory of that image's own user.
-    pub image_home: Option<GuestPath>,
-    /// Variables with keys and tokens, passed by name.
-    #[serde(default)]
-    pub secrets: Vec<VariableName>,
-    /// Variables passed with their values.
-    #[serde(default)]
-    pub variables: Vec<VariableName>,
-    /// Variables that name a file, which is mounted read-only.
-    #[serde(default)]
-    pub credential_files: Vec<VariableName>,
-    /// Hosts it needs when the network is filtered.
-    #[serde(default)]
-    pub hosts: Vec<HostRule>,
-    /// Its directories and files on the host.
-    #[serde(default)]
-    pub directories: Vec<Directory>,
+table_value! {
+    /// The directories, variables, hosts and image of one agent.
+    #[expected = "a preset: name = \"…\" and what it needs"]
+    pub struct Preset {
+        /// The agent's name, which is also the name of the command that selects it.
+        pub name: String,
+        /// The image that the agent's project publishes.
+        pub image: Option<ImageRef>,
+        /// The home directory of the image's user.
+        pub image_home: Option<GuestPath>,
+        /// Variables with keys and tokens, passed by name.
+        pub secrets: Vec<VariableName>,
+        /// Variables passed with their values.
+        pub variables: Vec<VariableName>,
+        /// Variables that name a file, which is mounted read-only.
+        pub credential_files: Vec<VariableName>,
+        /// Hosts that the agent needs when the network is filtered.
+        pub hosts: Vec<HostRule>,
+        /// The agent's directories and files on the host.
+        pub directories: Vec<Directory>,
+    }
 }
 
-/// A directory or file where an agent keeps its state.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, expecting = "a table such as { path = \"~/…\", reason = \"…\" }")]
-pub struct Directory {
-    /// Where.
-    pub path: HomePath,
-    /// Whether the agent may write.
-    #[serde(default)]
-    pub mode: Access,
-    /// Whether it is made on the host when it is missing, so that a first login is not lost.
-    #[serde(default)]
-    pub create: bool,
-    /// What it is, for `explain`.
-    pub reason: String,
-    /// What lies in it and is run or obeyed by the agent on the host: reported when the sandbox changed it.
-    #[serde(default)]
-    pub obeyed: Vec<String>,
+table_value! {
+    /// A directory or file where an agent keeps its state.
+    #[expected = "a table such as { path = \"~/…\", reason = \"…\" }"]
+    pub struct Directory {
+        /// The path, which starts with `~/`.
+        pub path: HomePath,
+        /// Whether the agent may write.
+        pub mode: Access,
+        /// Whether sandpen makes a missing one on the host, so that a first login is not lost.
+        pub create: bool,
+        /// A description for `explain`.
+        pub reason: String,
+        /// Files in it that the agent runs or obeys on the host: reported when the sandbox changed one.
+        pub obeyed: Vec<String>,
+    }
 }
 
 impl Preset {
-    /// The preset of this name: the user's own file, else the built-in one. `none` is no preset.
-    pub fn named(host: &Host, agent: &Sourced<String>) -> Result<Option<Self>> {
+    /// Finds a preset by name: the user's file, else the built-in one. `none` is no preset.
+    pub fn named(host: &Host, agent: &Sourced<String>) -> Result<Option<Self>, ConfigError> {
         let name = agent.value.as_str();
         if name == "none" {
             return Ok(None);
@@ -83,81 +78,80 @@ impl Preset {
         }
         let built_in = BUILT_IN.iter().map(|(name, ..)| (*name).to_owned());
         let known: Vec<String> = built_in.chain(own_names(host)).chain(["none".to_owned()]).collect();
-        let error = Error::usage(format!("{}: there is no preset for an agent `{name}`", agent.origin));
-        let error = match nearest(name, known.iter().map(String::as_str)) {
-            Some(near) => error.hint(format!("did you mean `{near}`?")),
-            None => error,
-        };
-        Err(error.hint(format!("known presets: {}", known.join(", "))))
+        let near = nearest(name, known.iter().map(String::as_str)).map(str::to_owned);
+        Err(ConfigError::UnknownPreset { origin: agent.origin.clone(), name: name.to_owned(), near, known })
     }
 
-    /// The preset that a command's name selects, if any.
-    pub fn for_command(host: &Host, command: &str) -> Result<Option<Self>> {
+    /// Finds the preset that a command's name selects.
+    pub fn for_command(host: &Host, command: &str) -> Result<Option<Self>, ConfigError> {
         // The names are compared first, so that no data is parsed for other commands.
-        match BUILT_IN.iter().any(|(name, ..)| *name == command) {
-            true => Self::named(host, &Sourced::default(command.to_owned())),
-            false => Self::own(host, command),
+        if BUILT_IN.iter().any(|(name, ..)| *name == command) {
+            Self::named(host, &Sourced::default(command.to_owned()))
+        } else {
+            Self::own(host, command)
         }
     }
 
-    /// What editors know of a preset's file.
-    pub fn schema() -> Schema {
-        schema_for!(Preset)
+    /// Returns the JSON schema of a preset's file, for editors.
+    pub fn file_schema() -> Json {
+        let mut schema = json!({ "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Preset" });
+        merge(&mut schema, Preset::schema());
+        schema
     }
 
-    /// The name of the image that `sandpen build --agent NAME` makes.
+    /// Returns the name of the image that `sandpen build --agent NAME` makes.
     pub fn image(name: &str) -> String {
         format!("localhost/sandpen/{name}")
     }
 
-    /// The Dockerfile of a built-in preset.
+    /// Returns the Dockerfile of a built-in preset.
     pub fn dockerfile(name: &str) -> Option<&'static str> {
         BUILT_IN.iter().find(|(known, ..)| *known == name).map(|(.., dockerfile)| *dockerfile)
     }
 
-    pub(super) fn own(host: &Host, name: &str) -> Result<Option<Self>> {
+    pub(super) fn own(host: &Host, name: &str) -> Result<Option<Self>, ConfigError> {
         if name.is_empty() || name.starts_with('.') || name.contains('/') {
             return Ok(None);
         }
         let path = host.config_dir().join("presets").join(format!("{name}.toml"));
         match std::fs::read_to_string(path.as_path()) {
-            Ok(text) => Self::parse(&text, &path.to_string())?.checked(host, name, &path).map(Some),
+            Ok(text) => Self::parse(&text, &path.to_string())?.check(host, name, &path).map(Some),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
-            Err(error) => Err(Error::usage(format!("the preset file `{path}` cannot be read")).cause(error)),
+            Err(source) => Err(ConfigError::Read { what: "preset file", path: path.as_path().to_owned(), source }),
         }
     }
 
-    fn parse(text: &str, name: &str) -> Result<Self> {
-        read(text, Language::Toml, name)
+    fn parse(text: &str, name: &str) -> Result<Self, ConfigError> {
+        let preset = syntax::parse(text, Language::Toml).and_then(|root| Self::from_node(&root));
+        preset.map_err(|problem| ConfigError::in_file(name, text, problem))
     }
 
-    /// What no key shows by itself.
-    fn checked(self, host: &Host, name: &str, file: &HostPath) -> Result<Self> {
+    /// Refuses what is wrong only in combination with the host or another key.
+    fn check(self, host: &Host, name: &str, file: &HostPath) -> Result<Self, ConfigError> {
+        let file = file.clone();
         if self.name != name {
-            return Err(Error::usage(format!("{file}: key `name`: `{}` is not the file's name", self.name))
-                .hint(format!("expected `{name}`, the command that it is for; or rename the file")));
+            return Err(ConfigError::PresetName { file, found: self.name, expected: name.to_owned() });
         }
         let places: Vec<(HostPath, Access)> =
             self.directories.iter().map(|entry| (host.home.join(entry.path.below()), entry.mode)).collect();
         for (place, _) in &places {
-            let wrong = |why: String| Error::usage(format!("{file}: key `directories`: `{place}` {why}"));
-            // Wherever they are: the usual places are refused by name.
+            let directory = place.clone();
+            // The usual places are refused by name; these may be elsewhere.
             if host.keeps_files_in(place) {
-                return Err(wrong("holds sandpen's own files".into()));
+                return Err(ConfigError::PresetOwnFiles { file, directory });
             }
-            // Below it the agent could plant a link, and choose with it what is mounted the next time.
+            // In a writable directory the agent could plant a link, and so choose the next mount.
             let is_above =
                 |other: &&(HostPath, Access)| other.1 == Access::Rw && other.0 != *place && place.is_within(&other.0);
-            if let Some((above, _)) = places.iter().find(is_above) {
-                return Err(wrong(format!("lies in `{above}`, which the agent may write to"))
-                    .hint("leave it out: what is there is shown already"));
+            if let Some((parent, _)) = places.iter().find(is_above) {
+                return Err(ConfigError::PresetInWritable { file, directory, parent: parent.clone() });
             }
         }
         Ok(self)
     }
 }
 
-/// The names of the user's own presets.
+/// Lists the names of the user's presets.
 pub(super) fn own_names(host: &Host) -> Vec<String> {
     let entries = std::fs::read_dir(host.config_dir().join("presets").as_path()).into_iter().flatten().flatten();
     let mut names: Vec<String> =
@@ -174,7 +168,7 @@ mod tests {
     fn every_built_in_preset_parses_and_answers_to_its_name() {
         for (name, text, dockerfile) in BUILT_IN {
             let preset = Preset::parse(text, name);
-            assert_eq!(preset.as_ref().map(|p| p.name.as_str()), Ok(*name));
+            assert_eq!(preset.map(|preset| preset.name).map_err(|error| error.to_string()), Ok((*name).to_owned()));
             assert!(dockerfile.lines().any(|line| line.starts_with("FROM ")), "{name}");
         }
     }

@@ -2,63 +2,52 @@
 
 use std::path::PathBuf;
 
+use super::error::ConfigError;
 use super::file;
-use super::read::Language;
-use super::settings::Settings;
+use super::options::Settings;
 use super::sourced::Origin;
-use crate::error::{Error, Result};
+use super::syntax::Language;
 use crate::host::Host;
 use crate::ui::suggest::nearest;
 
-/// The built-in ones: name and TOML text.
-pub const BUILT_IN: &[(&str, &str)] = &[
+/// The built-in profiles: name and TOML text. `offline` is another name for `safe`: llxprt has both.
+const BUILT_IN: &[(&str, &str)] = &[
     ("dev", include_str!("profiles/dev.toml")),
     ("safe", include_str!("profiles/safe.toml")),
     ("tight", include_str!("profiles/tight.toml")),
-    ("offline", include_str!("profiles/offline.toml")),
+    ("offline", include_str!("profiles/safe.toml")),
 ];
 
-/// A profile as found: its text and where it is from.
+/// The text of a profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profile {
-    /// Its name.
     pub name: String,
-    /// Its file; `None` for a built-in one.
+    /// `None` for a built-in one.
     pub file: Option<PathBuf>,
-    /// Its content.
     pub text: String,
 }
 
 impl Profile {
     /// Finds a profile: the user's file of that name, else the built-in one.
-    pub fn find(host: &Host, name: &str, origin: &Origin) -> Result<Self> {
+    pub fn find(host: &Host, name: &str, origin: &Origin) -> Result<Self, ConfigError> {
         for file in is_plain(name).then(|| candidates(host, name)).into_iter().flatten() {
             match std::fs::read_to_string(&file) {
                 Ok(text) => return Ok(Profile { name: name.to_owned(), file: Some(file), text }),
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                Err(error) => {
-                    return Err(Error::usage(format!("profile file `{}` cannot be read", file.display())).cause(error));
-                }
+                Err(source) => return Err(ConfigError::Read { what: "profile file", path: file, source }),
             }
         }
         if let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
             return Ok(Profile { name: name.to_owned(), file: None, text: (*text).to_owned() });
         }
-        let names = names(host);
-        let error = Error::usage(format!("{origin}: there is no profile `{name}`"));
-        let error = match nearest(name, names.iter().map(String::as_str)) {
-            Some(known) => error.hint(format!("did you mean `{known}`?")),
-            None => error,
-        };
-        Err(error.hint(format!(
-            "known profiles: {}; own ones are files in {}",
-            names.join(", "),
-            directory(host).display()
-        )))
+        let known = names(host);
+        let near = nearest(name, known.iter().map(String::as_str)).map(str::to_owned);
+        let (origin, name, directory) = (origin.clone(), name.to_owned(), directory(host));
+        Err(ConfigError::UnknownProfile { origin, name, near, known, directory })
     }
 
-    /// What it says.
-    pub fn settings(&self) -> Result<Settings> {
+    /// Reads the profile's text.
+    pub fn settings(&self) -> Result<Settings, ConfigError> {
         let (name, language) = match &self.file {
             Some(file) => (file.display().to_string(), Language::of(file)),
             None => (format!("built-in profile {}", self.name), Language::Toml),
@@ -67,25 +56,24 @@ impl Profile {
     }
 }
 
-/// The file of a profile that is not there yet.
-pub fn new_file(host: &Host, name: &str) -> Result<PathBuf> {
+/// Returns the path for a new profile.
+pub fn new_file(host: &Host, name: &str) -> Result<PathBuf, ConfigError> {
     if !is_plain(name) {
-        return Err(Error::usage(format!("`{name}` cannot be a profile's name"))
-            .hint("it becomes a file's name: no slash, and no dot in front"));
+        return Err(ConfigError::ProfileName(name.to_owned()));
     }
     let [toml, json] = candidates(host, name);
-    match json.symlink_metadata() {
-        Ok(_) => Err(Error::usage(format!("there is a profile `{name}` already: `{}`", json.display()))),
-        Err(_) => Ok(toml),
+    if json.symlink_metadata().is_ok() {
+        return Err(ConfigError::ProfileExists { name: name.to_owned(), path: json });
     }
+    Ok(toml)
 }
 
-/// Whether a file can have this name, in that directory and nowhere else.
+/// Whether the name is a file name, and not a path to somewhere else.
 fn is_plain(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\0'])
 }
 
-/// Where the user's profiles are.
+/// Returns the directory of the user's profiles.
 pub fn directory(host: &Host) -> PathBuf {
     host.config_dir().join("profiles").as_path().to_owned()
 }
@@ -94,7 +82,7 @@ fn candidates(host: &Host, name: &str) -> [PathBuf; 2] {
     ["toml", "json"].map(|extension| directory(host).join(format!("{name}.{extension}")))
 }
 
-/// The names of all profiles, sorted, the built-in ones among them.
+/// Lists the names of all profiles, built in and the user's, sorted.
 pub fn names(host: &Host) -> Vec<String> {
     let own = std::fs::read_dir(directory(host)).into_iter().flatten().flatten().filter_map(|entry| {
         let path = entry.path();
@@ -131,6 +119,7 @@ mod tests {
                     show(s.ssh_agent.map(|v| v.value.to_string())),
                 )
             });
+            let values = values.map_err(|error| error.to_string());
             assert_eq!(values, Ok((cpus.into(), memory.into(), Some(pids), network.into(), agent.into())));
         }
     }

@@ -1,22 +1,22 @@
-//! The project file `.sandpen/config.toml`: input from strangers, without effect until the user trusts its exact content.
+//! The project file `.sandpen/config.toml`. It is untrusted input, and has no effect until the user trusts its exact content.
 
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use super::error::ConfigError;
 use super::file;
-use super::read::Language;
-use super::settings::Settings;
+use super::options::Settings;
 use super::sourced::Origin;
-use crate::error::{Error, Result};
+use super::syntax::Language;
 use crate::host::Host;
 use crate::path::HostPath;
 use crate::process::untrusted;
 
-/// A project file larger than this is no configuration.
-const LARGEST: u64 = 1 << 20;
+/// A project file that is larger is refused.
+const MAX_SIZE: u64 = 1 << 20;
 
-/// A project file as found: its content was read once, and that content is what is judged and used.
+/// The content of a project file. It is read once, so that what the user judges is what is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProjectFile {
     directory: HostPath,
@@ -24,10 +24,10 @@ pub struct ProjectFile {
 }
 
 impl ProjectFile {
-    /// The project file of the current directory, or of the nearest directory above it that has one, up to the repository's root.
-    pub fn find(host: &Host) -> Result<Option<Self>> {
+    /// Finds the project file of the current directory, or of the nearest directory above it up to the repository's root.
+    pub fn find(host: &Host) -> Result<Option<Self>, ConfigError> {
         for directory in host.cwd.as_path().ancestors() {
-            let directory = HostPath::new(directory).map_err(|error| Error::usage(error.to_string()))?;
+            let directory = HostPath::new(directory)?;
             if let Some(file) = Self::read(&directory)? {
                 return Ok(Some(file));
             }
@@ -38,66 +38,61 @@ impl ProjectFile {
         Ok(None)
     }
 
-    /// The project file of this very directory.
-    pub fn read(directory: &HostPath) -> Result<Option<Self>> {
+    /// Reads the project file of one directory.
+    pub fn read(directory: &HostPath) -> Result<Option<Self>, ConfigError> {
         let path = directory.as_path().join(".sandpen/config.toml");
-        let content = match untrusted::read(&path, LARGEST) {
+        let content = match untrusted::read(&path, MAX_SIZE) {
             Ok(content) => content,
-            Err(error) if error.kind() == ErrorKind::InvalidData => {
-                return Err(Error::usage(format!("`{}` is not a text file of at most 1 MiB", path.display())));
-            }
+            Err(error) if error.kind() == ErrorKind::InvalidData => return Err(ConfigError::ProjectFile(path)),
             Err(_) => return Ok(None),
         };
         Ok(Some(ProjectFile { directory: directory.clone(), content }))
     }
 
-    /// Where it is.
     pub fn path(&self) -> PathBuf {
         self.directory.as_path().join(".sandpen/config.toml")
     }
 
-    /// Whether the user trusted exactly this content at exactly this place.
+    /// Whether the user trusted this content in this directory.
     pub fn is_trusted(&self, host: &Host) -> bool {
         fs::read(pin(host, &self.directory)).is_ok_and(|pinned| pinned == self.content.as_bytes())
     }
 
-    /// What it says. Relative paths are taken from the project's directory.
-    pub fn settings(&self) -> Result<Settings> {
+    /// Reads the content. Relative paths start at the project's directory.
+    pub fn settings(&self) -> Result<Settings, ConfigError> {
         let path = self.path();
         let name = path.display().to_string();
         file::parse(&self.content, Language::Toml, &name, Some(self.directory.as_path()), &Origin::Config(path))
     }
 
-    /// Whether the user trusted another content at this place, and what that said.
+    /// Reads the content that the user trusted in this directory, which may be another one.
     pub fn trusted_before(&self, host: &Host) -> Option<Settings> {
         let content = fs::read_to_string(pin(host, &self.directory)).ok()?;
         ProjectFile { content, ..self.clone() }.settings().ok()
     }
 
-    /// Lets it take effect with exactly the content that was read.
-    pub fn trust(&self, host: &Host) -> Result<()> {
+    /// Records that the content that was read is trusted.
+    pub fn trust(&self, host: &Host) -> Result<(), ConfigError> {
         let pin = pin(host, &self.directory);
         let write = || -> std::io::Result<()> {
             pin.parent().map_or(Ok(()), fs::create_dir_all)?;
             fs::write(&pin, &self.content)
         };
-        write().map_err(|error| {
-            Error::failed(format!("the decision cannot be recorded in `{}`", pin.display())).cause(error)
-        })
+        write().map_err(|source| ConfigError::RecordTrust { path: pin.clone(), source })
     }
 }
 
-/// Takes the trust in a directory's project file back; whether there was any.
-pub fn revoke(host: &Host, directory: &HostPath) -> Result<bool> {
+/// Revokes the trust in a directory's project file. Returns whether it was trusted.
+pub fn revoke(host: &Host, directory: &HostPath) -> Result<bool, ConfigError> {
     let pin = pin(host, directory);
     match fs::remove_file(&pin) {
         Ok(()) => Ok(true),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(false),
-        Err(error) => Err(Error::failed(format!("`{}` cannot be removed", pin.display())).cause(error)),
+        Err(source) => Err(ConfigError::RemoveTrust { path: pin, source }),
     }
 }
 
-/// The directories whose project files were trusted, sorted.
+/// Lists the directories whose project files were trusted, sorted.
 pub fn trusted(host: &Host) -> Vec<HostPath> {
     fn look(pins: &Path, place: &Path, found: &mut Vec<HostPath>) {
         for entry in fs::read_dir(pins).into_iter().flatten().flatten() {
@@ -115,11 +110,10 @@ pub fn trusted(host: &Host) -> Vec<HostPath> {
     found
 }
 
-/// The name of a pin in the directory that stands for the project's.
+/// The file with the trusted content, in a tree of directories like the projects'.
 const PIN: &str = "config.toml";
 
-/// Where the trusted content of a directory's project file is kept: a copy, so that no digest is needed to compare, and so that it
-/// can be told what has changed.
+/// Returns the path of the trusted content. It is a whole copy, so that `trust` can show what changed since.
 fn pin(host: &Host, directory: &HostPath) -> PathBuf {
     let below = directory.as_path().strip_prefix("/").unwrap_or(Path::new(""));
     host.state_dir().as_path().join("trust").join(below).join(PIN)

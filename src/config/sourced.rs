@@ -1,4 +1,4 @@
-//! Where a value came from, carried with the value.
+//! A value with its origin.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 /// The layer that set a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody asked; this is what sandpen does.
+    /// sandpen's default.
     Default,
     /// A command-line flag, or an argument by the name it has in the help.
     Flag(&'static str),
@@ -47,22 +47,22 @@ impl Serialize for Origin {
 pub struct Sourced<T> {
     /// The value.
     pub value: T,
-    /// Who set it.
+    /// The layer that set it.
     pub origin: Origin,
 }
 
 impl<T> Sourced<T> {
-    /// A value with its origin.
+    /// Makes a value with its origin.
     pub fn new(value: T, origin: Origin) -> Self {
         Sourced { value, origin }
     }
 
-    /// A value nobody set.
+    /// Makes a value that no layer set.
     pub fn default(value: T) -> Self {
         Sourced { value, origin: Origin::Default }
     }
 
-    /// Whether someone asked for this value, so that it is a promise rather than best effort.
+    /// Whether a layer set the value, so that it must be enforced rather than attempted.
     pub fn is_asked_for(&self) -> bool {
         self.origin != Origin::Default
     }

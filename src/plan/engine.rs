@@ -158,7 +158,7 @@ pub fn choose(inputs: Inputs) -> Result<(EnginePlan, Option<ImagePlan>)> {
 }
 
 fn default_image() -> Result<ImagePlan> {
-    let reference = ImageRef::parse(DEFAULT_IMAGE).map_err(Error::usage)?;
+    let reference = ImageRef::from_text(DEFAULT_IMAGE)?;
     Ok(ImagePlan { reference, reason: "git and ssh, no agent: nothing else was named".into(), from: Origin::Default })
 }
 

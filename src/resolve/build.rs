@@ -54,7 +54,7 @@ impl Recipe {
             );
         }
         let name = flat_name(host.cwd.join("image").as_path()).to_ascii_lowercase();
-        let image = ImageRef::parse(&format!("localhost/sandpen/project-{name}")).map_err(Error::usage)?;
+        let image = ImageRef::from_text(&format!("localhost/sandpen/project-{name}"))?;
         Ok((Recipe::File { file: path, context: host.cwd.clone() }, image))
     }
 
@@ -67,7 +67,7 @@ impl Recipe {
             Error::usage(format!("{}: the preset `{name}` brings no Dockerfile", agent.origin))
                 .hint("name one: sandpen build -f FILE")
         })?;
-        Ok((Recipe::BuiltIn(text), ImageRef::parse(&Preset::image(name)).map_err(Error::usage)?))
+        Ok((Recipe::BuiltIn(text), ImageRef::from_text(&Preset::image(name))?))
     }
 }
 

@@ -7,7 +7,7 @@ mod preset;
 
 use std::ffi::OsString;
 
-use crate::cli::Options;
+use crate::config::Options;
 use crate::config::{Config, Sourced};
 use crate::error::Result;
 use crate::facts::engines::checkup::{CHECKUP_TIMEOUT, Checkup};

@@ -8,8 +8,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::cli::Options;
 use crate::command::explain::Explanation;
+use crate::config::Options;
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::path::HostPath;
@@ -166,7 +166,7 @@ impl Sandbox {
         check_version(program)?;
         let mut command = Command::new(program.as_path());
         let (options, secrets) = arguments::without_secrets(&self.options);
-        command.args(before).arg("run").args(arguments::flags(&options)).arg("--").args(&self.command).envs(secrets);
+        command.args(before).arg("run").args(options.to_arguments()).arg("--").args(&self.command).envs(secrets);
         command.current_dir(resolved.host.cwd.as_path());
         Ok(command)
     }

@@ -3,6 +3,8 @@
 
 use std::fmt::Write;
 
+use unicode_width::UnicodeWidthStr;
+
 use crate::ui::escape::escape;
 use crate::ui::view::{Ink, View};
 
@@ -124,7 +126,7 @@ impl Layout {
         let longest = |column: fn(&Row) -> &String, most: usize| {
             rows.iter()
                 .filter(|row| row.kind != Kind::Line)
-                .map(|row| letters(column(row)))
+                .map(|row| columns(column(row)))
                 .filter(|length| *length <= most)
                 .max()
                 .unwrap_or(0)
@@ -141,12 +143,12 @@ impl Layout {
             return;
         }
         let (names, values) = (self.names, self.values);
-        let gap = names.saturating_sub(letters(&row.name));
+        let gap = names.saturating_sub(columns(&row.name));
         let mut line = format!("  {}{:gap$}", view.paint(Ink::Name, &row.name), "");
-        let mut at = 2 + letters(&row.name).max(names);
+        let mut at = 2 + columns(&row.name).max(names);
         if !row.value.is_empty() {
             let _ = write!(line, "  {}", row.value);
-            at += 2 + letters(&row.value);
+            at += 2 + columns(&row.value);
         }
         let below = 2 + names + 2;
         let (start, room) = match (row.kind, self.reasons) {
@@ -169,16 +171,17 @@ impl Layout {
     }
 }
 
-fn letters(text: &str) -> usize {
-    text.chars().count()
+/// Returns how many columns of a terminal the text takes.
+fn columns(text: &str) -> usize {
+    text.width()
 }
 
-/// Text in lines of at most `room` letters, broken between words.
+/// Breaks a text between words into lines of at most `room` columns.
 fn wrapped(text: &str, room: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         match lines.last_mut() {
-            Some(line) if letters(line) + 1 + letters(word) <= room => {
+            Some(line) if columns(line) + 1 + columns(word) <= room => {
                 line.push(' ');
                 line.push_str(word);
             }
@@ -222,6 +225,19 @@ mod tests {
         );
     }
 
+    #[test]
+    fn wide_characters_take_two_columns() {
+        let mut page = Page::new(View { width: 80, ..View::default() });
+        page.section("Files");
+        page.row("ro", "/home/我/文件", "Chinese");
+        page.row("ro", "/home/me/🎉", "an emoji");
+        page.row("ro", "/home/me/e\u{301}", "a combining accent");
+        let lines: Vec<String> = page.finish().lines().map(str::to_owned).collect();
+        let start = |line: &str, reason: &str| columns(line.split(reason).next().unwrap_or_default());
+        let starts = [start(&lines[1], "Chinese"), start(&lines[2], "an emoji"), start(&lines[3], "a combining")];
+        assert_eq!(starts, [21, 21, 21], "{lines:#?}");
+    }
+
     proptest! {
         #[test]
         fn no_reason_leaves_the_page(width in 60usize..160, name in "[a-z]{1,12}", value in "[a-z/]{0,90}", reason in "([a-z]{1,12} ){0,30}") {
@@ -229,7 +245,7 @@ mod tests {
             page.section("T");
             page.row(&name, &value, &reason);
             for line in page.finish().lines() {
-                prop_assert!(letters(line) <= width || line.contains(&value), "{line}");
+                prop_assert!(columns(line) <= width || line.contains(&value), "{line}");
             }
         }
     }

@@ -1,35 +1,22 @@
 //! Finds the known name nearest to a misspelt one.
 
-/// The candidate that is close enough to be what was meant, if there is one.
+use strsim::osa_distance;
+
+/// Longer texts are not misspelt names; comparing them would only cost time.
+const MAX_LENGTH: usize = 64;
+
+/// Returns the nearest name, if at most a third of it has to change.
 pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    if wrong.len() > MAX_LENGTH {
+        return None;
+    }
     let wrong = wrong.to_lowercase();
     known
         .into_iter()
-        .map(|name| (distance(&wrong, &name.to_lowercase()), name))
+        .map(|name| (osa_distance(&wrong, &name.to_lowercase()), name))
         .filter(|(distance, name)| *distance * 3 <= name.len().max(3))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)
-}
-
-/// Edit distance in which swapping neighbours counts once (optimal string alignment). Names are short.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().take(64).collect());
-    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
-    for i in 0..=a.len() {
-        for j in 0..=b.len() {
-            rows[i][j] = if i == 0 || j == 0 {
-                i + j
-            } else {
-                let change = usize::from(a[i - 1] != b[j - 1]);
-                let mut best = (rows[i - 1][j] + 1).min(rows[i][j - 1] + 1).min(rows[i - 1][j - 1] + change);
-                if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                    best = best.min(rows[i - 2][j - 2] + 1);
-                }
-                best
-            };
-        }
-    }
-    rows[a.len()][b.len()]
 }
 
 #[cfg(test)]
@@ -42,5 +29,6 @@ mod tests {
         assert_eq!(nearest("offlin", ["offline", "safe"]), Some("offline"));
         assert_eq!(nearest("xyz", ["network", "mounts"]), None);
         assert_eq!(nearest("", ["on"]), None);
+        assert_eq!(nearest(&"x".repeat(1 << 20), ["x"]), None);
     }
 }

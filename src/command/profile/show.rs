@@ -1,4 +1,4 @@
-//! `profile show`: every value with its origin, as a file that could be used as it is.
+//! `profile show`: every value with its origin, as TOML that sandpen reads back, or as JSON.
 
 use std::fmt::Write;
 
@@ -6,19 +6,17 @@ use serde::Serialize;
 use serde_json::Value as Json;
 use toml::Value as Toml;
 
-use crate::config::options::{Item, OPTIONS, Present};
-use crate::config::{Config, Origin};
-use crate::error::{Error, Result};
+use crate::config::{Config, Item, OPTIONS, Origin, Present};
 use crate::ui::escape::{escape, escape_json};
 
-/// Lines longer than this do not push the origins of all others to the right.
-const WIDE: usize = 36;
+/// Longer lines do not count for the column of the origins.
+const MAX_COLUMN: usize = 36;
 
-/// As TOML: what it means is read back from it, and behind each value stands who set it.
+/// Shows the values as TOML, with their origins as comments.
 pub fn toml(config: &Config, title: &str) -> String {
     let mut lines: Vec<(String, String)> = Vec::new();
     for option in OPTIONS {
-        let Some(key) = option.key else { continue };
+        let Some(key) = option.key.map(|key| key.name) else { continue };
         match (option.read)(config) {
             Present::One(None) => lines.push((format!("# {key}"), "not set".to_owned())),
             Present::One(Some(item)) => lines.push((assignment(key, &item), item.origin.to_string())),
@@ -34,8 +32,8 @@ pub fn toml(config: &Config, title: &str) -> String {
         }
     }
     let lengths = lines.iter().map(|(line, _)| line.chars().count());
-    let column = lengths.filter(|length| *length <= WIDE).max().unwrap_or(0);
-    let mut text = format!("# What `{title}` starts from in this directory, and who said so.\n");
+    let column = lengths.filter(|length| *length <= MAX_COLUMN).max().unwrap_or(0);
+    let mut text = format!("# The values that `{title}` starts with in this directory, and their origins.\n");
     for (line, origin) in lines {
         let gap = column.saturating_sub(line.chars().count()) + 2;
         let comment = if origin.is_empty() { String::new() } else { format!("{:gap$}# {origin}", "") };
@@ -52,7 +50,7 @@ fn origin(item: &Item) -> String {
     }
 }
 
-/// A line of a file.
+/// Returns the line of a file that sets a value; a comment if it must not be shown.
 pub fn assignment(key: &str, item: &Item) -> String {
     let key = match &item.name {
         Some(name) if name.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_".contains(letter)) => {
@@ -63,12 +61,11 @@ pub fn assignment(key: &str, item: &Item) -> String {
     };
     match &item.value {
         Some(_) => format!("{key} = {}", value(item)),
-        // A file cannot hold it, and nobody is to see it.
         None => format!("# {key}"),
     }
 }
 
-/// A value on one line.
+/// Returns a value on one line.
 pub fn value(item: &Item) -> String {
     fn inline(value: &Toml) -> String {
         match value {
@@ -84,22 +81,22 @@ pub fn value(item: &Item) -> String {
     item.value.as_ref().map_or_else(String::new, inline)
 }
 
-/// A string as JSON writes it, which TOML reads as well: one line, and nothing in it acts on a terminal.
+/// Quotes a string as JSON does, which TOML reads as well: on one line, without control characters.
 fn quoted(text: &str) -> String {
     escape_json(&Json::from(text).to_string()).into_owned()
 }
 
-/// For programs.
-pub fn json(config: &Config) -> Result<String> {
+/// Shows the values as JSON.
+pub fn json(config: &Config) -> Result<String, serde_json::Error> {
     #[derive(Serialize)]
-    struct Shown {
+    struct JsonValue {
         key: String,
         value: Option<Json>,
         from: Origin,
     }
     let mut values = Vec::new();
     for option in OPTIONS {
-        let Some(key) = option.key else { continue };
+        let Some(key) = option.key.map(|key| key.name) else { continue };
         let items = match (option.read)(config) {
             Present::One(None) => vec![Item { name: None, value: None, secret: None, origin: Origin::Default }],
             present => present.items(),
@@ -107,12 +104,11 @@ pub fn json(config: &Config) -> Result<String> {
         for item in items {
             let key = item.name.map_or_else(|| key.to_owned(), |name| format!("{key}.{name}"));
             let value = item.value.and_then(|value| serde_json::to_value(value).ok());
-            values.push(Shown { key, value, from: item.origin });
+            values.push(JsonValue { key, value, from: item.origin });
         }
     }
-    let text = serde_json::to_string_pretty(&serde_json::json!({ "schema": 1, "values": values }));
-    Ok(escape_json(&text.map_err(|error| Error::failed("the values cannot be written").cause(error))?).into_owned()
-        + "\n")
+    let text = serde_json::to_string_pretty(&serde_json::json!({ "schema": 1, "values": values }))?;
+    Ok(escape_json(&text).into_owned() + "\n")
 }
 
 #[cfg(test)]
@@ -124,11 +120,10 @@ mod tests {
 
     fn config(text: &str) -> Config {
         let settings = read_file(text, Language::Toml, "f", None, &Origin::Profile("p".into())).expect("a profile");
-        Config::of(settings).expect("a configuration")
+        Config::new(settings).expect("a configuration")
     }
 
     proptest! {
-        /// What is shown means the same when it is read, whatever is in it.
         #[test]
         fn what_is_shown_is_read_back(image in "[a-z]{1,9}(:[a-z0-9]{1,5})?", path in "\\PC{1,20}", value in any::<String>(),
                                       name in "[A-Z][!-<>-~]{0,8}", cpus in 1u32..9999, port in 1u16..) {

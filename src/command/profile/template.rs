@@ -2,25 +2,24 @@
 
 use std::fmt::Write;
 
-use crate::command::profile::show::{assignment, value};
-use crate::config::options::{OPTIONS, Present, about};
-use crate::config::{Config, Origin};
+use super::show::{assignment, value};
+use crate::config::{Config, OPTIONS, Origin, Present};
 
-/// The first line of the user's own file.
-pub const OWN: &str = "Your configuration: it holds for every sandbox, below flags, variables and profiles.";
+/// The first line of the user's configuration file.
+pub const CONFIG_TITLE: &str = "Your configuration for all sandboxes. Flags, variables and profiles override it.";
 
-/// The first line of a profile.
+/// Returns the first line of a profile.
 pub fn profile_title(name: &str) -> String {
     format!("The profile `{name}`, for `sandpen run --profile {name}`.")
 }
 
-/// The file: what `config` sets is set, everything else is commented out.
+/// Returns the text of a file that sets what `config` sets. All other keys are commented out.
 pub fn text(config: &Config, schema: &str, title: &str) -> String {
     let mut text = format!(
-        "#:schema {schema}\n# {title}\n# What is commented out shows the default, or an example. `sandpen profile show` tells what holds.\n"
+        "#:schema {schema}\n# {title}\n# A commented line shows the default or an example. `sandpen profile show` shows the values in effect.\n"
     );
     for option in OPTIONS {
-        let Some(key) = option.key else { continue };
+        let Some((key, example)) = option.key.map(|key| (key.name, key.example)) else { continue };
         let is_set = |origin: &Origin| *origin != Origin::Default;
         let set = match (option.read)(config) {
             Present::One(Some(item)) if is_set(&item.origin) => vec![assignment(key, &item)],
@@ -35,13 +34,13 @@ pub fn text(config: &Config, schema: &str, title: &str) -> String {
             _ => Vec::new(),
         };
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "\n# {}", about(key));
+        let _ = writeln!(text, "\n# {}", option.description);
         if !set.is_empty() {
             let _ = writeln!(text, "{}", set.join("\n"));
         } else if let Some(default) = option.default() {
             let _ = writeln!(text, "# Values: {}.\n# {key} = {default}", option.form);
         } else {
-            let _ = writeln!(text, "# {key} = {}", option.example);
+            let _ = writeln!(text, "# {key} = {example}");
         }
     }
     text
@@ -57,11 +56,11 @@ mod tests {
     }
 
     #[test]
-    fn it_says_nothing_by_itself_and_every_example_can_be_used() {
+    fn it_sets_nothing_and_every_example_can_be_used() {
         let text = text(&Config::default(), "s", "t");
         assert_eq!(read(&text), Settings::default());
         let keys = OPTIONS.iter().filter_map(|option| option.key);
-        for key in keys {
+        for key in keys.map(|key| key.name) {
             let example = text
                 .lines()
                 .find_map(|line| line.strip_prefix("# ").filter(|line| line.starts_with(&format!("{key} = "))));

@@ -1,19 +1,20 @@
-//! A variable for the guest as the user writes it: `NAME=VALUE`, or `NAME` to take the host's.
+//! A variable for the guest as the user writes it: `NAME=VALUE`, or `NAME` to pass the host's value.
 
-use std::borrow::Cow;
-use std::fmt;
+use serde_json::{Value as Json, json};
+use toml::Value as Toml;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
-
-use super::{Mismatch, Value};
+use super::{InvalidValue, Reason, Value};
+use crate::config::layer::OptionValue;
+use crate::config::node::{Content, Entry, FromNode, Node, Problem};
+use crate::secret::Secret;
+use crate::vars::{carries_login, looks_secret};
 
 /// A variable that is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EnvRequest {
-    /// Its name.
+    /// The variable's name.
     pub name: String,
-    /// Its value; `None` takes the host's.
+    /// The variable's value; `None` passes the host's.
     pub value: Option<String>,
 }
 
@@ -22,28 +23,55 @@ impl EnvRequest {
     pub fn is_name(name: &str) -> bool {
         !name.is_empty() && !name.starts_with('-') && name.chars().all(|c| c.is_ascii_graphic() && c != '=')
     }
+
+    /// Describes the variable to a user who decides on it.
+    pub fn describe(&self) -> String {
+        match &self.value {
+            Some(value) if self.secret().is_none() => format!("`{}` is `{value}` inside", self.name),
+            _ => format!("`{}` is set to a secret inside", self.name),
+        }
+    }
+
+    fn from_entry(entry: &Entry<'_>) -> Result<Self, Problem> {
+        let name = entry.key.as_ref();
+        let value = match &entry.node.content {
+            Content::Text(text) => text.clone().into_owned(),
+            Content::Number(number) => number.clone(),
+            Content::Boolean(value) => value.to_string(),
+            _ => return Err(entry.node.wrong_type("a string, a number or a boolean")),
+        };
+        let text = format!("{name}={value}");
+        // A name with `=` in it would be read as another one.
+        let parsed = if name.contains('=') { Err(not_a_name(name)) } else { Self::parse(&text) };
+        parsed.map_err(|reason| {
+            let form = "NAME = \"value\"";
+            entry.node.invalid(InvalidValue { form, ..InvalidValue::new::<Self>(&text, reason) })
+        })
+    }
+}
+
+fn not_a_name(name: &str) -> Reason {
+    format!("`{name}` is not a variable's name").into()
 }
 
 impl Value for EnvRequest {
     const NAME: &'static str = "a variable";
     const FORM: &'static str = "`NAME=VALUE`, or `NAME` to pass the host's value";
 
-    fn shown(text: &str) -> String {
-        // The value may be a secret.
+    fn redacted(text: &str) -> String {
         text.split_once('=').map_or(text.to_owned(), |(name, _)| format!("{name}=…"))
     }
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, Reason> {
         let (name, value) = match text.split_once('=') {
             Some((name, value)) => (name, Some(value)),
             None => (text, None),
         };
+        if name.is_empty() {
+            return Err("there is no name before the `=`".into());
+        }
         if !Self::is_name(name) {
-            return Err(if name.is_empty() {
-                "there is no name before the `=`".into()
-            } else {
-                format!("`{name}` is not a variable's name")
-            });
+            return Err(not_a_name(name));
         }
         if value.is_some_and(|value| value.contains('\0')) {
             return Err("the value contains a NUL byte".into());
@@ -52,99 +80,43 @@ impl Value for EnvRequest {
     }
 }
 
-/// The variables of a file: `{ NAME = "value" }`. A file names values only; it never takes them from the host.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Variables(pub Vec<EnvRequest>);
-
-impl JsonSchema for Variables {
-    fn inline_schema() -> bool {
-        true
+/// In a file all variables are one table, `{ NAME = "value" }`. A file cannot pass the host's values.
+impl FromNode for EnvRequest {
+    fn from_node(node: &Node<'_>) -> Result<Self, Problem> {
+        node.parse()
     }
 
-    fn schema_name() -> Cow<'static, str> {
-        "Variables".into()
+    fn schema() -> Json {
+        json!({ "type": ["string", "number", "boolean"] })
+    }
+}
+
+impl OptionValue for EnvRequest {
+    fn to_toml(&self) -> Toml {
+        Toml::String(self.value.clone().unwrap_or_default())
     }
 
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
+    fn name(&self) -> Option<&str> {
+        Some(&self.name)
+    }
+
+    /// The host's value is a secret, and so is a value whose name or login says so.
+    fn secret(&self) -> Option<Secret> {
+        let Some(value) = &self.value else { return Some(Secret::new("")) };
+        (looks_secret(&self.name) || carries_login(value)).then(|| Secret::new(value.clone()))
+    }
+
+    fn list_from_node(node: &Node<'_>) -> Result<Vec<Self>, Problem> {
+        let entries = node.entries("a table such as { NAME = \"value\" }")?;
+        entries.iter().map(|entry| Self::from_entry(entry).map_err(|problem| problem.below_key(&entry.key))).collect()
+    }
+
+    fn list_schema() -> Json {
+        json!({
             "type": "object",
             "propertyNames": { "pattern": "^[!-,.-<>-~][!-<>-~]*$" },
-            "additionalProperties": { "type": ["string", "number", "boolean"] },
+            "additionalProperties": Self::schema(),
         })
-    }
-}
-
-impl<'de> Deserialize<'de> for Variables {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Table;
-        impl<'de> Visitor<'de> for Table {
-            type Value = Variables;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a table such as { NAME = \"value\" }")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut table: A) -> Result<Variables, A::Error> {
-                let mut variables = Vec::new();
-                while let Some(name) = table.next_key()? {
-                    variables.push(table.next_value_seed(Named(name))?);
-                }
-                Ok(Variables(variables))
-            }
-        }
-        deserializer.deserialize_map(Table)
-    }
-}
-
-/// The value of a variable whose name is known, so that whatever is wrong is said of that key.
-struct Named(String);
-
-impl Named {
-    fn with<E: serde::de::Error>(self, value: &str) -> Result<EnvRequest, E> {
-        let text = format!("{}={value}", self.0);
-        // A name with `=` in it would be read as another one.
-        let reason = if self.0.contains('=') { Some(format!("`{}` is not a variable's name", self.0)) } else { None };
-        let request = reason.map_or_else(|| EnvRequest::parse(&text), Err);
-        request.map_err(|reason| {
-            let form = "NAME = \"value\"".to_owned();
-            E::custom(Mismatch { form, ..Mismatch::of::<EnvRequest>(&text, reason) })
-        })
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for Named {
-    type Value = EnvRequest;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<EnvRequest, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl Visitor<'_> for Named {
-    type Value = EnvRequest;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string, a number or a truth value")
-    }
-
-    fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<EnvRequest, E> {
-        self.with(value)
-    }
-
-    fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<EnvRequest, E> {
-        self.with(&value.to_string())
-    }
-
-    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<EnvRequest, E> {
-        self.with(&value.to_string())
-    }
-
-    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<EnvRequest, E> {
-        self.with(&value.to_string())
-    }
-
-    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<EnvRequest, E> {
-        self.with(&value.to_string())
     }
 }
 
@@ -152,6 +124,15 @@ impl Visitor<'_> for Named {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn secrets_are_not_shown() {
+        for text in ["GH_TOKEN=xyz", "A=http://me:xyz@proxy", "HOME"] {
+            let request = EnvRequest::parse(text).expect("a variable");
+            assert!(request.secret().is_some() && !request.describe().contains("xyz"), "{text}");
+        }
+        assert_eq!(EnvRequest::parse("A=b").map(|request| request.secret()), Ok(None));
+    }
 
     #[test]
     fn the_value_is_everything_after_the_first_equals_sign() {

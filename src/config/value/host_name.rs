@@ -1,4 +1,4 @@
-//! A host in its one canonical spelling: what is compared is what is connected to.
+//! A host in its canonical spelling, so that the proxy compares the name that it connects to.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,8 +13,8 @@ pub enum HostName {
 }
 
 impl HostName {
-    /// Parses the canonical spelling; any other is refused with the reason, and never corrected: two programs that correct
-    /// differently are how filters are fooled.
+    /// Parses the canonical spelling and refuses all others. It corrects none: a filter can be
+    /// bypassed where two programs correct a name differently.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         if let Some(inner) = text.strip_prefix('[') {
             return ipv6(inner.strip_suffix(']').ok_or("the bracket is not closed")?);
@@ -23,13 +23,13 @@ impl HostName {
             return Err("the host is empty");
         }
         if text.contains('@') {
-            return Err("user information has no place in it");
+            return Err("user information is not allowed");
         }
         if !text.is_ascii() {
             return Err("it is not ASCII; an international name is written as `xn--…`");
         }
         if text.bytes().any(|byte| byte.is_ascii_control() || byte == b' ') {
-            return Err("it holds control characters or blanks");
+            return Err("it contains control characters or blanks");
         }
         if text.bytes().any(|byte| byte.is_ascii_uppercase()) {
             return Err("it is not in lower case");
@@ -43,12 +43,12 @@ impl HostName {
         if !ends_in_a_number(text) {
             return Ok(HostName::Name(text.to_owned()));
         }
-        // What C libraries take for an address: `127.1`, `2130706433`, `0x7f.1`, `0177.0.0.1`.
+        // C libraries read these as addresses: `127.1`, `2130706433`, `0x7f.1`, `0177.0.0.1`.
         let address = text.parse::<Ipv4Addr>().map_err(|_| "an IPv4 address is written as four decimal numbers")?;
         Ok(HostName::Address(IpAddr::V4(address)))
     }
 
-    /// Whether any label is an international name in disguise.
+    /// Whether any label is an encoded international name.
     pub fn is_international(name: &str) -> bool {
         name.split('.').any(|label| label.starts_with("xn--"))
     }
@@ -65,7 +65,7 @@ fn ipv6(text: &str) -> Result<HostName, &'static str> {
     Ok(HostName::Address(IpAddr::V6(address)))
 }
 
-/// Mapped (`::ffff:a.b.c.d`) and compatible (`::a.b.c.d`) addresses; `::` and `::1` are IPv6's own.
+/// Whether an address is mapped (`::ffff:a.b.c.d`) or compatible (`::a.b.c.d`); `::` and `::1` are not.
 fn carries_ipv4(address: Ipv6Addr) -> bool {
     let is_compatible = address.segments()[..6] == [0; 6] && address.segments()[6] != 0;
     address.to_ipv4_mapped().is_some() || is_compatible

@@ -3,15 +3,18 @@
 use std::fmt;
 use std::net::Ipv6Addr;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use toml::Value as Toml;
 
-use super::{HostName, Value, deserialize_as_value};
+use super::{HostName, Reason, Value};
+use crate::config::layer::OptionValue;
+use crate::config::node::read_as_text;
 
 /// A host, or the subdomains of one, and the ports that may be reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostRule {
     host: HostName,
-    /// Whether subdomains are meant, and the host itself is not.
+    /// Whether the rule allows the host's subdomains, and not the host itself.
     subdomains: bool,
     /// The port; `None` means 80 and 443.
     port: Option<u16>,
@@ -21,7 +24,7 @@ impl HostRule {
     /// Whether the rule allows this host on this port.
     pub fn allows(&self, host: &HostName, port: u16) -> bool {
         let name = match (&self.host, host) {
-            // Look-alikes hide in international names: each must be listed itself.
+            // International names can imitate others, so each must be listed itself.
             (HostName::Name(listed), HostName::Name(asked)) if self.subdomains => asked
                 .strip_suffix(listed.as_str())
                 .is_some_and(|below| below.len() > 1 && below.ends_with('.') && !HostName::is_international(below)),
@@ -30,17 +33,17 @@ impl HostRule {
         name && self.port.map_or(port == 80 || port == 443, |wanted| wanted == port)
     }
 
-    /// Whether the rule is about this very host, an IPv6 address without brackets.
+    /// Whether the rule names this host; an IPv6 address is given without brackets.
     pub fn names(&self, host: &str) -> bool {
         !self.subdomains && self.host.to_string().trim_matches(['[', ']']) == host
     }
 
-    /// The one host that the rule is about, and its port if one is named; `None` for subdomains.
+    /// Returns the host that the rule names, and its port if there is one; `None` for subdomains.
     pub fn target(&self) -> Option<(&HostName, Option<u16>)> {
         (!self.subdomains).then_some((&self.host, self.port))
     }
 
-    /// The rule that would allow a host on a port, as `--allow-host` takes it.
+    /// Returns the rule that would allow a host on a port, for `--allow-host`.
     pub fn wanted(host: &HostName, port: u16) -> Self {
         HostRule { host: host.clone(), subdomains: false, port: Some(port).filter(|port| ![80, 443].contains(port)) }
     }
@@ -62,17 +65,31 @@ impl Serialize for HostRule {
     }
 }
 
-deserialize_as_value!(HostRule);
+read_as_text!(HostRule: { "type": "string" });
+
+impl OptionValue for HostRule {
+    fn to_toml(&self) -> Toml {
+        Toml::String(self.to_string())
+    }
+}
+
+/// The launcher passes rules to the proxy's process as JSON.
+impl<'de> Deserialize<'de> for HostRule {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::from_text(&text).map_err(serde::de::Error::custom)
+    }
+}
 
 impl Value for HostRule {
     const NAME: &'static str = "an allowed host";
     const FORM: &'static str = "`HOST`, `HOST:PORT` or `*.example.org`; names in ASCII, IPv6 in brackets";
 
-    fn parse(text: &str) -> Result<Self, String> {
-        // An address from a browser is what a newcomer pastes.
+    fn parse(text: &str) -> Result<Self, Reason> {
+        // A URL copied from a browser.
         if let Some((_, rest)) = text.split_once("://") {
             let host = rest.split('/').next().unwrap_or_default().rsplit('@').next().unwrap_or_default();
-            return Err(format!("write the host only: `{host}`"));
+            return Err(format!("write the host only: `{host}`").into());
         }
         let (name, port) = match text.rsplit_once(':') {
             Some((name, port)) if !name.contains(':') || name.ends_with(']') => (name, Some(port)),
@@ -88,13 +105,12 @@ impl Value for HostRule {
             Some(host) => (true, host),
             None => (false, lower.as_str()),
         };
-        // A person may write an address in any way that is IPv6; it is compared in one.
+        // IPv6 addresses have several spellings, which users may choose from; the canonical one is compared.
         let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')?.parse::<Ipv6Addr>().ok());
         let host = address.map_or(host.to_owned(), |address| format!("[{address}]"));
         // Without brackets the last part would be taken for a port.
-        let host = HostName::parse(&host).map_err(|reason| match host.contains(':') && !host.starts_with('[') {
-            true => String::new(),
-            false => reason.to_owned(),
+        let host = HostName::parse(&host).map_err(|reason| {
+            if host.contains(':') && !host.starts_with('[') { Reason::Form } else { reason.into() }
         })?;
         if subdomains && !matches!(host, HostName::Name(_)) {
             return Err("an address has no subdomains".into());

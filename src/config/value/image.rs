@@ -3,23 +3,26 @@
 use std::fmt;
 
 use serde::{Serialize, Serializer};
+use toml::Value as Toml;
 
-use super::{Value, deserialize_as_value};
+use super::{Reason, Value};
+use crate::config::layer::OptionValue;
+use crate::config::node::read_as_text;
 
-/// A well-formed image reference. It cannot be mistaken for a flag and holds no blanks or control characters.
+/// A well-formed image reference. An engine cannot take it for a flag, and it has no blanks or control characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageRef(String);
 
-/// Development images of the agents' own repositories: nobody publishes them, so a pull could only fetch a stranger's.
+/// Development images of the agents' repositories. They are not published, so a pull could only fetch a stranger's image.
 const NEVER_PUBLISHED: &[&str] = &["llxprt-code-sandbox", "gemini-cli-sandbox"];
 
 impl ImageRef {
-    /// The reference as given.
+    /// Returns the reference as given.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether the image only ever exists on this machine, so that the engine must not pull it.
+    /// Whether the image exists on this machine only, so that the engine must not pull it.
     pub fn is_local(&self) -> bool {
         let name = self.0.split([':', '@']).next().unwrap_or(&self.0);
         self.0.starts_with("localhost/") || NEVER_PUBLISHED.contains(&name)
@@ -38,13 +41,19 @@ impl Serialize for ImageRef {
     }
 }
 
-deserialize_as_value!(ImageRef);
+read_as_text!(ImageRef: { "type": "string" });
+
+impl OptionValue for ImageRef {
+    fn to_toml(&self) -> Toml {
+        Toml::String(self.0.clone())
+    }
+}
 
 impl Value for ImageRef {
     const NAME: &'static str = "an image reference";
     const FORM: &'static str = "`name`, `name:tag`, `registry:5000/name` or `name@sha256:…`, in lower case";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, Reason> {
         let (name, digest) = match text.split_once('@') {
             Some((name, digest)) => (name, Some(digest)),
             None => (text, None),
@@ -58,7 +67,7 @@ impl Value for ImageRef {
             None => (name, None),
         };
         if tag.is_some_and(|tag| !is_tag(tag)) {
-            return Err("the tag may hold letters, digits, `_`, `.` and `-` only".into());
+            return Err("the tag may contain letters, digits, `_`, `.` and `-` only".into());
         }
         let mut parts = name.split('/');
         let first = parts.next().unwrap_or_default();
@@ -66,7 +75,7 @@ impl Value for ImageRef {
         let first_is_registry = !rest.is_empty() && (first.contains(['.', ':']) || first == "localhost");
         let first_is_good = if first_is_registry { is_registry(first) } else { is_component(first) };
         if !first_is_good || !rest.iter().all(|part| is_component(part)) {
-            return Err(String::new());
+            return Err(Reason::Form);
         }
         Ok(ImageRef(text.to_owned()))
     }

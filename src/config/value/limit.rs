@@ -2,17 +2,19 @@
 
 use std::fmt;
 
-use schemars::{Schema, json_schema};
 use serde::{Serialize, Serializer};
+use toml::Value as Toml;
 
-use super::{Value, deserialize_as_value};
+use super::{Reason, Value};
+use crate::config::layer::OptionValue;
+use crate::config::node::read_as_text;
 
 /// A number of CPUs, in thousandths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cpus(u32);
 
 impl Cpus {
-    /// The number in thousandths of a CPU.
+    /// Returns the number in thousandths of a CPU.
     pub fn millis(self) -> u32 {
         self.0
     }
@@ -29,20 +31,16 @@ impl Value for Cpus {
     const NAME: &'static str = "a number of CPUs";
     const FORM: &'static str = "a positive number such as `2` or `0.5`";
 
-    fn schema() -> Schema {
-        json_schema!({ "type": ["number", "string"], "exclusiveMinimum": 0 })
-    }
-
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, Reason> {
         let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
         let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
         if !digits(whole) || !digits(part) || part.len() > 3 || whole.len() > 5 {
-            return Err(String::new());
+            return Err(Reason::Form);
         }
         let millis = whole.parse::<u32>().ok().zip(format!("{part:0<3}").parse::<u32>().ok());
         match millis.map(|(whole, part)| whole * 1000 + part) {
             Some(millis) if millis > 0 => Ok(Cpus(millis)),
-            _ => Err(String::new()),
+            _ => Err(Reason::Form),
         }
     }
 }
@@ -51,11 +49,11 @@ impl Value for Cpus {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory(u64);
 
-/// Docker and Podman refuse less.
-const LEAST_MEMORY: u64 = 6 << 20;
+/// The least that Docker and Podman accept.
+const MIN_MEMORY: u64 = 6 << 20;
 
 impl Memory {
-    /// The amount in bytes.
+    /// Returns the amount in bytes.
     pub fn bytes(self) -> u64 {
         self.0
     }
@@ -76,11 +74,7 @@ impl Value for Memory {
     const NAME: &'static str = "an amount of memory";
     const FORM: &'static str = "a size of at least 6m, such as `512m` or `4g`";
 
-    fn schema() -> Schema {
-        json_schema!({ "type": ["string", "integer"], "minimum": LEAST_MEMORY })
-    }
-
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, Reason> {
         let digits = text.bytes().take_while(u8::is_ascii_digit).count();
         let (number, unit) = text.split_at(digits);
         let shift = match unit.to_ascii_lowercase().as_str() {
@@ -89,15 +83,18 @@ impl Value for Memory {
             "m" | "mb" | "mib" => 20,
             "g" | "gb" | "gib" => 30,
             "t" | "tb" | "tib" => 40,
-            _ => return Err(String::new()),
+            _ => return Err(Reason::Form),
         };
         let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
         match bytes {
-            Some(bytes) if (LEAST_MEMORY..=i64::MAX as u64).contains(&bytes) => Ok(Memory(bytes)),
-            _ => Err(String::new()),
+            Some(bytes) if (MIN_MEMORY..=i64::MAX as u64).contains(&bytes) => Ok(Memory(bytes)),
+            _ => Err(Reason::Form),
         }
     }
 }
+
+/// The kernel's limit on 64-bit machines.
+const MAX_PIDS: u32 = 4_194_304;
 
 /// A number of processes and threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,19 +110,37 @@ impl Value for Pids {
     const NAME: &'static str = "a number of processes";
     const FORM: &'static str = "a whole number from 1 to 4194304";
 
-    fn schema() -> Schema {
-        json_schema!({ "type": ["integer", "string"], "minimum": 1, "maximum": 4_194_304 })
-    }
-
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, Reason> {
         match text.parse() {
-            Ok(number @ 1..=4_194_304) if !text.starts_with('+') => Ok(Pids(number)),
-            _ => Err(String::new()),
+            Ok(number @ 1..=MAX_PIDS) if !text.starts_with('+') => Ok(Pids(number)),
+            _ => Err(Reason::Form),
         }
     }
 }
 
-deserialize_as_value!(Cpus, Memory, Pids);
+read_as_text!(
+    Cpus: { "type": ["number", "string"], "exclusiveMinimum": 0 },
+    Memory: { "type": ["string", "integer"], "minimum": MIN_MEMORY },
+    Pids: { "type": ["integer", "string"], "minimum": 1, "maximum": MAX_PIDS },
+);
+
+impl OptionValue for Cpus {
+    fn to_toml(&self) -> Toml {
+        if self.0 % 1000 == 0 { Toml::Integer((self.0 / 1000).into()) } else { Toml::Float(f64::from(self.0) / 1000.0) }
+    }
+}
+
+impl OptionValue for Memory {
+    fn to_toml(&self) -> Toml {
+        Toml::String(self.to_string())
+    }
+}
+
+impl OptionValue for Pids {
+    fn to_toml(&self) -> Toml {
+        Toml::Integer(self.0.into())
+    }
+}
 
 impl Serialize for Cpus {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -179,7 +194,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_shown_is_read_back(millis in 1u32..9_999_999, bytes in LEAST_MEMORY..1u64 << 50) {
+        fn what_is_shown_is_read_back(millis in 1u32..9_999_999, bytes in MIN_MEMORY..1u64 << 50) {
             prop_assert_eq!(Cpus::parse(&Cpus(millis).to_string()), Ok(Cpus(millis)));
             prop_assert_eq!(Memory::parse(&Memory(bytes).to_string()), Ok(Memory(bytes)));
         }

@@ -1,10 +1,15 @@
 //! The options that are a choice among names.
 
 use clap::ValueEnum;
-use schemars::{Schema, json_schema};
+use clap::builder::PossibleValue;
 use serde::Serialize;
+use serde_json::{Value as Json, json};
+use toml::Value as Toml;
 
-use super::{Value, deserialize_as_value};
+use super::{Reason, Value};
+use crate::config::layer::OptionValue;
+use crate::config::node::{FromNode, Node, Problem};
+use crate::ui::suggest::nearest;
 
 macro_rules! choice {
     ($(#[$doc:meta])* $name:ident, $what:literal, $form:literal { $($(#[$variant_doc:meta])* $variant:ident),+ $(,)? }) => {
@@ -16,35 +21,28 @@ macro_rules! choice {
         impl Value for $name {
             const NAME: &'static str = $what;
             const FORM: &'static str = $form;
+            const CHOICES: Option<fn() -> Vec<PossibleValue>> = Some(choices::<$name>);
 
-            fn schema() -> Schema {
-                let values = <$name as ValueEnum>::value_variants().iter().filter_map(ValueEnum::to_possible_value);
-                let choices: Vec<Schema> = values
-                    .map(|value| {
-                        let about = value.get_help().map(ToString::to_string).unwrap_or_default();
-                        json_schema!({ "const": value.get_name(), "description": about })
-                    })
-                    .collect();
-                json_schema!({ "oneOf": choices })
-            }
-
-            fn parse(text: &str) -> Result<Self, String> {
-                <$name as ValueEnum>::from_str(text, false).map_err(|_| {
-                    let variants = <$name as ValueEnum>::value_variants();
-                    let names: Vec<String> = variants.iter().map(ToString::to_string).collect();
-                    let mut begun = names.iter().filter(|name| name.starts_with(text));
-                    // `of` is as near to `on` as to `off`; only one of the two begins with it.
-                    let near = match (begun.next(), begun.next()) {
-                        (Some(name), None) => Some(name.as_str()),
-                        (Some(_), Some(_)) => None,
-                        (None, _) => crate::ui::suggest::nearest(text, names.iter().map(String::as_str)),
-                    };
-                    near.map_or(String::new(), |near| format!("did you mean `{near}`?"))
-                })
+            fn parse(text: &str) -> Result<Self, Reason> {
+                <$name as ValueEnum>::from_str(text, false).map_err(|_| near_choice::<$name>(text))
             }
         }
 
-        deserialize_as_value!($name);
+        impl FromNode for $name {
+            fn from_node(node: &Node<'_>) -> Result<Self, Problem> {
+                node.parse()
+            }
+
+            fn schema() -> Json {
+                choice_schema::<$name>()
+            }
+        }
+
+        impl OptionValue for $name {
+            fn to_toml(&self) -> Toml {
+                Toml::String(self.to_string())
+            }
+        }
 
         impl std::fmt::Display for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -57,10 +55,35 @@ macro_rules! choice {
     };
 }
 
+fn choices<T: ValueEnum>() -> Vec<PossibleValue> {
+    T::value_variants().iter().filter_map(ValueEnum::to_possible_value).collect()
+}
+
+/// `of` is as near to `on` as to `off`, but only `off` starts with it.
+fn near_choice<T: ValueEnum>(text: &str) -> Reason {
+    let choices = choices::<T>();
+    let names: Vec<&str> = choices.iter().map(PossibleValue::get_name).collect();
+    let mut longer = names.iter().filter(|name| name.starts_with(text));
+    let near = match (longer.next(), longer.next()) {
+        (Some(name), None) => Some(*name),
+        (Some(_), Some(_)) => None,
+        (None, _) => nearest(text, names.iter().copied()),
+    };
+    near.map_or(Reason::Form, |near| Reason::DidYouMean(near.to_owned()))
+}
+
+fn choice_schema<T: ValueEnum>() -> Json {
+    let choice = |value: PossibleValue| {
+        let help = value.get_help().map(ToString::to_string).unwrap_or_default();
+        json!({ "description": help, "const": value.get_name() })
+    };
+    json!({ "oneOf": choices::<T>().into_iter().map(choice).collect::<Vec<_>>() })
+}
+
 choice! {
-    /// Which engine is asked for.
+    /// The engine that is asked for.
     EngineSetting, "an engine", "`auto`, `docker`, `podman`, `sandbox-exec` or `native`" {
-        /// Chosen from what is meant and what answers
+        /// Chosen from the options and the engines that work
         Auto,
         /// Docker
         Docker,
@@ -68,60 +91,60 @@ choice! {
         Podman,
         /// macOS Seatbelt
         SandboxExec,
-        /// Linux namespaces, nothing installed
+        /// Linux namespaces, nothing to install
         Native,
     }
 }
 choice! {
     /// The network policy.
     NetworkMode, "a network policy", "`on`, `off` or `proxied`" {
-        /// The network is there
+        /// The host's network
         On,
-        /// No network at all
+        /// No network
         Off,
-        /// Only through a filtering proxy
+        /// Only the allowed hosts, through a filtering proxy
         Proxied,
     }
 }
 choice! {
     /// Whether the SSH agent is forwarded (R4.4).
     AgentMode, "an agent setting", "`auto`, `on` or `off`" {
-        /// Forwarded when SSH_AUTH_SOCK is there
+        /// Forwarded if SSH_AUTH_SOCK is set and the agent answers
         Auto,
         /// Forwarded
         On,
-        /// Out of reach
+        /// Not forwarded
         Off,
     }
 }
 choice! {
-    /// Who the guest is.
+    /// The user inside.
     UserMode, "a user setting", "`auto`, `host` or `image`" {
         /// The host's user on Linux, the image's on macOS
         Auto,
         /// The host's user
         Host,
-        /// The image's own user
+        /// The image's user
         Image,
     }
 }
 choice! {
-    /// What the guest sees as the temporary directory.
+    /// The temporary directory inside.
     TmpMode, "a temp setting", "`private` or `host`" {
-        /// A directory of the sandbox's own
+        /// A private directory
         Private,
         /// The host's directory
         Host,
     }
 }
 choice! {
-    /// What is done about code planted in the repository's Git files.
+    /// Protection from code that is planted in the repository's Git files.
     Guard, "a guard setting", "`review`, `strict` or `off`" {
         /// Hooks are read-only; new settings that run code are set aside at the end
         Review,
         /// All of Git's configuration is read-only
         Strict,
-        /// Nothing is done
+        /// No protection
         Off,
     }
 }

@@ -1,11 +1,14 @@
 //! A mount as the user writes it: `FROM[:TO[:ro|rw]]`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use schemars::{JsonSchema, Schema, json_schema};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use serde_json::{Value as Json, json};
+use toml::{Table, Value as Toml};
 
-use super::{Value, deserialize_as_value};
+use super::{Reason, Value};
+use crate::config::layer::OptionValue;
+use crate::config::node::{FromNode, Node, Problem, table_value};
 
 /// Whether the guest may write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -19,7 +22,7 @@ pub enum Access {
 }
 
 impl Access {
-    /// `ro` or `rw`.
+    /// Returns `ro` or `rw`.
     pub fn as_str(self) -> &'static str {
         match self {
             Access::Ro => "ro",
@@ -32,40 +35,76 @@ impl Value for Access {
     const NAME: &'static str = "a mode";
     const FORM: &'static str = "`ro` or `rw`";
 
-    fn schema() -> Schema {
-        json_schema!({ "enum": [Access::Ro.as_str(), Access::Rw.as_str()] })
-    }
-
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, Reason> {
         match text {
             "ro" => Ok(Access::Ro),
             "rw" => Ok(Access::Rw),
-            _ => Err(String::new()),
+            _ => Err(Reason::Form),
         }
     }
 }
 
-deserialize_as_value!(Access);
+impl FromNode for Access {
+    fn from_node(node: &Node<'_>) -> Result<Self, Problem> {
+        node.parse()
+    }
 
-/// What is asked for: `to` defaults to `from`, the mode to read-only.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
-#[schemars(inline)]
-#[serde(deny_unknown_fields, expecting = "a mount such as { from = \"…\", to = \"…\", mode = \"ro\" }")]
-pub struct MountRequest {
-    /// On the host; may be relative or start with `~`.
-    pub from: PathBuf,
-    /// Inside; absolute.
-    pub to: Option<PathBuf>,
-    /// Read-only unless asked for.
-    #[serde(default)]
-    pub mode: Access,
+    fn schema() -> Json {
+        json!({ "enum": [Access::Ro.as_str(), Access::Rw.as_str()], "default": Access::default().as_str() })
+    }
+
+    fn absent() -> Option<Self> {
+        Some(Access::default())
+    }
+}
+
+table_value! {
+    /// A mount: `to` defaults to `from`, the mode to read-only.
+    #[expected = "a mount such as { from = \"…\", to = \"…\", mode = \"ro\" }"]
+    pub struct MountRequest {
+        /// The path on the host; may be relative or start with `~`.
+        pub from: PathBuf,
+        /// The path inside; absolute.
+        pub to: Option<PathBuf>,
+        /// `ro` (default) or `rw`.
+        pub mode: Access,
+    }
+}
+
+impl MountRequest {
+    /// Describes the mount to a user who decides on it.
+    pub fn describe(&self) -> String {
+        let from = self.from.display();
+        let access = if self.mode == Access::Rw { "writable" } else { "read-only" };
+        match &self.to {
+            Some(to) if *to != self.from => format!("`{from}` is mounted at `{}`, {access}", to.display()),
+            _ => format!("`{from}` is mounted, {access}"),
+        }
+    }
+}
+
+impl OptionValue for MountRequest {
+    fn to_toml(&self) -> Toml {
+        let path = |path: &Path| Toml::String(path.display().to_string());
+        let mut table = Table::new();
+        table.insert("from".to_owned(), path(&self.from));
+        if let Some(to) = &self.to {
+            table.insert("to".to_owned(), path(to));
+        }
+        table.insert("mode".to_owned(), Toml::String(self.mode.as_str().to_owned()));
+        Toml::Table(table)
+    }
+
+    fn relative_to(self, base: &Path) -> Self {
+        MountRequest { from: self.from.relative_to(base), ..self }
+    }
 }
 
 impl Value for MountRequest {
     const NAME: &'static str = "a mount";
     const FORM: &'static str = "`FROM[:TO[:ro|rw]]`";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, Reason> {
         let mut parts: Vec<&str> = text.split(':').collect();
         let mode = parts.last().filter(|_| parts.len() > 1).and_then(|mode| Access::parse(mode).ok());
         if mode.is_some() {
@@ -74,7 +113,7 @@ impl Value for MountRequest {
         let (from, to) = match parts.as_slice() {
             [from] => (*from, None),
             [from, to] => (*from, Some(*to)),
-            [_, _, mode] => return Err(format!("`{mode}` is neither `ro` nor `rw`")),
+            [_, _, mode] => return Err(format!("`{mode}` is neither `ro` nor `rw`").into()),
             _ => {
                 return Err(
                     "a path with a colon can be mounted from a config file only: mounts = [{ from = …, to = … }]"
@@ -83,10 +122,10 @@ impl Value for MountRequest {
             }
         };
         if from.is_empty() {
-            return Err("nothing is named before the colon".into());
+            return Err("the path before the colon is missing".into());
         }
         if to.is_some_and(|to| !to.starts_with('/')) {
-            return Err(format!("`{}` is not an absolute path", to.unwrap_or_default()));
+            return Err(format!("`{}` is not an absolute path", to.unwrap_or_default()).into());
         }
         Ok(MountRequest { from: from.into(), to: to.map(PathBuf::from), mode: mode.unwrap_or_default() })
     }

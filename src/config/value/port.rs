@@ -1,15 +1,23 @@
 //! A published port.
 
-use schemars::{Schema, json_schema};
 use serde::Serialize;
+use toml::Value as Toml;
 
-use super::{Value, deserialize_as_value};
+use super::{Reason, Value};
+use crate::config::layer::OptionValue;
+use crate::config::node::read_as_text;
 
 /// A TCP port, reachable on the host's loopback under the same number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Port(pub u16);
 
-deserialize_as_value!(Port);
+read_as_text!(Port: { "type": ["integer", "string"], "minimum": 1, "maximum": u16::MAX });
+
+impl OptionValue for Port {
+    fn to_toml(&self) -> Toml {
+        Toml::Integer(self.0.into())
+    }
+}
 
 impl std::fmt::Display for Port {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -21,14 +29,10 @@ impl Value for Port {
     const NAME: &'static str = "a port";
     const FORM: &'static str = "a number from 1 to 65535";
 
-    fn schema() -> Schema {
-        json_schema!({ "type": ["integer", "string"], "minimum": 1, "maximum": u16::MAX })
-    }
-
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, Reason> {
         match text.parse() {
             Ok(port @ 1..) if text.bytes().all(|b| b.is_ascii_digit()) => Ok(Port(port)),
-            _ => Err(String::new()),
+            _ => Err(Reason::Form),
         }
     }
 }

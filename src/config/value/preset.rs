@@ -1,12 +1,13 @@
-//! What the keys of a preset hold: places below the home, names of variables, the home of an image's user.
+//! The values of a preset's keys: paths below the home, names of variables, the home of an image's user.
 
 use std::path::{Component, Path};
 
-use super::{EnvRequest, Value, deserialize_as_value};
+use super::{EnvRequest, Reason, Value};
+use crate::config::node::read_as_text;
 use crate::path::GuestPath;
 
-/// What no agent keeps its own state in: keys and credentials of the user's, and what sandpen itself goes by.
-const NOT_AN_AGENTS: &[&str] = &[
+/// Directories that hold the user's credentials or sandpen's own files, which no preset may mount.
+const FORBIDDEN: &[&str] = &[
     ".ssh",
     ".gnupg",
     ".git-credentials",
@@ -22,31 +23,31 @@ const NOT_AN_AGENTS: &[&str] = &[
 pub struct HomePath(String);
 
 impl HomePath {
-    /// The path below the home.
+    /// Returns the path below the home.
     pub fn below(&self) -> &str {
         &self.0
     }
 }
 
 impl Value for HomePath {
-    const NAME: &'static str = "a place where an agent keeps its own";
+    const NAME: &'static str = "a directory of an agent";
     const FORM: &'static str = "a directory or file below your home, such as `~/.mine`";
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, Reason> {
         let below = text.strip_prefix("~/").ok_or("it does not start with `~/`")?;
         let is_plain = |part: Component| matches!(part, Component::Normal(_));
         if below.contains('\0') || !Path::new(below).components().all(is_plain) {
-            return Err("it must name what it means, without `..`".into());
+            return Err("it must not contain `..`".into());
         }
         let path: std::path::PathBuf = Path::new(below).components().collect();
         if path.as_os_str().is_empty() {
             return Err("it is your whole home".into());
         }
         let meets = |other: &&&str| path.starts_with(other) || Path::new(other).starts_with(&path);
-        match NOT_AN_AGENTS.iter().find(meets) {
-            Some(found) => Err(format!(
-                "`~/{found}` is not to be had by the name of a command; `--mount` shows what you name, for one run"
-            )),
+        match FORBIDDEN.iter().find(meets) {
+            Some(found) => {
+                Err(format!("a preset cannot mount `~/{found}`; use `--mount` to mount it for one run").into())
+            }
             None => Ok(HomePath(path.to_string_lossy().into_owned())),
         }
     }
@@ -57,7 +58,7 @@ impl Value for HomePath {
 pub struct VariableName(String);
 
 impl VariableName {
-    /// The name.
+    /// Returns the name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -67,16 +68,13 @@ impl Value for VariableName {
     const NAME: &'static str = "a variable's name";
     const FORM: &'static str = "a name such as `MINE_API_KEY`; its value is the host's";
 
-    fn shown(text: &str) -> String {
-        // Who writes a value here wrote a secret.
-        EnvRequest::shown(text)
+    fn redacted(text: &str) -> String {
+        // A value that was written here by mistake is a secret.
+        EnvRequest::redacted(text)
     }
 
-    fn parse(text: &str) -> Result<Self, String> {
-        match EnvRequest::is_name(text) {
-            true => Ok(VariableName(text.to_owned())),
-            false => Err(String::new()),
-        }
+    fn parse(text: &str) -> Result<Self, Reason> {
+        if EnvRequest::is_name(text) { Ok(VariableName(text.to_owned())) } else { Err(Reason::Form) }
     }
 }
 
@@ -84,12 +82,16 @@ impl Value for GuestPath {
     const NAME: &'static str = "a path inside";
     const FORM: &'static str = "an absolute path, such as `/home/node`";
 
-    fn parse(text: &str) -> Result<Self, String> {
-        GuestPath::new(text).map_err(|_| String::new())
+    fn parse(text: &str) -> Result<Self, Reason> {
+        GuestPath::new(text).map_err(|_| Reason::Form)
     }
 }
 
-deserialize_as_value!(HomePath, VariableName, GuestPath);
+read_as_text!(
+    HomePath: { "type": "string" },
+    VariableName: { "type": "string" },
+    GuestPath: { "type": "string" },
+);
 
 #[cfg(test)]
 mod tests {
