@@ -1,35 +1,32 @@
-//! The only reader of the process's surroundings: environment, user, directory, terminal, platform. Decides nothing.
+//! Reads environment, user, current directory, terminal and platform of this process. Decides nothing;
+//! no other module reads them.
 
-#![allow(clippy::disallowed_methods, reason = "the only reader of the process's surroundings")]
+#![allow(clippy::disallowed_methods, reason = "reads the environment for all other modules")]
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
-use crate::path::HostPath;
+use crate::error::{Diagnostic, Kind, Result};
+use crate::path::{HostPath, PathError, constant, resolve_dots};
 
-/// The host's operating system, as far as planning tells them apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Platform {
-    /// Linux, where containers share the host's kernel.
+    /// Containers share the host's kernel.
     Linux,
-    /// macOS, where containers live in a virtual machine.
+    /// Containers run in a virtual machine.
     Macos,
 }
 
-/// Which of the standard streams are terminals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Terminal {
-    /// stdin is a terminal.
     pub stdin: bool,
-    /// stdout is a terminal.
     pub stdout: bool,
-    /// How many columns stdout has, when it is one and tells.
+    /// Counts the columns of stdout; `None` if it is no terminal or reports no size.
     pub width: Option<u16>,
 }
 
@@ -45,55 +42,64 @@ impl Terminal {
     }
 }
 
-/// Everything planning may know about where sandpen runs. Built by hand in tests.
+/// The process that sandpen was started as, and its user. Tests build it by hand.
 #[derive(Debug, Clone)]
 pub struct Host {
-    /// Operating system, or what `--assume-host` says.
+    /// `--assume-host` overrides it.
     pub platform: Platform,
-    /// CPU architecture in the engines' spelling (`amd64`, `arm64`).
+    /// Spelled as the engines do: `amd64`, `arm64`.
     pub arch: &'static str,
-    /// The environment variables.
     pub env: Environment,
-    /// The user's id.
     pub uid: u32,
-    /// The user's group.
     pub gid: u32,
-    /// The user's name.
     pub user: String,
-    /// The user's home directory, its real path.
+    /// The home directory with all links resolved.
     pub home: HostPath,
-    /// The real path of the current directory.
+    /// The current directory with all links resolved.
     pub cwd: HostPath,
-    /// Where sandpen's own files really are, whatever links lead there.
+    /// sandpen's configuration and state directories with all links resolved.
     pub own_places: Vec<HostPath>,
-    /// Which streams are terminals.
     pub terminal: Terminal,
-    /// This program's own file, for the guest helper.
+    /// The file of this program, which is mounted as the guest helper.
     pub executable: Option<HostPath>,
-    /// This process and the kernel's start time of it, so that a reused pid is told apart.
     pub process: ProcessStamp,
 }
 
-/// A process that cannot be confused with a later one of the same number.
+/// Identifies a process even after its pid is reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ProcessStamp {
-    /// Process id.
     pub pid: u32,
-    /// Start time in clock ticks since boot; 0 where the system does not tell.
+    /// Counts clock ticks from boot to the start of the process; 0 where the system does not report it.
     pub start: u64,
 }
 
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    #[error("the current directory cannot be determined")]
+    NoCurrentDirectory { source: std::io::Error },
+    #[error("the home or the current directory cannot be used")]
+    UnusableDirectory { source: PathError },
+}
+
+impl Diagnostic for HostError {
+    fn kind(&self) -> Kind {
+        Kind::Usage
+    }
+
+    fn hints(&self) -> Vec<String> {
+        match self {
+            Self::NoCurrentDirectory { .. } => vec!["it may have been deleted: change to an existing directory".into()],
+            Self::UnusableDirectory { .. } => Vec::new(),
+        }
+    }
+}
+
 impl Host {
-    /// Reads the real surroundings.
     pub fn read() -> Result<Self> {
         let env = Environment(std::env::vars_os().collect());
         let uid = rustix::process::getuid().as_raw();
-        let cwd = std::env::current_dir().map_err(|error| {
-            Error::usage("the current directory cannot be determined")
-                .cause(error)
-                .hint("it may have been deleted: change to an existing directory")
-        })?;
-        // Read only where the environment does not say.
+        let cwd = std::env::current_dir().map_err(|source| HostError::NoCurrentDirectory { source })?;
+        // The file is read only if HOME or USER is not set.
         let account = std::cell::LazyCell::new(|| Account::of(uid));
         let home = env
             .path("HOME")
@@ -131,51 +137,37 @@ impl Host {
         Ok(host)
     }
 
-    /// sandpen's directory for the user's configuration.
     pub fn config_dir(&self) -> HostPath {
         self.base_dir("XDG_CONFIG_HOME", ".config")
     }
 
-    /// sandpen's directory for what it keeps: sessions and trust decisions.
+    /// Returns the directory for sessions, trust decisions and quarantined files.
     pub fn state_dir(&self) -> HostPath {
         self.base_dir("XDG_STATE_HOME", ".local/state")
     }
 
-    /// Whether a path holds sandpen's own configuration or state, or is part of it.
+    /// Tells whether a path contains sandpen's configuration or state, or lies within them.
     pub fn keeps_files_in(&self, path: &HostPath) -> bool {
         let own = [self.config_dir(), self.state_dir()];
         own.iter().chain(&self.own_places).any(|own| own.is_within(path) || path.is_within(own))
     }
 
-    /// The directory programs on the host use for temporary files.
+    /// Returns `TMPDIR` if it is an absolute path, otherwise `/tmp`.
     pub fn temp_dir(&self) -> HostPath {
-        self.env
-            .path("TMPDIR")
-            .and_then(|path| HostPath::new(path).ok())
-            .unwrap_or_else(|| HostPath::new("/tmp").unwrap_or_else(|_| self.home.clone()))
+        self.env.path("TMPDIR").and_then(|path| HostPath::new(path).ok()).unwrap_or_else(|| constant!(HostPath, "/tmp"))
     }
 
-    /// `~` and `~/x` become paths below HOME, relative paths are taken from the current directory, and `..` leaves a name as
-    /// in a shell.
+    /// Makes a path absolute: `~` is the home directory, and other relative paths start at the current one.
     pub fn expand(&self, path: &Path) -> PathBuf {
         let joined = match path.strip_prefix("~") {
             Ok(below) => self.home.as_path().join(below),
             Err(_) => self.cwd.as_path().join(path),
         };
-        let mut clean = PathBuf::new();
-        for part in joined.components() {
-            match part {
-                Component::ParentDir => {
-                    clean.pop();
-                }
-                part => clean.push(part),
-            }
-        }
-        clean
+        resolve_dots(&joined)
     }
 
     fn base_dir(&self, variable: &str, fallback: &str) -> HostPath {
-        // XDG: relative values are invalid and ignored.
+        // The XDG specification says that relative values are invalid and must be ignored.
         self.env
             .path(variable)
             .and_then(|path| HostPath::new(path).ok())
@@ -184,7 +176,7 @@ impl Host {
     }
 }
 
-/// The path with all links resolved, as far as it exists.
+/// Resolves the links in the part of a path that exists.
 pub fn resolved(path: &HostPath) -> HostPath {
     for above in path.as_path().ancestors() {
         let (Ok(known), Ok(below)) = (above.canonicalize(), path.as_path().strip_prefix(above)) else { continue };
@@ -196,15 +188,15 @@ pub fn resolved(path: &HostPath) -> HostPath {
 }
 
 fn absolute(path: PathBuf) -> Result<HostPath> {
-    HostPath::new(path).map_err(|error| Error::usage("a directory of this process cannot be used").cause(error))
+    HostPath::new(path).map_err(|source| HostError::UnusableDirectory { source }.into())
 }
 
-/// Names that can stand in a passwd entry.
+/// Tells whether a name can be written into a passwd file.
 fn is_account_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))
 }
 
-/// A line of the host's passwd file. Read as a file: a static binary has no dependable name service.
+/// An entry of `/etc/passwd`. The file is read directly: a static binary has no reliable name service.
 struct Account {
     name: String,
     home: PathBuf,
@@ -231,33 +223,32 @@ impl ProcessStamp {
     }
 }
 
-/// Field 22 of `/proc/PID/stat`. The command name (field 2) may hold anything, so fields count from its last `)`.
+/// Reads field 22 of `/proc/PID/stat`. The command name (field 2) may contain anything, so fields are
+/// counted from its last `)`.
 fn start_time(process: &str) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
-/// Environment variables as plain data.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Environment(BTreeMap<OsString, OsString>);
 
 impl Environment {
-    /// The raw value, which may be empty.
+    /// Returns the value even if it is empty or not UTF-8.
     pub fn raw(&self, name: &str) -> Option<&OsStr> {
         self.0.get(OsStr::new(name)).map(OsString::as_os_str)
     }
 
-    /// The value as a path; an empty value means "not set".
+    /// Returns the value as a path; an empty one counts as not set.
     pub fn path(&self, name: &str) -> Option<&Path> {
         self.raw(name).filter(|value| !value.is_empty()).map(Path::new)
     }
 
-    /// The value as text; an empty or non-UTF-8 value means "not set".
+    /// Returns the value as text; an empty or non-UTF-8 one counts as not set.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.raw(name).and_then(OsStr::to_str).filter(|value| !value.is_empty())
     }
 
-    /// All variables.
     pub fn iter(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
         self.0.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()))
     }

@@ -1,4 +1,5 @@
-//! Absolute paths of the host, of an engine's virtual machine and of the guest, as three types that do not mix.
+//! Defines absolute paths of the host, of an engine's virtual machine and of the guest as three types that
+//! cannot be confused. Touches no files.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -6,16 +7,16 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::{Serialize, Serializer};
 
-/// Why a path was refused.
+/// The reason for which a path was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
     /// It does not start at the root.
     #[error("`{0}` is not an absolute path")]
     NotAbsolute(String),
-    /// It climbs with `..`, so that what it means depends on links.
+    /// It contains `..`, so that its meaning depends on links.
     #[error("`{0}` contains `..`")]
     Climbs(String),
-    /// It holds a NUL byte, which no system call can carry.
+    /// It contains a NUL byte, which system calls take for the end.
     #[error("`{0}` contains a NUL byte")]
     Nul(String),
 }
@@ -28,15 +29,25 @@ fn normalise(path: &Path) -> Result<PathBuf, PathError> {
     if path.as_os_str().as_encoded_bytes().contains(&0) {
         return Err(PathError::Nul(shown()));
     }
-    let mut clean = PathBuf::from("/");
+    if path.components().any(|component| component == Component::ParentDir) {
+        return Err(PathError::Climbs(shown()));
+    }
+    Ok(resolve_dots(path))
+}
+
+/// Removes `.` and `..` by name, without looking at links.
+pub fn resolve_dots(path: &Path) -> PathBuf {
+    let mut resolved = PathBuf::new();
     for component in path.components() {
         match component {
-            Component::ParentDir => return Err(PathError::Climbs(shown())),
-            Component::Normal(part) => clean.push(part),
-            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
+            Component::ParentDir => {
+                resolved.pop();
+            }
+            Component::CurDir => {}
+            component => resolved.push(component),
         }
     }
-    Ok(clean)
+    resolved
 }
 
 macro_rules! path_type {
@@ -74,7 +85,7 @@ macro_rules! path_type {
                 &self.0
             }
 
-            /// Returns the path as the system takes it.
+            /// Returns the path as a system string.
             pub fn as_os_str(&self) -> &OsStr {
                 self.0.as_os_str()
             }
@@ -117,7 +128,7 @@ path_type! {
     GuestPath
 }
 
-/// Tells whether a text is an absolute path in its shortest form: no `.`, `..`, empty name or NUL.
+/// Tells whether a text is an absolute path in its shortest form: without `.`, `..`, an empty name or NUL.
 pub const fn is_clean(text: &str) -> bool {
     let bytes = text.as_bytes();
     if bytes.is_empty() || bytes[0] != b'/' {
@@ -143,7 +154,7 @@ const fn is_dots(bytes: &[u8], index: usize) -> bool {
     end > index && end - index <= 2 && (end == bytes.len() || bytes[end] == b'/')
 }
 
-/// Makes a path of a constant, which the compiler checks: `constant!(GuestPath, "/etc/passwd")`.
+/// Makes a path of a constant that the compiler checks: `constant!(GuestPath, "/etc/passwd")`.
 macro_rules! constant {
     ($type:ident, $text:expr) => {{
         const _: () = assert!($crate::path::is_clean($text), "not an absolute path");
@@ -153,7 +164,7 @@ macro_rules! constant {
 pub(crate) use constant;
 
 impl HostPath {
-    /// Returns the same path inside the sandbox: sandpen shows host directories under their own names.
+    /// Returns the same path inside the sandbox, where host directories keep their paths.
     pub fn to_guest(&self) -> GuestPath {
         GuestPath(self.0.clone())
     }
@@ -174,6 +185,13 @@ mod tests {
         assert!(matches!(GuestPath::new("a"), Err(PathError::NotAbsolute(_))));
         assert!(matches!(GuestPath::new("/a/../b"), Err(PathError::Climbs(_))));
         assert!(matches!(GuestPath::new("/a\0"), Err(PathError::Nul(_))));
+    }
+
+    #[test]
+    fn dots_are_resolved_by_name_and_never_above_the_root() {
+        for (path, resolved) in [("/a/./b/../c", "/a/c"), ("/../a", "/a"), ("/a/..", "/"), ("a/../b", "b")] {
+            assert_eq!(resolve_dots(Path::new(path)), Path::new(resolved), "{path}");
+        }
     }
 
     #[test]

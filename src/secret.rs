@@ -1,19 +1,20 @@
-//! A value that must not be shown.
+//! Wraps values that must not be printed. Decides nothing about which values those are; `vars` does.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 
-/// A value that must not be shown: it has no `Display`, its `Debug` is redacted, and engines never put it into argv.
+/// A value that must not be printed: it has no `Display`, its `Debug` is redacted, and it is never an argument of an
+/// engine's client, where other users could read it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(OsString);
 
 impl Secret {
-    /// Wraps a value.
+    /// Marks a value as secret.
     pub fn new(value: impl Into<OsString>) -> Self {
         Secret(value.into())
     }
 
-    /// The value, for a child's environment or a private file.
+    /// Returns the value, for the environment of a child process or a private file.
     pub fn reveal(&self) -> &OsStr {
         &self.0
     }

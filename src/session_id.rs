@@ -1,4 +1,4 @@
-//! The identity of one sandbox: a random or chosen id, and a second random name that only its launcher knows.
+//! Names one sandbox: an id that is random or chosen by the user, and a second random name that only the launcher knows.
 
 use std::fmt;
 use std::io::Read;
@@ -55,7 +55,7 @@ fn random_hex() -> String {
     let mut bytes = [0; 6];
     let random = std::fs::File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut bytes));
     if random.is_err() {
-        // Without a random source the clock still tells sessions apart.
+        // Without a random source the clock still makes ids differ.
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         bytes.copy_from_slice(&now.as_nanos().to_le_bytes()[..6]);
     }

@@ -1,8 +1,8 @@
-//! A warning: something the user should know although the sandbox runs.
+//! Defines warnings, which tell the user about a problem that does not stop the sandbox. Prints nothing.
 
 use std::fmt;
 
-/// What a warning is about, so that a page which has lines of its own for a subject can leave its warnings out.
+/// Groups warnings, so that a page that already reports on a topic can skip them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WarningTopic {
     /// A configuration file that has no effect.
@@ -30,14 +30,14 @@ pub enum WarningTopic {
 /// One warning of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning {
-    /// What it is about.
+    /// Selects the part of a report that the warning belongs to.
     pub topic: WarningTopic,
-    /// One sentence: what does not work inside, and how to fix or silence it.
+    /// Says in one sentence what does not work inside, and how to fix or silence it.
     pub text: String,
 }
 
 impl Warning {
-    /// Makes a warning of a sentence.
+    /// Makes a warning.
     pub fn new(topic: WarningTopic, text: impl Into<String>) -> Self {
         Warning { topic, text: text.into() }
     }

@@ -1,4 +1,4 @@
-//! Which of the paths that planning may care about exist, and what they are.
+//! Looks up whether paths exist, their kind, real path and owner. Reads no content.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,28 +8,22 @@ use serde::Serialize;
 
 use crate::path::HostPath;
 
-/// What a path is, links followed.
+/// The kind of a file, with links followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FileKind {
-    /// A regular file.
     File,
-    /// A directory.
     Directory,
-    /// A Unix socket.
     Socket,
-    /// Anything else.
+    /// A device or a named pipe.
     Other,
 }
 
-/// One existing path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FileFact {
-    /// What it is.
     pub kind: FileKind,
-    /// The path with all links resolved; this is what is mounted.
+    /// The path with all links resolved; this one is mounted.
     pub real: HostPath,
-    /// Its owner.
     pub uid: u32,
 }
 
@@ -38,14 +32,12 @@ pub struct FileFact {
 pub struct Files(BTreeMap<HostPath, Option<FileFact>>);
 
 impl Files {
-    /// Looks at every path once.
     pub fn look(paths: impl IntoIterator<Item = HostPath>) -> Self {
         let mut files = Files::default();
         files.look_further(paths);
         files
     }
 
-    /// Looks at more of them.
     pub fn look_further(&mut self, paths: impl IntoIterator<Item = HostPath>) {
         self.0.extend(paths.into_iter().map(|path| {
             let fact = examine(&path);
@@ -53,10 +45,10 @@ impl Files {
         }));
     }
 
-    /// Returns what a path is; `None` when it does not exist.
+    /// Returns `None` for a path that does not exist.
     ///
-    /// A path that `plan::questions` did not name was not looked at. Debug builds stop there, because a mount of it would
-    /// silently be missing.
+    /// A path that `plan::questions` did not name was not looked at. Debug builds panic there, because a mount
+    /// of it would silently be missing.
     pub fn get(&self, path: &HostPath) -> Option<&FileFact> {
         let known = self.0.get(path);
         debug_assert!(known.is_some(), "`{path}` was not looked at: name it in `plan::questions`");
@@ -64,7 +56,6 @@ impl Files {
     }
 }
 
-/// Looks at one path.
 pub fn examine(path: &HostPath) -> Option<FileFact> {
     let meta = fs::metadata(path.as_path()).ok()?;
     let real = HostPath::new(fs::canonicalize(path.as_path()).ok()?).ok()?;

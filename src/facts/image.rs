@@ -1,4 +1,5 @@
-//! What an image says of itself. Asked only when planning needs it, or when a launch failed: it costs an engine call.
+//! Asks the engine for the configuration of an image. Each question starts the engine's client, so it is
+//! asked only if the plan needs it, or after a launch failed.
 
 use std::time::Duration;
 
@@ -8,14 +9,13 @@ use super::engines::ask;
 use crate::config::value::ImageRef;
 use crate::process::Client;
 
-/// An image's own configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Default)]
 pub struct ImageFacts {
-    /// The user it names, if any.
+    /// The image's `USER`.
     pub user: Option<String>,
-    /// The HOME it sets, if any.
+    /// The image's `HOME` variable.
     pub home: Option<String>,
-    /// Its architecture, in the engines' spelling.
+    /// Spelled as the engines do: `amd64`, `arm64`.
     pub arch: Option<String>,
 }
 
@@ -39,18 +39,15 @@ struct InspectedConfig {
     env: Option<Vec<String>>,
 }
 
-/// What came of asking for an image.
 pub enum Inspection {
-    /// It is there.
     Known(ImageFacts),
-    /// It is not, as far as the engine says.
+    /// The engine answers that it has no such image.
     Missing,
-    /// The engine's machine does not answer.
+    /// The engine's virtual machine does not answer.
     Silent,
 }
 
 impl Inspection {
-    /// What is known of the image.
     pub fn facts(self) -> Option<ImageFacts> {
         match self {
             Inspection::Known(facts) => Some(facts),
@@ -59,23 +56,22 @@ impl Inspection {
     }
 }
 
-/// An engine on this machine answers at once, or is very busy.
+/// An engine on this machine answers at once unless it is very busy.
 const INSPECT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Asks the engine for an image.
+/// Asks with the time limit that is usual for the engine.
 pub fn inspect(client: &Client, image: &ImageRef) -> Inspection {
     let timeout = client.machine.as_ref().map_or(INSPECT_TIMEOUT, |pin| pin.timeout);
     inspect_within(client, image, timeout)
 }
 
-/// The same, for somebody with less timeout.
 pub fn inspect_within(client: &Client, image: &ImageRef, timeout: Duration) -> Inspection {
     let Some(mut command) = ask::question(client, &["image", "inspect", image.as_str()]) else {
         return Inspection::Missing;
     };
     let Some(output) = ask::within(&mut command, timeout) else { return Inspection::Silent };
     if !output.status.success() && client.machine.is_some() && mentions(&output.stderr, "connect") {
-        // What Podman says when it does not get as far as the image.
+        // Podman prints this if it cannot reach its machine.
         return Inspection::Silent;
     }
     let known = if output.status.success() { parse(&output.stdout) } else { None };

@@ -1,6 +1,6 @@
-//! Looks at the host before planning: which files exist, which engines answer, what Git and the SSH agent say.
+//! Looks at the host for the plan: files, engines, Git's configuration, the SSH agent.
 //!
-//! The result is plain data. `plan` asks the questions and draws the conclusions; nothing is decided here.
+//! The result is plain data. `plan` asks the questions and draws the conclusions; this module decides nothing.
 
 mod agent;
 pub mod engines;
@@ -17,7 +17,7 @@ use std::os::unix::fs::MetadataExt;
 
 use serde::Serialize;
 
-pub use agent::AgentFacts;
+pub use agent::{AgentFacts, count_agent_keys};
 pub use engines::docker::DockerFacts;
 pub use engines::machine::{DesktopFacts, MachineQuestion};
 pub use engines::native::NativeFacts;
@@ -42,17 +42,15 @@ use crate::vars;
 use engines::connection::Connection;
 use engines::machine;
 
-/// Whether an engine can be asked for a sandbox.
+/// The result of connecting to an engine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "state", content = "error")]
 pub enum Reach {
-    /// Its program is not on PATH.
+    /// The client is not on PATH.
     NoProgram,
-    /// Nothing answers.
     Silent(String),
-    /// It is there, and refuses this user.
+    /// The engine runs, but this user may not connect.
     Denied(String),
-    /// It answers.
     Answers,
 }
 
@@ -65,26 +63,25 @@ impl From<std::io::Error> for Reach {
     }
 }
 
-/// What `plan` needs to know of the host.
+/// The questions that `plan` asks about the host.
 pub struct Questions {
-    /// The engines that could run the sandbox, in order of preference. The first that can is the last one looked at.
+    /// Engines in order of preference. Those after the first that can run are not looked at.
     pub engines: Vec<EngineKind>,
-    /// The paths that may be mounted.
+    /// Paths that may be mounted.
     pub files: Vec<HostPath>,
-    /// The programs whose place on PATH matters.
+    /// Programs to find on PATH.
     pub programs: Vec<String>,
-    /// The command, if it is a bare name; on engines that show the host's own tools its installation is traced.
+    /// The command, if it is a name without `/`. Its installation is traced on engines that run the host's tools.
     pub tool: Option<String>,
-    /// Whether the SSH agent is asked for its keys.
     pub ask_agent: bool,
-    /// The directories that are mounted: no program in them is started on the host.
+    /// Directories that are mounted: no program in them is started on the host.
     pub mounted: Vec<HostPath>,
-    /// The directories that the preset mounts. The command itself may come from them, other programs may not.
+    /// Directories that the preset mounts. The command may come from them, other programs may not.
     pub preset_directories: Vec<HostPath>,
-    /// The Seatbelt profile file that was named.
+    /// A profile that is not built in: a name or a path.
     pub seatbelt_profile: Option<Sourced<String>>,
     pub git: GitQuestion,
-    /// Asks for more once Git's settings are known.
+    /// Called once Git's settings are known.
     pub after_git: fn(&Host, &GitFacts) -> FurtherQuestions,
 }
 
@@ -96,46 +93,43 @@ pub struct FurtherQuestions {
     pub programs: Vec<String>,
 }
 
-/// Everything planning knows of the host beyond [`Host`] itself.
+/// The answers to [`Questions`].
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Facts {
-    /// PATH, divided by the directories that the guest may write to.
     pub path: SearchPath,
-    /// PYTHONPATH, divided alike.
+    /// PYTHONPATH, divided like PATH.
     pub python_path: SearchPath,
     pub files: Files,
-    /// The programs that were asked for and exist outside of mounted directories.
+    /// Holds only programs that exist outside of mounted directories.
     pub programs: BTreeMap<String, ProgramFact>,
-    /// `None` when Docker was not looked at; the same holds for the other engines.
+    /// `None` if Docker was not looked at; the same goes for the other engines.
     pub docker: Option<DockerFacts>,
     pub podman: Option<PodmanFacts>,
     pub native: Option<NativeFacts>,
     pub seatbelt: Option<SeatbeltFacts>,
-    /// What the command needs beyond the system, on engines that show the host's own tools.
+    /// Empty on engines that do not run the host's tools.
     pub tool: ToolFacts,
     pub agent: AgentFacts,
-    /// What Docker says of its virtual machine, when the agent goes through one.
+    /// Docker's virtual machine; `None` unless the SSH agent is forwarded into it.
     pub desktop: Option<DesktopFacts>,
-    /// Podman's connection to its virtual machine, or why there is none, when the agent goes through it.
+    /// Podman's connection to its virtual machine; `None` unless the SSH agent is forwarded into it.
     #[serde(skip)]
     pub connection: Option<std::result::Result<Connection, Error>>,
     /// The `ssh` program.
     pub ssh: Option<HostPath>,
-    /// The image's own configuration, when the guest is the image's user.
+    /// `None` unless the guest is the image's user and the engine has the image.
     pub image: Option<ImageFacts>,
     pub git: GitFacts,
-    /// The Git directories of the repositories that were asked about, in that order.
+    /// One entry per repository of [`GitQuestion::repositories`], in the same order.
     pub git_dirs: Vec<GitDirs>,
     /// The directory in which session directories are made.
     pub session_base: HostPath,
-    /// Whether SELinux is enabled.
     pub selinux: bool,
-    /// The program that is mounted as the guest helper.
+    /// A Linux build of sandpen, which is mounted as the guest helper.
     pub helper: Option<HostPath>,
 }
 
 impl Facts {
-    /// Looks at everything once.
     pub fn look(host: &Host, questions: Questions) -> Result<Self> {
         let mounted = &questions.mounted;
         let divide = |mounted: &[HostPath]| SearchPath::divide(host.env.raw(vars::PATH), mounted);
@@ -145,7 +139,7 @@ impl Facts {
         } else {
             divide(&[mounted.as_slice(), &questions.preset_directories].concat())
         };
-        // Git reads its files while the rest is looked at.
+        // Git runs while the rest is looked at.
         let pending_git = git::PendingGitConfig::start(host, &path, &questions.git);
         let session_base = session_base(host);
         let engines = Engines::look(host, &path, &questions, &session_base)?;
@@ -186,7 +180,7 @@ impl Facts {
         })
     }
 
-    /// Looks for the program that launches, for a library that is not it: on PATH, outside of what the guest may write to.
+    /// Looks for sandpen on PATH, outside of mounted directories, for an embedding program that is not sandpen itself.
     pub fn find_program(&mut self, host: &mut Host, name: &str) {
         host.executable = self.path.find(name);
         self.helper = helper(host);
@@ -195,7 +189,7 @@ impl Facts {
         }
     }
 
-    /// Asks an engine's virtual machine how the SSH agent can get there.
+    /// Asks an engine's client how the SSH agent can be forwarded into its virtual machine.
     pub fn ask_machine(&mut self, host: &Host, question: MachineQuestion, client: &Client) {
         match question {
             MachineQuestion::OperatingSystem => self.desktop = Some(DesktopFacts::ask(client)),
@@ -204,7 +198,6 @@ impl Facts {
     }
 }
 
-/// The engines that were looked at.
 #[derive(Default)]
 struct Engines {
     docker: Option<DockerFacts>,
@@ -214,7 +207,7 @@ struct Engines {
 }
 
 impl Engines {
-    /// Looks at the candidates in order and stops at the first that can run: the rest would cost time and change nothing.
+    /// Looks at the candidates in order and stops at the first that can run; asking the rest would only take time.
     fn look(host: &Host, path: &SearchPath, questions: &Questions, sessions: &HostPath) -> Result<Self> {
         let mut found = Engines::default();
         let is_only_one = questions.engines.len() == 1;
@@ -251,7 +244,7 @@ impl Engines {
     }
 }
 
-/// On Linux the helper is this very program; elsewhere a Linux build of it lies beside it.
+/// Finds the guest helper: this program on Linux; on macOS a Linux build in the same directory.
 fn helper(host: &Host) -> Option<HostPath> {
     let executable = host.executable.as_ref()?;
     match host.platform {
@@ -264,28 +257,29 @@ fn helper(host: &Host) -> Option<HostPath> {
     }
 }
 
-/// PATH for programs that sandpen starts outside of any launch; the current directory does not count as a place for them.
+/// Returns the PATH for programs that sandpen starts outside of a launch, without the current directory.
 pub fn host_path(host: &Host) -> std::path::PathBuf {
     search_path(host).for_host()
 }
 
-/// The same, to look programs up.
+/// Divides PATH by the current directory, for lookups outside of a launch.
 pub fn search_path(host: &Host) -> SearchPath {
     SearchPath::divide(host.env.raw(vars::PATH), std::slice::from_ref(&host.cwd))
 }
 
-/// Below the state directory. Where that cannot be written, or belongs to another user (root with a user's HOME must leave
-/// nothing there that the user cannot remove), below the temp directory.
+/// Returns the parent of all session directories: in the state directory, or in the temporary one if the state
+/// directory is not writable or belongs to another user. Root with a user's HOME must not leave files there
+/// that the user cannot remove.
 pub fn session_base(host: &Host) -> HostPath {
     let state = host.state_dir().join("sessions");
     let existing = state.as_path().ancestors().find_map(|path| Some((path, path.metadata().ok()?)));
-    let is_host_user = existing.is_some_and(|(path, meta)| {
+    let is_usable = existing.is_some_and(|(path, meta)| {
         meta.uid() == host.uid && rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
     });
-    if is_host_user { state } else { host.temp_dir().join(format!("sandpen-{}", host.uid)).join("sessions") }
+    if is_usable { state } else { host.temp_dir().join(format!("sandpen-{}", host.uid)).join("sessions") }
 }
 
-/// The cgroup v2 controllers that systemd hands to the user; none on v1 or without a user session.
+/// Lists the cgroup v2 controllers that systemd delegates to the user; none on v1 or without a user session.
 fn delegated_controllers(uid: u32) -> Vec<String> {
     let slice = format!("/sys/fs/cgroup/user.slice/user-{uid}.slice/user@{uid}.service/cgroup.controllers");
     let text = std::fs::read_to_string(slice).unwrap_or_default();

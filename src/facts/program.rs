@@ -1,4 +1,4 @@
-//! Finds host programs on PATH, never inside directories that will be mounted (attack 07).
+//! Finds host programs on PATH, never in directories that will be mounted (attack 07). Starts none of them.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
@@ -9,17 +9,17 @@ use serde::Serialize;
 use crate::host::Host;
 use crate::path::HostPath;
 
-/// PATH, divided into what may be used on the host and what lies in mounted directories.
+/// PATH, divided into directories whose programs may run on the host and directories that are mounted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct SearchPath {
-    /// Absolute directories outside everything that is mounted.
     pub outside: Vec<HostPath>,
-    /// Absolute directories inside mounted directories, as written.
+    /// Links in these are not resolved.
     pub inside: Vec<HostPath>,
 }
 
 impl SearchPath {
-    /// Divides a PATH-like value. Relative and empty entries mean the current directory, which is mounted: dropped.
+    /// Divides a PATH-like value. Relative and empty entries are dropped: they mean the current directory, which
+    /// is mounted.
     pub fn divide(value: Option<&OsStr>, mounted: &[HostPath]) -> Self {
         let mut path = SearchPath::default();
         for entry in value.map(std::env::split_paths).into_iter().flatten() {
@@ -35,12 +35,12 @@ impl SearchPath {
         path
     }
 
-    /// The program of this name outside of all mounted directories.
+    /// Looks for a program outside of all mounted directories.
     pub fn find(&self, name: &str) -> Option<HostPath> {
         self.outside.iter().map(|directory| directory.join(name)).find(|file| is_program(file.as_path()))
     }
 
-    /// Looks at a program by its name on PATH, or by its path.
+    /// Looks for a program by its name on PATH, or by its path.
     pub fn examine(&self, host: &Host, name: &str) -> Option<ProgramFact> {
         let path =
             if name.contains('/') { HostPath::new(host.expand(Path::new(name))).ok()? } else { self.find(name)? };
@@ -48,23 +48,22 @@ impl SearchPath {
         Some(ProgramFact { path, real })
     }
 
-    /// Whether a mounted directory on PATH holds a program of this name.
+    /// Tells whether a mounted directory on PATH contains a program of this name.
     pub fn is_planted(&self, name: &str) -> bool {
         self.inside.iter().any(|directory| is_program(directory.join(name).as_path()))
     }
 
-    /// The value of PATH for programs that sandpen starts on the host: they look up helpers of their own there.
+    /// Returns the PATH for programs that sandpen starts on the host, which look up other programs in it.
     pub fn for_host(&self) -> PathBuf {
         std::env::join_paths(self.outside.iter().map(HostPath::as_path)).map(PathBuf::from).unwrap_or_default()
     }
 }
 
-/// A program of the host's, outside of mounted directories.
+/// A host program outside of mounted directories.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ProgramFact {
-    /// The first place on PATH that has it.
     pub path: HostPath,
-    /// The same with all links resolved.
+    /// The path with all links resolved.
     pub real: HostPath,
 }
 

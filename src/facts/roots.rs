@@ -1,4 +1,4 @@
-//! Looks at the directories that a sandbox may be opened over. `plan::workspace` decides which of them are.
+//! Looks at the directories that a workspace may consist of. `plan::workspace` decides which are used.
 
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ use crate::path::HostPath;
 pub struct RootFacts {
     /// The result of the search from the working directory upwards.
     pub around: Search,
-    /// The included directories, in the order in which they were asked about.
+    /// Keeps the order in which the directories were named.
     pub includes: Vec<IncludeFacts>,
     /// The uid that owns the working directory.
     pub owner: u32,
@@ -22,9 +22,9 @@ pub struct RootFacts {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct IncludeFacts {
     pub path: HostPath,
-    /// `None` when nothing is there.
+    /// `None` if the path does not exist.
     pub fact: Option<FileFact>,
-    /// The repository that begins exactly there.
+    /// The repository whose root is this directory.
     pub repository: Search,
 }
 

@@ -1,4 +1,5 @@
-//! What of the host's system the native engine shows: its programs and libraries, and an allow-list of `/etc`.
+//! Looks up the parts of the host's system that the native engine mounts: programs, libraries, and an
+//! allow-list of `/etc`. Reads no content except `/etc/hosts`.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -6,14 +7,15 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::files::{FileFact, FileKind, examine};
-use crate::path::HostPath;
+use crate::path::{HostPath, constant};
 
-/// Programs and libraries. On a merged-usr system most are links into `/usr`.
+/// Directories of programs and libraries. On a merged-usr system most are links into `/usr`.
 const SYSTEM: &[&str] = &["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
 
-/// Names, certificates, loader and locale data, alternatives, and the settings that tools cannot run without. Everything that
-/// is not here stays outside: no shadow, no keys, no credentials, root or not. `/etc/ssh` stays outside, too: ssh refuses
-/// included files that do not belong to root, and inside they belong to nobody.
+/// Names in `/etc` that are mounted: certificates, loader and locale data, alternatives, and settings that
+/// tools cannot run without. Nothing else is: no shadow file, key or credential, not even for root.
+/// `/etc/ssh` is left out because ssh refuses included files that do not belong to root, and inside they
+/// belong to `nobody`.
 const ETC: &[&str] = &[
     "alternatives",
     "bash.bashrc",
@@ -28,10 +30,6 @@ const ETC: &[&str] = &[
     "host.conf",
     "inputrc",
     "java",
-    "java-11-openjdk",
-    "java-17-openjdk",
-    "java-21-openjdk",
-    "java-25-openjdk",
     "ld.so.cache",
     "ld.so.conf",
     "ld.so.conf.d",
@@ -52,9 +50,6 @@ const ETC: &[&str] = &[
     "protocols",
     "python",
     "python3",
-    "python3.11",
-    "python3.12",
-    "python3.13",
     "redhat-release",
     "services",
     "shells",
@@ -68,46 +63,51 @@ const ETC: &[&str] = &[
     "xml",
 ];
 
-/// A path of the system that is shown.
+/// Names in `/etc` that contain a version of digits and dots: what precedes it, and what follows.
+const ETC_VERSIONED: &[(&str, &str)] = &[("java-", "-openjdk"), ("python3.", "")];
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub enum SystemEntry {
-    /// A file or directory, bound read-only.
-    Shown {
-        /// Where.
-        path: HostPath,
-        /// What it really is.
-        fact: FileFact,
-    },
-    /// A link, made anew.
-    Link {
-        /// Where.
-        path: HostPath,
-        /// To what, as written.
-        to: PathBuf,
-    },
+    /// A file or directory that is bound read-only.
+    Shown { path: HostPath, fact: FileFact },
+    /// A link that is created anew; `to` is its target as written.
+    Link { path: HostPath, to: PathBuf },
 }
 
-/// What native shows of the host's system.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct SystemFacts {
-    /// Programs, libraries and settings.
     pub entries: Vec<SystemEntry>,
-    /// The name resolver's configuration, wherever the link leads.
+    /// The real path of `/etc/resolv.conf`, which is often a link to `/run`.
     pub resolv_conf: Option<HostPath>,
-    /// The host's own names for addresses.
+    /// The content of `/etc/hosts`.
     pub hosts: String,
 }
 
 impl SystemFacts {
-    /// Looks at the lists.
     pub fn look() -> Self {
-        let etc = ETC.iter().map(|name| Path::new("/etc").join(name));
+        let etc = ETC.iter().map(|name| Path::new("/etc").join(name)).chain(versioned(Path::new("/etc")));
         let entries = SYSTEM.iter().map(PathBuf::from).chain(etc).filter_map(|path| entry(&path)).collect();
-        let resolv_conf = HostPath::new("/etc/resolv.conf").ok().and_then(|path| examine(&path)).map(|fact| fact.real);
+        let resolv_conf = examine(&constant!(HostPath, "/etc/resolv.conf")).map(|fact| fact.real);
         let hosts =
             std::fs::read_to_string("/etc/hosts").unwrap_or_else(|_| "127.0.0.1 localhost\n::1 localhost\n".into());
         SystemFacts { entries, resolv_conf, hosts }
     }
+}
+
+/// Lists the paths in a directory that match [`ETC_VERSIONED`].
+fn versioned(etc: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(etc).into_iter().flatten().flatten();
+    let names = entries.filter(|entry| entry.file_name().to_str().is_some_and(is_versioned));
+    names.map(|entry| entry.path()).collect()
+}
+
+fn is_versioned(name: &str) -> bool {
+    ETC_VERSIONED.iter().any(|(before, after)| {
+        let version = name.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
+        version.is_some_and(|version| {
+            version.starts_with(|c: char| c.is_ascii_digit()) && version.chars().all(|c| c.is_ascii_digit() || c == '.')
+        })
+    })
 }
 
 fn entry(path: &Path) -> Option<SystemEntry> {
@@ -115,13 +115,15 @@ fn entry(path: &Path) -> Option<SystemEntry> {
     let meta = path.symlink_metadata().ok()?;
     if meta.is_symlink() {
         let to = std::fs::read_link(path).ok()?;
-        // A link to what is shown anyway stays a link; any other is shown as what it leads to.
-        return Some(match leads_into_usr(path) {
-            true => SystemEntry::Link { path: place, to },
-            false => SystemEntry::Shown { fact: examine(&place)?, path: place },
+        // `/usr` is mounted, so a link into it works inside; for any other, the target is mounted in its place.
+        return Some(if leads_into_usr(path) {
+            SystemEntry::Link { path: place, to }
+        } else {
+            SystemEntry::Shown { fact: examine(&place)?, path: place }
         });
     }
-    // No link, so its real path is its own: resolving some forty paths would cost more than all else here.
+    // The path itself is no link and neither is `/etc`, so it is the real path already. Resolving some forty
+    // paths would take longer than everything else here.
     let kind = if meta.is_dir() { FileKind::Directory } else { FileKind::File };
     let fact = FileFact { kind, real: place.clone(), uid: meta.uid() };
     Some(SystemEntry::Shown { fact, path: place })
@@ -156,10 +158,25 @@ mod tests {
             "crypttab",
             "security",
         ] {
-            assert!(!ETC.contains(&secret), "{secret}");
+            assert!(!ETC.contains(&secret) && !is_versioned(secret), "{secret}");
         }
-        // Nothing on the list contains a directory of keys.
+        // No entry is a directory of keys.
         assert!(!ETC.iter().any(|name| name.ends_with("private")));
+    }
+
+    #[test]
+    fn every_version_of_python_and_java_is_listed() -> std::io::Result<()> {
+        let etc = tempfile::tempdir()?;
+        for name in
+            ["python3.14", "java-29-openjdk", "java-1.8.0-openjdk", "python3", "python3.14-keys", "java-x-openjdk"]
+        {
+            std::fs::create_dir(etc.path().join(name))?;
+        }
+        let mut found = versioned(etc.path());
+        found.sort();
+        let expected = ["java-1.8.0-openjdk", "java-29-openjdk", "python3.14"].map(|name| etc.path().join(name));
+        assert_eq!(found, expected);
+        Ok(())
     }
 
     #[cfg(target_os = "linux")]

@@ -1,5 +1,5 @@
-//! What a command that is installed under HOME (nvm, pipx, uv, cargo, its own installer) needs to run: traced link by link and
-//! interpreter by interpreter, so that nothing else of HOME is shown.
+//! Finds the files that a command installed below HOME (by nvm, pipx, uv, cargo or its own installer) needs.
+//! Follows each link and interpreter, so that no other part of HOME is mounted.
 
 use std::fs;
 use std::io::Read;
@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::program::SearchPath;
-use crate::path::HostPath;
+use crate::path::{HostPath, resolve_dots};
 
-/// Installations below HOME whose root is known. `*` stands for one name.
+/// Roots of installations below HOME. `*` matches one name.
 const LAYOUTS: &[&str] = &[
     ".nvm/versions/node/*",
     ".local/share/fnm/node-versions/*",
@@ -37,25 +37,25 @@ const LAYOUTS: &[&str] = &[
     "go/bin",
 ];
 
-/// A front end that finds the real program elsewhere needs that place, too.
+/// Proxies that run the real program from a second directory, which must be mounted as well.
 const COMPANIONS: &[(&str, &str)] = &[(".cargo/bin", ".rustup")];
 
-/// Chains are short; one that is not is a loop.
+/// Stops at loops of links.
 const LONGEST_CHAIN: usize = 16;
 
-/// What to show, read-only.
+/// The paths that a command needs inside, read-only.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ToolFacts {
-    /// Where the command was found on PATH.
+    /// The first match on PATH.
     pub program: Option<HostPath>,
     /// Installation directories and single files.
     pub shown: Vec<HostPath>,
-    /// Links on the way: where, and to what.
+    /// Links that were followed: their path and their target as written.
     pub links: Vec<(HostPath, PathBuf)>,
 }
 
 impl ToolFacts {
-    /// Traces a command. Programs of the system's own directories need nothing.
+    /// Traces a command. Programs in the system's directories need no further files.
     pub fn trace(command: &str, home: &HostPath, path: &SearchPath) -> Self {
         let mut tool = ToolFacts { program: path.find(command), ..ToolFacts::default() };
         let mut pending: Vec<HostPath> = tool.program.clone().into_iter().collect();
@@ -65,14 +65,14 @@ impl ToolFacts {
         }
         tool.shown.sort();
         tool.shown.dedup();
-        // What lies inside a directory that is shown anyway needs no entry of its own.
+        // A path within another entry is mounted with that entry.
         let all = tool.shown.clone();
         tool.shown.retain(|path| !all.iter().any(|other| path != other && path.is_within(other)));
         tool.links.retain(|(link, _)| !all.iter().any(|shown| link.is_within(shown)));
         tool
     }
 
-    /// Shows what this program is installed in; returns what it leads to.
+    /// Adds the installation of a program, or the link that it is; returns the programs to follow next.
     fn follow(&mut self, program: &HostPath, home: &HostPath, path: &SearchPath) -> Vec<HostPath> {
         if is_system(program) {
             return Vec::new();
@@ -99,25 +99,13 @@ fn is_system(program: &HostPath) -> bool {
     ["/usr", "/bin", "/sbin", "/lib"].iter().any(|root| program.as_path().starts_with(root))
 }
 
-/// Where a link leads, one step; `..` in it is taken as the file system takes it.
+/// Follows a link by one step.
 fn resolve(link: &HostPath, to: &Path) -> Option<HostPath> {
     let parent = link.as_path().parent()?.canonicalize().ok()?;
-    let mut target = parent;
-    for part in to.components() {
-        match part {
-            std::path::Component::ParentDir => {
-                target.pop();
-            }
-            std::path::Component::CurDir => {}
-            std::path::Component::RootDir => target = PathBuf::from("/"),
-            std::path::Component::Normal(name) => target.push(name),
-            std::path::Component::Prefix(_) => return None,
-        }
-    }
-    HostPath::new(target).ok()
+    HostPath::new(resolve_dots(&parent.join(to))).ok()
 }
 
-/// The directory a program is installed in: by a known layout, else the directory above its `bin`, else the file alone.
+/// Returns the directory of a known layout, else the one above `bin`, else the program's file alone.
 fn installation(program: &HostPath, home: &HostPath) -> HostPath {
     let Ok(below) = program.as_path().strip_prefix(home.as_path()) else { return outside_home(program) };
     for layout in LAYOUTS {
@@ -132,13 +120,13 @@ fn installation(program: &HostPath, home: &HostPath) -> HostPath {
     let bin = program.as_path().parent();
     let above = bin.filter(|bin| bin.ends_with("bin")).and_then(Path::parent).and_then(|path| HostPath::new(path).ok());
     match above {
-        // `~/bin` and `~/.local/bin` are collections, not installations.
+        // `~/bin` and `~/.local/bin` collect programs of many installations.
         Some(above) if above != *home && above != home.join(".local") => above,
         _ => program.clone(),
     }
 }
 
-/// `/opt/NAME` and `/nix/store` are installations; anything else is shown as the single file.
+/// Returns `/opt/NAME`, `/nix/store` or `/snap/NAME`; elsewhere only the program's file.
 fn outside_home(program: &HostPath) -> HostPath {
     let parts: Vec<_> = program.as_path().iter().take(3).collect();
     match parts.as_slice() {
@@ -149,7 +137,7 @@ fn outside_home(program: &HostPath) -> HostPath {
     }
 }
 
-/// The interpreter of a script: `#!/path` or `#!/usr/bin/env name`.
+/// Reads the interpreter of a script from `#!/path` or `#!/usr/bin/env name`.
 fn interpreters(program: &HostPath, path: &SearchPath) -> Vec<HostPath> {
     let mut start = Vec::new();
     let read = fs::File::open(program.as_path()).and_then(|file| file.take(512).read_to_end(&mut start));
@@ -166,7 +154,7 @@ fn interpreters(program: &HostPath, path: &SearchPath) -> Vec<HostPath> {
     HostPath::new(interpreter).into_iter().collect()
 }
 
-/// A virtual environment names the Python it was made from.
+/// Reads the Python that a virtual environment was made from.
 fn python_home(root: &HostPath) -> Option<HostPath> {
     let config = fs::read_to_string(root.join("pyvenv.cfg").as_path()).ok()?;
     let home = config.lines().find_map(|line| line.strip_prefix("home = "))?;

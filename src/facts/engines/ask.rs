@@ -1,6 +1,6 @@
-//! Asks a program of the host a question, and never waits for ever: an engine that hangs must not hang what asks it.
+//! Runs an engine's client to ask a question, with a time limit: an engine that hangs must not block sandpen.
 
-#![allow(clippy::disallowed_methods, reason = "facts that only the engine's client knows")]
+#![allow(clippy::disallowed_methods, reason = "asks the engine's client")]
 
 use std::ffi::OsString;
 use std::process::{Command, Output, Stdio};
@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal};
 
 use crate::process::Client;
 
-/// The client's command for a question: no input, its own language, and a PATH without mounted directories.
+/// Prepares a command of the client: no input, untranslated messages, and a PATH without mounted directories.
 pub fn question(client: &Client, arguments: &[&str]) -> Option<Command> {
     let pinned = client.pin().into_iter().chain(arguments.iter().map(OsString::from));
     let mut command = client.quiet_command(pinned).ok()?;
@@ -20,7 +20,7 @@ pub fn question(client: &Client, arguments: &[&str]) -> Option<Command> {
     Some(command)
 }
 
-/// The output, unless it takes too long.
+/// Runs a command; `None` if it cannot be started or takes longer than the timeout.
 pub fn within(command: &mut Command, timeout: Duration) -> Option<Output> {
     let child = command.spawn().ok()?;
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw)?;
@@ -28,7 +28,7 @@ pub fn within(command: &mut Command, timeout: Duration) -> Option<Output> {
     thread::spawn(move || sender.send(child.wait_with_output()));
     let output = answer.recv_timeout(timeout);
     if output.is_err() {
-        // The thread has not seen its end, so the id is still this process's own.
+        // The thread has not reaped the child, so the pid cannot have been reused.
         let _ = rustix::process::kill_process(pid, Signal::KILL);
     }
     output.ok()?.ok()

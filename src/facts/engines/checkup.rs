@@ -1,5 +1,5 @@
-//! What engines say of themselves, beyond what planning needs: for `doctor`, which judges it. Every question has a time limit, and
-//! none starts a container.
+//! Asks all engines to describe themselves, for `doctor`, which judges the answers. Every question has a time
+//! limit, and none starts a container.
 
 use std::time::Duration;
 
@@ -14,60 +14,51 @@ use crate::host::{Host, Platform};
 use crate::path::HostPath;
 use crate::process::Client;
 
-/// How long an engine may take to describe itself.
 pub const CHECKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Everything about all engines.
+/// The answers of all engines.
 #[derive(Debug, Clone)]
 pub struct Checkup {
-    /// Docker.
     pub docker: DockerFacts,
-    /// What its daemon says; `None` when it was not worth asking.
+    /// `None` if the daemon cannot be reached.
     pub docker_says: Option<Result<About, String>>,
-    /// Podman.
     pub podman: PodmanFacts,
-    /// What it says, or its service.
+    /// `None` if Podman is not installed or its service cannot be reached.
     pub podman_says: Option<Result<About, String>>,
-    /// The kernel, as far as the native engine needs it.
     pub kernel: Kernel,
-    /// macOS's `sandbox-exec`; `None` on other platforms.
+    /// The path of `sandbox-exec`; the outer `None` means another platform than macOS.
     pub sandbox_exec: Option<Option<HostPath>>,
 }
 
-/// An engine's own description.
+/// An engine's description of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct About {
-    /// Its version.
     pub version: String,
-    /// Whether it runs as an ordinary user.
     pub rootless: bool,
-    /// The memory of the machine its containers run in, in bytes.
+    /// Bytes of memory in the machine that runs the containers.
     pub memory: Option<u64>,
-    /// The processors of that machine.
     pub cpus: Option<u32>,
-    /// The architecture of that machine, in the engines' spelling.
+    /// Spelled as the engines do: `amd64`, `arm64`.
     pub arch: Option<String>,
 }
 
-/// What the native engine needs of the kernel.
+/// Features of the kernel that the native engine uses.
 #[derive(Debug, Clone)]
 pub struct Kernel {
-    /// Why no sandbox can be made.
+    /// The reason for which no sandbox can be made.
     pub problem: Option<Error>,
-    /// Its release.
     pub release: String,
-    /// The version of Landlock; 0 when there is none.
+    /// The version of Landlock's interface; 0 if there is none.
     pub landlock: u32,
-    /// Whether system calls can be filtered.
     pub seccomp: bool,
-    /// The limits that cannot be enforced.
+    /// Names of limits that cannot be enforced.
     pub cannot_limit: Vec<&'static str>,
 }
 
 impl Checkup {
-    /// Asks all engines, those that are slow at the same time.
+    /// Asks all engines; Docker and Podman at the same time, because they are slow.
     pub fn look(host: &Host, path: &SearchPath) -> Self {
-        // First, while there is one thread: it tries in a child of its own.
+        // It forks a child to try, so it comes before other threads are started.
         let kernel = Kernel::look(host);
         let docker = DockerFacts::look(host, path.find("docker"));
         let podman = PodmanFacts::look(host, path.find("podman"));
@@ -78,7 +69,7 @@ impl Checkup {
             let docker = (docker.reach == Reach::Answers).then(|| scope.spawn(|| About::docker(&docker_client)));
             let podman = (podman.reach == Reach::Answers).then(|| scope.spawn(|| About::podman(&podman_client)));
             let answer = |asked: std::thread::ScopedJoinHandle<'_, _>| {
-                asked.join().unwrap_or_else(|_| Err("it could not be asked".to_owned()))
+                asked.join().unwrap_or_else(|_| Err("the question could not be asked".to_owned()))
             };
             (docker.map(answer), podman.map(answer))
         });
@@ -88,7 +79,7 @@ impl Checkup {
 }
 
 impl Checkup {
-    /// Whether an engine can be asked further questions.
+    /// Tells whether an engine answered, so that it can be asked further questions.
     pub fn answers(&self, kind: EngineKind) -> bool {
         match kind {
             EngineKind::Docker => matches!(self.docker_says, Some(Ok(_))),
@@ -128,7 +119,7 @@ impl About {
             server_errors: Option<Vec<String>>,
         }
         let info: Info = json(client, &["info", "--format", "{{json .}}"])?;
-        // Its client may exit with success and say this.
+        // The client may exit with 0 although the daemon did not answer.
         if let Some(error) = info.server_errors.iter().flatten().next() {
             return Err(error.clone());
         }
@@ -137,7 +128,7 @@ impl About {
             rootless: info.security_options.iter().flatten().any(|option| option.contains("rootless")),
             memory: info.mem_total.filter(|bytes| *bytes > 0),
             cpus: info.cpus.filter(|cpus| *cpus > 0),
-            arch: info.architecture.map(spelling),
+            arch: info.architecture.map(image_arch),
         })
     }
 
@@ -171,23 +162,22 @@ impl About {
             rootless: info.host.security.rootless,
             memory: info.host.mem_total,
             cpus: info.host.cpus,
-            arch: info.host.arch.map(spelling),
+            arch: info.host.arch.map(image_arch),
         })
     }
 
-    /// Whether it is older than a version.
+    /// Tells whether the version is older; `false` if it is unknown.
     pub fn is_before(&self, wanted: (u32, u32)) -> bool {
         let mut parts = self.version.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse::<u32>().ok());
         match (parts.next().flatten(), parts.next().flatten()) {
             (Some(major), Some(minor)) => (major, minor) < wanted,
-            // What does not say its version is not accused of being old.
             _ => false,
         }
     }
 }
 
-/// Docker names the kernel's architecture, images that of Go.
-fn spelling(arch: String) -> String {
+/// Translates the kernel's name of an architecture, which Docker reports, into that of images.
+fn image_arch(arch: String) -> String {
     match arch.as_str() {
         "x86_64" => "amd64".into(),
         "aarch64" => "arm64".into(),
@@ -199,14 +189,17 @@ fn json<T: serde::de::DeserializeOwned>(client: &Client, arguments: &[&str]) -> 
     let mut command = ask::question(client, arguments).ok_or_else(|| "there is no program to ask".to_owned())?;
     let output = ask::within(&mut command, CHECKUP_TIMEOUT)
         .ok_or_else(|| format!("it does not answer within {} s", CHECKUP_TIMEOUT.as_secs()))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    // The last line is the error; warnings come before it.
-    let error = || said.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("it says nothing").to_owned();
     match serde_json::from_slice(&output.stdout) {
         Ok(info) if output.status.success() => Ok(info),
-        Err(_) if output.status.success() => Err("its answer is not the JSON that was asked for".into()),
-        _ => Err(error()),
+        Err(_) if output.status.success() => Err("its answer is not the expected JSON".into()),
+        _ => Err(last_line(&output.stderr)),
     }
+}
+
+/// Returns the error, which follows any warnings.
+fn last_line(stderr: &[u8]) -> String {
+    let text = String::from_utf8_lossy(stderr);
+    text.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("it prints no error").to_owned()
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! Podman's connections (R7.2): which one leads to the virtual machine, and how to reach it over SSH. Parses, and runs nothing.
+//! Selects the Podman connection that leads to the virtual machine (R7.2) and parses its address. Runs nothing.
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::error::{Diagnostic, Kind};
 
-/// One entry of `podman system connection list --format json`, as far as all versions since 4.0 agree: from 5.0 on, empty and
-/// false fields are absent.
+/// One entry of `podman system connection list --format json`, with the fields that all versions since 4.0
+/// have in common. Since 5.0, empty and false fields are absent.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Listed {
@@ -18,57 +18,92 @@ struct Listed {
     default: bool,
 }
 
-/// A connection to a virtual machine, checked: nothing in it can be taken for a flag or reach a shell.
+/// A connection whose fields are checked: none can be taken for a flag or interpreted by a shell.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Connection {
-    /// Its name, to which the container is pinned.
+    /// The container is pinned to this connection.
     pub name: String,
     /// The user in the machine.
     pub user: String,
-    /// Where its sshd listens.
     pub host: String,
-    /// On which port.
     pub port: u16,
-    /// The key to log in with.
+    /// The file of the SSH key; `None` if the agent's keys are used.
     pub identity: Option<String>,
 }
 
-const REMEDY: &str = "check that the machine runs (`podman machine list`, `podman machine start`), and its connections (`podman system connection list`)";
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectionError {
+    #[error("could not list Podman's connections")]
+    NotListed { reason: String },
+    #[error("Podman's list of connections cannot be read")]
+    Unreadable { source: serde_json::Error },
+    #[error("Podman has no connection to a machine")]
+    None,
+    #[error("env CONTAINER_CONNECTION: Podman has no connection `{name}`, only {known}")]
+    Unknown { name: String, known: String },
+    #[error("Podman has several connections ({known}) and none is the default")]
+    NoDefault { known: String },
+    #[error("Podman's connection `{name}` cannot be used: {problem} in `{uri}`")]
+    Unusable { name: String, problem: &'static str, uri: String },
+    #[error("the key `{key}` of Podman's connection `{name}` does not exist")]
+    NoKey { key: String, name: String },
+}
+
+impl Diagnostic for ConnectionError {
+    fn kind(&self) -> Kind {
+        Kind::Launch
+    }
+
+    fn causes(&self) -> Vec<String> {
+        match self {
+            Self::NotListed { reason } => vec![reason.clone()],
+            Self::Unreadable { source } => vec![source.to_string()],
+            _ => Vec::new(),
+        }
+    }
+
+    fn hints(&self) -> Vec<String> {
+        const CHECK: &str = "check that the machine runs (`podman machine list`, `podman machine start`), and its connections (`podman system connection list`)";
+        const WITHOUT: &str = "or run without the SSH agent: --ssh-agent off";
+        let hints: &[&str] = match self {
+            Self::NotListed { .. } | Self::NoKey { .. } => &[CHECK, WITHOUT],
+            Self::NoDefault { .. } => {
+                &["choose one: `podman system connection default NAME`, or set CONTAINER_CONNECTION=NAME", CHECK]
+            }
+            Self::Unreadable { .. } | Self::None | Self::Unknown { .. } | Self::Unusable { .. } => &[CHECK],
+        };
+        hints.iter().map(|hint| (*hint).to_owned()).collect()
+    }
+}
 
 impl Connection {
-    /// Chooses by R7.2: the named one, else the default, else the only one.
-    pub fn select(json: &[u8], named: Option<&str>) -> Result<Self> {
-        // Podman prints nothing at all, or null, where some versions print an empty list.
-        let is_empty = json.iter().all(u8::is_ascii_whitespace);
-        let listed: Option<Vec<Listed>> = match is_empty {
-            true => None,
-            false => serde_json::from_slice(json).map_err(|error| {
-                Error::launch("Podman's list of connections cannot be read").cause(error).hint(REMEDY)
-            })?,
+    /// Selects by R7.2: the named connection, else the default, else the only one.
+    pub fn select(json: &[u8], named: Option<&str>) -> Result<Self, ConnectionError> {
+        // Some versions print nothing or `null` instead of an empty list.
+        let listed: Option<Vec<Listed>> = if json.iter().all(u8::is_ascii_whitespace) {
+            None
+        } else {
+            serde_json::from_slice(json).map_err(|source| ConnectionError::Unreadable { source })?
         };
         let listed = listed.unwrap_or_default();
-        let names = || listed.iter().map(|entry| format!("`{}`", entry.name)).collect::<Vec<_>>().join(", ");
+        let known = || listed.iter().map(|entry| format!("`{}`", entry.name)).collect::<Vec<_>>().join(", ");
         let chosen = match (named, listed.as_slice()) {
-            (_, []) => return Err(Error::launch("Podman has no connection to a machine").hint(REMEDY)),
-            (Some(name), _) => listed.iter().find(|entry| entry.name == name).ok_or_else(|| {
-                Error::launch(format!("env CONTAINER_CONNECTION: Podman has no connection `{name}`, only {}", names()))
-                    .hint(REMEDY)
-            })?,
+            (_, []) => return Err(ConnectionError::None),
+            (Some(name), _) => listed
+                .iter()
+                .find(|entry| entry.name == name)
+                .ok_or_else(|| ConnectionError::Unknown { name: name.to_owned(), known: known() })?,
             (None, [only]) => only,
-            (None, several) => several.iter().find(|entry| entry.default).ok_or_else(|| {
-                Error::launch(format!("Podman has several connections ({}) and none is the default", names()))
-                    .hint("choose one: `podman system connection default NAME`, or set CONTAINER_CONNECTION=NAME")
-                    .hint(REMEDY)
-            })?,
+            (None, several) => several
+                .iter()
+                .find(|entry| entry.default)
+                .ok_or_else(|| ConnectionError::NoDefault { known: known() })?,
         };
         Self::check(chosen)
     }
 
-    fn check(entry: &Listed) -> Result<Self> {
-        let bad = |what: &str| {
-            Error::launch(format!("Podman's connection `{}` cannot be used: {what} in `{}`", entry.name, entry.uri))
-                .hint(REMEDY)
-        };
+    fn check(entry: &Listed) -> Result<Self, ConnectionError> {
+        let bad = |problem| ConnectionError::Unusable { name: entry.name.clone(), problem, uri: entry.uri.clone() };
         let address = entry.uri.strip_prefix("ssh://").ok_or_else(|| bad("it is not an SSH address"))?;
         let authority = address.split('/').next().unwrap_or(address);
         let (user, place) = authority.rsplit_once('@').ok_or_else(|| bad("no user is named"))?;

@@ -1,4 +1,4 @@
-//! Whether Docker answers: a connect on its socket, no process.
+//! Looks up Docker's endpoint and connects to it. Starts no process and reads only the client's configuration.
 
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
@@ -12,29 +12,26 @@ use crate::facts::Reach;
 use crate::host::Host;
 use crate::path::HostPath;
 
-/// What is known of Docker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DockerFacts {
     /// The client.
     pub program: Option<HostPath>,
-    /// The address the client will talk to.
+    /// The address that the client connects to.
     pub endpoint: String,
-    /// Who says so.
+    /// The variable, context or default that the endpoint comes from.
     pub chosen_by: String,
-    /// Whether it answers.
     pub reach: Reach,
-    /// Whether the daemon runs as this ordinary user, so that container root is the host's user.
+    /// Whether the daemon runs as this user, so that root in a container is the host's user.
     pub rootless: bool,
-    /// Whether the daemon is on another machine, where host paths mean nothing.
+    /// Whether the daemon is on another machine, where the host's paths do not exist.
     pub remote: bool,
-    /// Which limits a rootless daemon can enforce; it ignores the others without a word.
+    /// The cgroup controllers that a rootless daemon can use. It ignores other limits silently.
     pub controllers: Vec<String>,
 }
 
 const SYSTEM_SOCKET: &str = "/var/run/docker.sock";
 
 impl DockerFacts {
-    /// Looks for the client and asks its endpoint.
     pub fn look(host: &Host, program: Option<HostPath>) -> Self {
         let (endpoint, chosen_by) = endpoint(host);
         let mut facts = DockerFacts {
@@ -66,7 +63,7 @@ impl DockerFacts {
                 facts.reach = Reach::from(error);
             }
         } else {
-            // ssh:// and the like can only be asked by the client itself; the launch will tell.
+            // Only the client can connect to ssh:// and others; the launch reports if it fails.
             facts.remote = true;
         }
         facts
@@ -74,13 +71,13 @@ impl DockerFacts {
 }
 
 impl DockerFacts {
-    /// Docker Desktop for Linux keeps its containers in a virtual machine, too.
+    /// Tells whether this is Docker Desktop, which runs containers in a virtual machine on Linux, too.
     pub fn is_desktop(&self) -> bool {
         self.endpoint.contains("/.docker/desktop/") || self.chosen_by == "docker context desktop-linux"
     }
 
-    /// What kind of machine the endpoint betrays, for messages.
-    pub fn nickname(&self) -> Option<&'static str> {
+    /// Guesses the product behind the endpoint, for messages.
+    pub fn product(&self) -> Option<&'static str> {
         [
             ("colima", "Colima"),
             ("lima", "Lima"),
@@ -94,7 +91,7 @@ impl DockerFacts {
     }
 }
 
-/// The user whose process listens on the other end.
+/// Returns the uid of the process that listens on the other end.
 #[cfg(target_os = "linux")]
 fn peer(stream: &UnixStream) -> Option<u32> {
     rustix::net::sockopt::socket_peercred(stream).ok().map(|peer| peer.uid.as_raw())
@@ -102,7 +99,7 @@ fn peer(stream: &UnixStream) -> Option<u32> {
 
 #[cfg(not(target_os = "linux"))]
 fn peer(_: &UnixStream) -> Option<u32> {
-    // A rootless daemon is a matter of Linux hosts; elsewhere the daemon is in a virtual machine.
+    // Rootless daemons run on Linux hosts; elsewhere the daemon is in a virtual machine.
     None
 }
 
@@ -112,7 +109,8 @@ fn connect(address: &str) -> io::Result<()> {
     TcpStream::connect_timeout(&resolved, Duration::from_secs(2)).map(drop)
 }
 
-/// The client's own order: DOCKER_HOST, DOCKER_CONTEXT, the configured context, the system's socket, the rootless one.
+/// Follows the client's order: DOCKER_HOST, DOCKER_CONTEXT, the configured context, the system's socket, the
+/// rootless one. Returns the address and what it comes from.
 fn endpoint(host: &Host) -> (String, String) {
     if let Some(address) = host.env.text("DOCKER_HOST") {
         return (address.to_owned(), "env DOCKER_HOST".into());
@@ -128,7 +126,7 @@ fn endpoint(host: &Host) -> (String, String) {
         };
     }
     if !Path::new(SYSTEM_SOCKET).exists() {
-        // The installer of rootless Docker asks users to set DOCKER_HOST; those who forgot mean this socket.
+        // The installer of rootless Docker asks users to set DOCKER_HOST to this socket; some forget it.
         let runtime = host.env.path("XDG_RUNTIME_DIR").map(|directory| directory.join("docker.sock"));
         if let Some(socket) = runtime.filter(|socket| socket.exists()) {
             return (format!("unix://{}", socket.display()), "rootless socket".into());
@@ -147,7 +145,7 @@ fn current_context(directory: &Path) -> Option<String> {
     serde_json::from_str::<ClientConfig>(&text).ok()?.current_context.filter(|name| !name.is_empty())
 }
 
-/// Contexts lie in directories named by a digest; there are few, so each is asked for its name instead.
+/// Reads the endpoint of a context. The directories are named by a digest, so each is searched for the name.
 fn context_endpoint(directory: &Path, name: &str) -> Option<String> {
     #[derive(Deserialize)]
     #[serde(rename_all = "PascalCase")]

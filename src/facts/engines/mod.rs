@@ -1,4 +1,4 @@
-//! Looks at the engines: whether each answers, and what it can do here.
+//! Looks at the engines: whether each answers, and which features it has on this host. Starts no container.
 
 pub mod ask;
 pub mod checkup;

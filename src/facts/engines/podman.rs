@@ -1,4 +1,4 @@
-//! Whether Podman answers: its program is there, or its remote connection accepts.
+//! Looks for Podman, and connects to its service if CONTAINER_HOST names one. Starts no process.
 
 use std::os::unix::net::UnixStream;
 
@@ -8,25 +8,21 @@ use crate::facts::Reach;
 use crate::host::{Host, Platform};
 use crate::path::HostPath;
 
-/// What is known of Podman.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PodmanFacts {
-    /// The program.
     pub program: Option<HostPath>,
-    /// Whether it answers.
     pub reach: Reach,
-    /// Whether containers belong to this ordinary user.
+    /// Whether Podman runs as an ordinary user.
     pub rootless: bool,
-    /// Whether the containers run elsewhere: a virtual machine or another host.
+    /// Whether the containers run in a virtual machine or on another host.
     pub remote: bool,
-    /// Whether the user has registry logins of their own, which an empty auth file would hide.
+    /// Whether the user has registry logins, which an empty auth file would hide.
     pub has_auth: bool,
-    /// Which limits a rootless Podman can enforce: the controllers delegated to the user.
+    /// The cgroup controllers that a rootless Podman can use for limits.
     pub controllers: Vec<String>,
 }
 
 impl PodmanFacts {
-    /// Looks for the program and what belongs to it.
     pub fn look(host: &Host, program: Option<HostPath>) -> Self {
         let address = host.env.text("CONTAINER_HOST");
         let remote =

@@ -1,54 +1,90 @@
-//! What macOS Seatbelt needs to know of the host: real paths, because the kernel compares those, and the user's own profile.
+//! Looks up the paths that a Seatbelt profile names, with links resolved because the kernel compares real paths,
+//! and reads the user's profile.
 
 use std::fs;
+use std::path::Path;
 
 use serde::Serialize;
 
-use crate::config::Sourced;
 use crate::config::value::BuiltIn;
-use crate::error::{Error, Result};
+use crate::config::{Origin, Sourced};
+use crate::error::{Diagnostic, Kind, Result};
 use crate::host::{Host, resolved};
-use crate::path::HostPath;
+use crate::path::{HostPath, PathError};
 
-/// Only the system's: whatever else is called so, on PATH, is not the wall.
+/// Only the system's program enforces the sandbox; one of this name on PATH might not.
 const PROGRAM: &str = "/usr/bin/sandbox-exec";
-/// A profile larger than this is no profile.
-const LARGEST: u64 = 1 << 20;
+const MAX_PROFILE: u64 = 1 << 20;
 
-/// The host's side of a Seatbelt sandbox. All paths are real ones.
+/// All paths have their links resolved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SeatbeltFacts {
-    /// The program, if it is there.
+    /// `sandbox-exec`.
     pub program: Option<HostPath>,
-    /// The home.
     pub home: HostPath,
-    /// The host's temp directory.
+    /// The host's directory for temporary files.
     pub temp: HostPath,
-    /// Where the system keeps this user's caches.
+    /// The directory in which macOS keeps this user's caches.
     pub cache: HostPath,
-    /// sandpen's configuration.
+    /// sandpen's configuration directory.
     pub config: HostPath,
-    /// sandpen's state.
+    /// sandpen's state directory.
     pub state: HostPath,
-    /// The directory of all sessions.
+    /// The parent of all session directories.
     pub sessions: HostPath,
-    /// This very program, the first one inside.
+    /// This program, which runs inside as the first process.
     pub helper: Option<HostPath>,
-    /// The user's own profile, if one is named.
+    /// The profile that the user wrote; `None` for a built-in one.
     pub own: Option<OwnProfile>,
 }
 
-/// A profile that the user wrote.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct OwnProfile {
-    /// Where it is.
     pub path: HostPath,
-    /// What it says.
     pub text: String,
 }
 
+#[derive(Debug, thiserror::Error)]
+pub enum ProfileError {
+    #[error("{origin}: `{name}` is not a path")]
+    NotAPath { origin: Origin, name: String, source: PathError },
+    #[error("{origin}: `{path}` is in a directory that the guest can write to, so it cannot be used as a profile")]
+    Writable { origin: Origin, name: String, path: HostPath, directory: HostPath },
+    #[error("{origin}: `{name}` is not a built-in Seatbelt profile, and `{path}` cannot be read")]
+    Unreadable {
+        origin: Origin,
+        name: String,
+        path: HostPath,
+        directory: HostPath,
+        /// A profile of this name in the project, which has no effect.
+        project: Option<HostPath>,
+        source: std::io::Error,
+    },
+}
+
+impl Diagnostic for ProfileError {
+    fn kind(&self) -> Kind {
+        Kind::Usage
+    }
+
+    fn hints(&self) -> Vec<String> {
+        match self {
+            Self::NotAPath { .. } => Vec::new(),
+            Self::Writable { name, directory, .. } => {
+                vec![format!("read it; if you trust it, copy it: `cp {name} {directory}/`, and name the copy")]
+            }
+            Self::Unreadable { project: Some(project), path, .. } => vec![format!(
+                "`{project}` belongs to the project and has no effect: read it; if you trust it, copy it to `{path}`"
+            )],
+            Self::Unreadable { directory, .. } => {
+                vec![format!("expected {}, a path, or the name of a file in `{directory}`", BuiltIn::list())]
+            }
+        }
+    }
+}
+
 impl SeatbeltFacts {
-    /// Looks. `mounted` are the directories that the guest can write to.
+    /// `mounted` are the directories that the guest can write to.
     pub fn look(
         host: &Host,
         profile: Option<&Sourced<String>>,
@@ -69,26 +105,25 @@ impl SeatbeltFacts {
         })
     }
 
-    /// Looks for the helper again, after the program was found elsewhere.
+    /// Updates the helper after `Host::executable` has changed.
     pub fn find_helper(&mut self, host: &Host) {
         self.helper = host.executable.as_ref().map(resolved);
     }
 }
 
-/// The program, if it is there.
 #[cfg(target_os = "macos")]
 pub fn program(_: &Host) -> Option<HostPath> {
     HostPath::new(PROGRAM).ok().filter(|program| program.as_path().is_file())
 }
 
-/// No other system has one. Where macOS is only assumed, a stand-in may be named; a Mac's own sandpen does not know the variable.
+/// Tests that assume macOS name a replacement by a variable, which builds for macOS do not read.
 #[cfg(not(target_os = "macos"))]
 pub fn program(host: &Host) -> Option<HostPath> {
-    let named = host.env.path(crate::vars::SANDBOX_EXEC).unwrap_or(std::path::Path::new(PROGRAM));
+    let named = host.env.path(crate::vars::SANDBOX_EXEC).unwrap_or(Path::new(PROGRAM));
     HostPath::new(named).ok().filter(|program| program.as_path().is_file())
 }
 
-/// The directory that `getconf DARWIN_USER_CACHE_DIR` prints.
+/// Returns the directory that `getconf DARWIN_USER_CACHE_DIR` prints.
 #[cfg(target_os = "macos")]
 fn cache_dir(host: &Host) -> HostPath {
     use std::os::unix::ffi::OsStrExt;
@@ -104,38 +139,38 @@ fn cache_dir(host: &Host) -> HostPath {
     host.home.join("Library/Caches")
 }
 
-/// The file that a name stands for. Never one that the guest could have written: it would choose its own walls (`attacks.md` 09).
+/// Reads the user's profile. A file that the guest can write is refused: it would choose its own rules (attack 09).
 fn own_profile(host: &Host, named: &Sourced<String>, mounted: &[HostPath]) -> Result<OwnProfile> {
     let Sourced { value: name, origin } = named;
+    let (name, origin) = (name.clone(), origin.clone());
     let directory = host.config_dir().join("seatbelt");
-    let path = match name.contains('/') {
-        true => HostPath::new(host.expand(std::path::Path::new(name)))
-            .map_err(|error| Error::usage(format!("{origin}: `{name}` is not a path")).cause(error))?,
-        false => directory.join(format!("{name}.sb")),
+    let path = if name.contains('/') {
+        match HostPath::new(host.expand(Path::new(&name))) {
+            Ok(path) => path,
+            Err(source) => return Err(ProfileError::NotAPath { origin, name, source }.into()),
+        }
+    } else {
+        directory.join(format!("{name}.sb"))
     };
-    let known = format!("expected {}, or a file of your own: a path, or a name in `{directory}`", BuiltIn::list());
     let found = resolved(&path);
     if mounted.iter().any(|root| found.is_within(root) || path.is_within(root)) {
-        return Err(Error::usage(format!(
-            "{origin}: `{path}` lies in a directory of the sandbox, which must not choose its own walls"
-        ))
-        .hint(format!("read it; if you trust it, copy it: `cp {name} {directory}/`, and name the copy")));
+        return Err(ProfileError::Writable { origin, name, path, directory }.into());
     }
-    let text = fs::metadata(found.as_path())
-        .and_then(|meta| match meta.is_file() && meta.len() <= LARGEST {
-            true => fs::read_to_string(found.as_path()),
-            false => Err(std::io::ErrorKind::InvalidData.into()),
-        })
-        .map_err(|error| {
-            let unknown =
-                Error::usage(format!("{origin}: `{name}` is no Seatbelt profile, and `{path}` cannot be read"));
+    match read_profile(found.as_path()) {
+        Ok(text) => Ok(OwnProfile { path: found, text }),
+        Err(source) => {
             let project = host.cwd.join(".llxprt").join(format!("sandbox-macos-{name}.sb"));
-            match project.as_path().is_file() {
-                true => unknown.cause(error).hint(format!(
-                    "`{project}` is the project's and has no effect: read it; if you trust it, copy it to `{path}`"
-                )),
-                false => unknown.cause(error).hint(&known),
-            }
-        })?;
-    Ok(OwnProfile { path: found, text })
+            let project = Some(project).filter(|project| project.as_path().is_file());
+            Err(ProfileError::Unreadable { origin, name, path, directory, project, source }.into())
+        }
+    }
+}
+
+fn read_profile(path: &Path) -> std::io::Result<String> {
+    let meta = fs::metadata(path)?;
+    if meta.is_file() && meta.len() <= MAX_PROFILE {
+        fs::read_to_string(path)
+    } else {
+        Err(std::io::ErrorKind::InvalidData.into())
+    }
 }

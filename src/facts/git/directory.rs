@@ -1,4 +1,5 @@
-//! What lies in a repository's Git directories and decides what Git on the host runs: hooks, submodules, sibling worktrees.
+//! Looks up the parts of a repository's Git directories that decide which code Git on the host runs: hooks,
+//! configuration, submodules, other worktrees. Runs no Git.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,50 +12,48 @@ use crate::host::Host;
 use crate::path::HostPath;
 use crate::process::untrusted;
 
-/// More submodules, nesting or worktrees than any repository has; what lies beyond is still reviewed at the end.
-const MOST: usize = 256;
-const DEEPEST: usize = 12;
+/// Limits the submodules and worktrees that are looked at. The review at the end covers the rest.
+const MAX_DIRECTORIES: usize = 256;
+const MAX_DEPTH: usize = 12;
 
-/// The Git directories of one repository.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct GitDirs {
-    /// Every Git directory with a configuration of its own: shared, the worktree's, submodules'.
+    /// Every Git directory with a configuration file: the shared one, the worktree's, those of submodules.
     pub all: Vec<HostPath>,
-    /// The directories of worktrees whose files lie outside of the sandbox.
+    /// Git directories of worktrees whose files are not mounted.
     pub siblings: Vec<HostPath>,
-    /// Where Git takes hooks from.
     pub hooks: Vec<Hooks>,
-    /// The files that decide what Git runs, as far as they exist.
+    /// Existing files by which Git can be made to run code.
     pub decisive: Vec<HostPath>,
 }
 
-/// A place for hooks.
+/// A directory from which Git runs hooks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Hooks {
-    /// Where Git looks.
     pub path: HostPath,
-    /// The directory that is, links resolved, or would be if it were made; `None` if it is something else.
+    /// The path with all links resolved, also if it does not exist yet; `None` if it is no directory.
     pub real: Option<HostPath>,
 }
 
-/// Git's configuration in a Git directory.
+/// Configuration files in a Git directory.
 pub const CONFIG_FILES: &[&str] = &["config", "config.worktree"];
-/// Files by which a Git directory points at another place.
+/// Files by which a Git directory names another one.
 pub const POINTERS: &[&str] = &["commondir", "gitdir"];
 
 impl GitDirs {
-    /// Looks at a repository of which these directories are shown, and for which this `core.hooksPath` is in effect.
+    /// Looks at a repository; `shown` are the mounted directories, `hooks_path` is the `core.hooksPath` in effect.
     pub fn look(host: &Host, repository: &Repository, shown: &[HostPath], hooks_path: Option<&str>) -> Self {
         let mut dirs = GitDirs { all: vec![repository.common_dir.clone()], ..GitDirs::default() };
         let worktrees = repository.common_dir.join("worktrees");
         for name in names(worktrees.as_path()) {
             let admin = worktrees.join(&name);
-            let is_here = admin == repository.git_dir || files_of(&admin).is_some_and(|files| within(&files, shown));
+            let is_here =
+                admin == repository.git_dir || worktree_files(&admin).is_some_and(|files| within(&files, shown));
             if is_here { dirs.all.push(admin) } else { dirs.siblings.push(admin) }
         }
         let hosts: Vec<HostPath> = dirs.all.clone();
         for host in hosts {
-            modules(&host.join("modules"), DEEPEST, &mut dirs.all);
+            modules(&host.join("modules"), MAX_DEPTH, &mut dirs.all);
         }
         let named = hooks_path.and_then(|value| named_hooks(host, &repository.root, value));
         let places = dirs.all.iter().map(|dir| dir.join("hooks")).chain(named);
@@ -67,14 +66,14 @@ impl GitDirs {
     }
 }
 
-/// The directory that `core.hooksPath` means: relative ones count from the root of the working tree.
+/// Resolves `core.hooksPath`, which is relative to the root of the working tree.
 fn named_hooks(host: &Host, root: &HostPath, value: &str) -> Option<HostPath> {
     let path = Path::new(value);
     let path = if path.starts_with("~") { host.expand(path) } else { host.expand(&root.as_path().join(path)) };
     HostPath::new(path).ok().filter(|_| !value.is_empty())
 }
 
-/// The path with all links resolved, also where its last parts do not exist yet.
+/// Resolves all links of a directory whose last components may not exist yet.
 fn real_directory(path: &HostPath) -> Option<HostPath> {
     if path.as_path().symlink_metadata().is_ok() {
         return examine(path).filter(|fact| fact.kind == FileKind::Directory).map(|fact| fact.real);
@@ -83,8 +82,8 @@ fn real_directory(path: &HostPath) -> Option<HostPath> {
     Some(real_directory(&above)?.join(path.as_path().file_name()?))
 }
 
-/// Where a worktree's files are, by its back-link.
-fn files_of(admin: &HostPath) -> Option<PathBuf> {
+/// Reads the directory of a worktree's files from `gitdir`.
+fn worktree_files(admin: &HostPath) -> Option<PathBuf> {
     let link = untrusted::read(admin.join("gitdir").as_path(), 8 << 10).ok()?;
     let path = admin.as_path().join(link.trim_end_matches(['\n', '\r']));
     fs::canonicalize(path.parent()?).ok()
@@ -94,11 +93,11 @@ fn within(path: &Path, shown: &[HostPath]) -> bool {
     shown.iter().any(|root| path.starts_with(root.as_path()))
 }
 
-/// Submodules may have names with slashes, and submodules of their own.
+/// Collects submodules at any depth. Their names may contain slashes.
 fn modules(directory: &HostPath, depth: usize, found: &mut Vec<HostPath>) {
     for name in names(directory.as_path()) {
         let path = directory.join(&name);
-        if depth == 0 || found.len() >= MOST {
+        if depth == 0 || found.len() >= MAX_DIRECTORIES {
             return;
         }
         if is_git_dir(path.as_path()) {
@@ -110,13 +109,14 @@ fn modules(directory: &HostPath, depth: usize, found: &mut Vec<HostPath>) {
     }
 }
 
-/// The directories in a directory, links not among them.
+/// Lists the subdirectories of a directory, without links to directories.
 fn names(directory: &Path) -> Vec<PathBuf> {
     let is_real = directory.symlink_metadata().is_ok_and(|meta| meta.is_dir());
     let entries = is_real.then(|| fs::read_dir(directory).ok()).flatten();
     let directories =
         entries.into_iter().flatten().flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-    let mut names: Vec<PathBuf> = directories.take(MOST).map(|entry| PathBuf::from(entry.file_name())).collect();
+    let mut names: Vec<PathBuf> =
+        directories.take(MAX_DIRECTORIES).map(|entry| PathBuf::from(entry.file_name())).collect();
     names.sort();
     names
 }

@@ -1,7 +1,7 @@
-//! What Git's configuration comes to for the working directory: every setting with its scope and its file. Read here where it is
-//! plain, and in one call of Git otherwise.
+//! Reads the Git settings in effect in the working directory, each with its scope and its file: from the
+//! files if they are plain, otherwise by one call of `git config`.
 
-#![allow(clippy::disallowed_methods, reason = "a fact that only Git knows")]
+#![allow(clippy::disallowed_methods, reason = "asks Git")]
 
 pub mod directory;
 mod plain;
@@ -23,14 +23,13 @@ use repository::Repository;
 use crate::host::Host;
 use crate::path::HostPath;
 
-/// More than any configuration takes; a repository's own may be larger by malice.
-const LARGEST: usize = 4 << 20;
-/// The longest line of a public key.
-const LONGEST_KEY: usize = 16 << 10;
-/// Reading a few files takes milliseconds.
+/// Limits the output of `git config`; a repository's configuration may be huge on purpose.
+const MAX_OUTPUT: usize = 4 << 20;
+const MAX_KEY_FILE: usize = 16 << 10;
+/// Git needs milliseconds to read a few files; one that hangs must not stop the launch.
 const GIT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Variables that would make Git look at another repository than the one around the directory.
-const STEERING: &[&str] = &[
+/// Variables that would make Git use another repository, or print more than its answer.
+const UNSET_FOR_GIT: &[&str] = &[
     "GIT_DIR",
     "GIT_WORK_TREE",
     "GIT_COMMON_DIR",
@@ -44,94 +43,89 @@ const STEERING: &[&str] = &[
     "GIT_TRACE_SETUP",
 ];
 
-/// Where a setting comes from.
+/// The configuration that a setting is part of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
-    /// The machine's file.
     System,
-    /// The user's files.
     Global,
-    /// The repository's own, which is untrusted.
+    /// The repository's configuration, which is untrusted.
     Repository,
     /// The environment.
     Command,
 }
 
 impl Scope {
-    /// Whether the user, and not the repository, decides what stands there.
+    /// Tells whether the user or the administrator controls the setting, and not the repository.
     pub fn is_users(self) -> bool {
         self != Scope::Repository
     }
 }
 
-/// One setting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Setting {
-    /// Its scope.
     pub scope: Scope,
-    /// The file it stands in.
+    /// `None` for a setting from the environment.
     pub file: Option<PathBuf>,
-    /// Its name: section and variable in lower case, the part between as written.
+    /// Section and variable are in lower case; the subsection is as written.
     pub key: String,
-    /// Its value; empty for one without.
+    /// Empty for a setting without a value.
     pub value: String,
 }
 
 impl Setting {
-    /// Whether the environment sets it, and its name begins like this.
+    /// Tells whether the environment sets it and its key has this prefix.
     pub fn is_from_environment(&self, prefix: &str) -> bool {
         self.scope == Scope::Command && self.key.starts_with(prefix)
     }
 }
 
-/// What Git says.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct GitFacts {
-    /// The host's Git, outside of everything that is mounted.
+    /// The host's Git, outside of mounted directories.
     pub program: Option<HostPath>,
-    /// All settings, the decisive one of a name last.
+    /// All settings. Of several with the same key, the last is in effect.
     pub settings: Vec<Setting>,
-    /// Whether Git was asked and gave no answer in time.
+    /// Whether Git was asked and did not answer in time.
     pub is_silent: bool,
-    /// The public key in the file that the user's `user.signingkey` names.
+    /// The public key from the file that the user's `user.signingkey` names.
     pub signing_key: Option<String>,
 }
 
 impl GitFacts {
-    /// The value in effect.
+    /// Returns the setting in effect.
     pub fn get(&self, key: &str) -> Option<&Setting> {
         self.settings.iter().rev().find(|setting| setting.key == key)
     }
 
-    /// Whether a boolean setting is on.
+    /// Tells whether a boolean setting is on.
     pub fn is_on(&self, key: &str) -> bool {
         let value = self.get(key).map(|setting| setting.value.to_ascii_lowercase());
         value.is_some_and(|value| !matches!(value.as_str(), "false" | "no" | "off" | "0"))
     }
 }
 
-/// The repositories whose configuration and directories are looked at.
+/// Selects the repositories to look at.
 pub struct GitQuestion {
     pub directory: HostPath,
-    /// The repository around that directory.
+    /// The repository around `directory`.
     pub repository: Option<Repository>,
-    /// Whether there is a repository around the directory that must not be used.
+    /// Whether the repository around `directory` must not be used.
     pub is_refused: bool,
-    /// All repositories of the workspace.
+    /// All repositories of the workspace, `repository` included.
     pub repositories: Vec<Repository>,
-    /// The directories that are shown inside.
+    /// Directories that are mounted.
     pub shown: Vec<HostPath>,
 }
 
-/// A running `git config`, which answers while other facts are looked up.
+/// A `git config` that runs while other facts are looked up, unless the files were plain.
 pub struct PendingGitConfig {
     program: Option<HostPath>,
     source: Source,
 }
 
 enum Source {
-    Nowhere,
+    None,
     Files(Vec<Setting>),
     Git(Child),
 }
@@ -141,16 +135,16 @@ impl PendingGitConfig {
         let program = path.find("git");
         let source = program.as_ref().map(|program| match plain::read(host, program, question) {
             Some(settings) => Source::Files(settings),
-            None => start(host, path, program, &question.directory).map_or(Source::Nowhere, Source::Git),
+            None => start(host, path, program, &question.directory).map_or(Source::None, Source::Git),
         });
-        PendingGitConfig { program, source: source.unwrap_or(Source::Nowhere) }
+        PendingGitConfig { program, source: source.unwrap_or(Source::None) }
     }
 
-    /// The answer. A Git that fails, or hangs on a file, leaves nothing to go by.
+    /// Waits for the answer. If Git fails or does not answer in time, there are no settings.
     pub fn finish(self, host: &Host) -> GitFacts {
         let mut facts = GitFacts { program: self.program, ..GitFacts::default() };
         match self.source {
-            Source::Nowhere => return facts,
+            Source::None => return facts,
             Source::Files(settings) => facts.settings = settings,
             Source::Git(mut child) => {
                 let output = child.stdout.take().and_then(|stdout| read_all(stdout, GIT_TIMEOUT));
@@ -169,12 +163,13 @@ fn start(host: &Host, path: &SearchPath, program: &HostPath, directory: &HostPat
     let mut command = Command::new(program.as_path());
     command.arg("-C").arg(directory.as_path());
     command.args(["config", "--list", "--includes", "--show-scope", "--show-origin", "-z"]);
-    command.env_clear().envs(host.env.iter().filter(|(name, _)| !STEERING.iter().any(|steer| name == steer)));
+    command.env_clear().envs(host.env.iter().filter(|(name, _)| !UNSET_FOR_GIT.iter().any(|unset| name == unset)));
     command.env("PATH", path.for_host()).env("HOME", host.home.as_path()).env("LC_ALL", "C");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()
 }
 
-/// Only the user's own setting is followed to a file: the repository's could name any (`attacks.md` 01).
+/// Reads the public key that belongs to `user.signingkey`. A setting of the repository is not followed, because
+/// it could name any file (attack 01).
 fn signing_key(host: &Host, facts: &GitFacts) -> Option<String> {
     let setting = facts.get("user.signingkey").filter(|setting| setting.scope.is_users())?;
     if facts.get("gpg.format")?.value != "ssh" || is_public_key(&setting.value) {
@@ -183,20 +178,20 @@ fn signing_key(host: &Host, facts: &GitFacts) -> Option<String> {
     let file = host.expand(Path::new(&setting.value));
     let beside = file.with_file_name(format!("{}.pub", file.file_name()?.to_str()?));
     [beside, file].iter().find_map(|file| {
-        let text = std::fs::read_to_string(file).ok().filter(|text| text.len() < LONGEST_KEY)?;
+        let text = std::fs::read_to_string(file).ok().filter(|text| text.len() < MAX_KEY_FILE)?;
         let line = text.lines().next()?.trim();
         is_public_key(line).then(|| line.to_owned())
     })
 }
 
-/// How OpenSSH writes one.
+/// Tells whether a text has the form `TYPE BASE64` in which OpenSSH writes public keys.
 pub fn is_public_key(text: &str) -> bool {
     let text = text.strip_prefix("key::").unwrap_or(text);
     let kind = text.split(' ').next().unwrap_or_default();
     text.contains(' ') && (kind.starts_with("ssh-") || kind.starts_with("ecdsa-") || kind.starts_with("sk-"))
 }
 
-/// Everything up to the end of the stream, if that comes in time. Without a thread: the native engine forks later.
+/// Reads until the end of the stream or the timeout. Starts no thread, because the native engine forks later.
 fn read_all(mut stream: impl Read + std::os::fd::AsFd, timeout: Duration) -> Option<Vec<u8>> {
     let deadline = Instant::now() + timeout;
     let mut output = Vec::new();
@@ -211,7 +206,7 @@ fn read_all(mut stream: impl Read + std::os::fd::AsFd, timeout: Duration) -> Opt
         }
         match stream.read(&mut part) {
             Ok(0) => return Some(output),
-            Ok(read) if output.len() + read <= LARGEST => output.extend_from_slice(&part[..read]),
+            Ok(read) if output.len() + read <= MAX_OUTPUT => output.extend_from_slice(&part[..read]),
             Ok(_) => return None,
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(_) => return None,
@@ -219,7 +214,7 @@ fn read_all(mut stream: impl Read + std::os::fd::AsFd, timeout: Duration) -> Opt
     }
 }
 
-/// `scope NUL origin NUL key LF value NUL`, repeated. What is not text cannot be acted on, and is left out.
+/// Parses `scope NUL origin NUL key LF value NUL`, repeated. Settings that are not UTF-8 are skipped.
 fn parse(output: &[u8]) -> Vec<Setting> {
     let mut fields = output.split(|byte| *byte == 0);
     let mut settings = Vec::new();

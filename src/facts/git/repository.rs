@@ -1,7 +1,9 @@
-//! The Git repository around a directory: its working tree, its own Git directory, and the one its worktrees share.
+//! Finds the Git repository around a directory: its working tree, its Git directory, and the one that its
+//! worktrees share. Runs no Git.
 //!
-//! A `.git` *file* names another place, and whoever can write the working tree can write that file. It is followed only where
-//! that other place names the working tree in return, which only its owner can have arranged (`attacks.md` 06).
+//! A `.git` *file* names another directory, and the guest can write that file. It is followed only if the
+//! other directory names the working tree in return, which only the owner of that directory can arrange
+//! (attack 06).
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -11,15 +13,15 @@ use serde::Serialize;
 use crate::path::HostPath;
 use crate::process::untrusted;
 
-/// A `.git` file, a back-link and a `commondir` are one line each.
-const LONGEST_LINK: u64 = 8 << 10;
-/// A submodule's configuration is a few lines.
-const LARGEST_CONFIG: u64 = 1 << 20;
+/// A `.git` file, a `gitdir` file and a `commondir` file have one line each.
+const MAX_LINK_FILE: u64 = 8 << 10;
+const MAX_CONFIG_FILE: u64 = 1 << 20;
 
-/// A repository, as real paths.
+/// The directories of a repository, with all links resolved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Repository {
-    /// The root of its working tree; for a submodule, that of the outermost superproject; for a bare one, the repository itself.
+    /// The root of the working tree. For a submodule it is the outermost superproject's; for a bare repository,
+    /// the repository itself.
     pub root: HostPath,
     /// The Git directory of this working tree.
     pub git_dir: HostPath,
@@ -27,18 +29,14 @@ pub struct Repository {
     pub common_dir: HostPath,
 }
 
-/// What the search upwards from a directory ended with.
+/// The result of looking for a repository.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub enum Search {
-    /// No repository.
     Nothing,
-    /// A repository.
     Found(Repository),
-    /// A `.git` that leads elsewhere, and nothing there confirms it.
+    /// The `.git` in `at` names another directory, which does not name it in return.
     Unconfirmed {
-        /// The directory with that `.git`.
         at: HostPath,
-        /// What is wrong.
         reason: String,
     },
 }
@@ -56,7 +54,7 @@ impl Search {
         Search::Nothing
     }
 
-    /// The repository whose working tree begins exactly here.
+    /// Looks for a repository whose root is this directory.
     pub fn at(directory: &HostPath) -> Self {
         let dot_git = directory.join(".git");
         match dot_git.as_path().symlink_metadata() {
@@ -78,16 +76,16 @@ impl Search {
     }
 }
 
-/// What Git itself takes for a Git directory.
+/// Applies Git's test for a Git directory.
 pub fn is_git_dir(directory: &Path) -> bool {
     directory.join("HEAD").symlink_metadata().is_ok()
         && directory.join("objects").is_dir()
         && directory.join("refs").is_dir()
 }
 
-/// Follows a `.git` file to a linked worktree's or a submodule's Git directory, if that names this directory in return.
+/// Follows a `.git` file to the Git directory of a linked worktree or a submodule.
 fn linked(directory: &HostPath) -> Result<Repository, String> {
-    let text = read(&directory.join(".git"), LONGEST_LINK)?;
+    let text = read(&directory.join(".git"), MAX_LINK_FILE)?;
     let named = text.strip_prefix("gitdir: ").ok_or("its `.git` file cannot be read")?.trim_end_matches(['\n', '\r']);
     let git_dir = real(directory, named).ok_or_else(|| format!("`{named}` does not exist"))?;
     if git_dir.join("commondir").as_path().symlink_metadata().is_ok() {
@@ -97,14 +95,14 @@ fn linked(directory: &HostPath) -> Result<Repository, String> {
 }
 
 fn worktree(directory: &HostPath, git_dir: HostPath) -> Result<Repository, String> {
-    let back = read(&git_dir.join("gitdir"), LONGEST_LINK)?;
+    let back = read(&git_dir.join("gitdir"), MAX_LINK_FILE)?;
     let back = resolve(&git_dir, back.trim_end_matches(['\n', '\r']));
     if back != directory.join(".git").as_path() {
         return Err(format!("`{git_dir}` belongs to another worktree, `{}`", back.display()));
     }
-    let shared = read(&git_dir.join("commondir"), LONGEST_LINK)?;
+    let shared = read(&git_dir.join("commondir"), MAX_LINK_FILE)?;
     let common_dir = real(&git_dir, shared.trim_end_matches(['\n', '\r'])).ok_or("its shared directory is missing")?;
-    // Where Git keeps worktrees: nothing in `commondir` may name another repository.
+    // `commondir` must name the repository in which Git keeps this worktree, and no other.
     let home = git_dir.as_path().parent();
     if home != Some(common_dir.join("worktrees").as_path()) || !is_git_dir(common_dir.as_path()) {
         return Err(format!("`{git_dir}` does not lie in the repository it names, `{common_dir}`"));
@@ -112,9 +110,9 @@ fn worktree(directory: &HostPath, git_dir: HostPath) -> Result<Repository, Strin
     Ok(Repository { root: directory.clone(), git_dir, common_dir })
 }
 
-/// The superproject around a submodule, if its Git directory lies in the superproject's and names this directory.
+/// Returns the superproject of a submodule, if the submodule's Git directory lies in the superproject's.
 fn submodule(directory: &HostPath, git_dir: HostPath) -> Result<Repository, String> {
-    let config = read(&git_dir.join("config"), LARGEST_CONFIG)?;
+    let config = read(&git_dir.join("config"), MAX_CONFIG_FILE)?;
     let named = work_tree(&config).ok_or_else(|| format!("`{git_dir}` names no working tree in return"))?;
     if real(&git_dir, named).as_ref() != Some(directory) {
         return Err(format!("`{git_dir}` belongs to another working tree, `{named}`"));
@@ -126,12 +124,12 @@ fn submodule(directory: &HostPath, git_dir: HostPath) -> Result<Repository, Stri
     }
 }
 
-/// Whether a Git directory is one of a repository's submodules, at any depth.
+/// Tells whether a Git directory belongs to a submodule of a repository, at any depth.
 fn holds(outer: &Repository, git_dir: &HostPath) -> bool {
     [&outer.git_dir, &outer.common_dir].iter().any(|dir| git_dir.is_within(&dir.join("modules")))
 }
 
-/// `core.worktree` as Git writes it into a submodule's configuration. Anything cleverer is not believed.
+/// Reads `core.worktree` in the form in which Git writes it for submodules. Any other form is refused.
 fn work_tree(config: &str) -> Option<&str> {
     let mut in_core = false;
     let mut found = None;
@@ -151,12 +149,12 @@ fn read(file: &HostPath, largest: u64) -> Result<String, String> {
     untrusted::read(file.as_path(), largest).map_err(|error| format!("`{file}` cannot be read: {error}"))
 }
 
-/// The real path of what a link in `base` names.
+/// Resolves a path that is relative to `base`, with all links.
 fn real(base: &HostPath, named: &str) -> Option<HostPath> {
     fs::canonicalize(base.as_path().join(named)).ok().and_then(|path| HostPath::new(path).ok())
 }
 
-/// The same for a path whose last part must not be followed.
+/// Resolves a path that is relative to `base`, except for a link in its last component.
 fn resolve(base: &HostPath, named: &str) -> PathBuf {
     let path = base.as_path().join(named);
     let parent = path.parent().and_then(|parent| fs::canonicalize(parent).ok());
@@ -171,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_work_tree_is_read_as_git_writes_it_and_not_otherwise() {
+    fn a_work_tree_is_read_only_in_the_form_that_git_writes() {
         assert_eq!(work_tree("[core]\n\tbare = false\n\tworktree = ../../../sub\n"), Some("../../../sub"));
         assert_eq!(work_tree("[remote \"core\"]\n\tworktree = x\n"), None);
         assert_eq!(work_tree("[core]\n\tworktree = \"x\"\n"), None);

@@ -1,11 +1,12 @@
-//! The plain part of the language of Git's configuration files: what every Git reads alike, and nobody can read otherwise.
+//! Parses the subset of Git's configuration syntax that every version of Git parses identically. Refuses
+//! everything else, which is left to Git. Reads no files.
 
-/// The settings in a file's text, in their order: names as Git spells them, and values, empty for one without. `None` for anything
-/// that is not plain: it is left to Git.
+/// Parses a file into keys and values, in their order. Keys are in Git's canonical form; a setting without a
+/// value has an empty one. Returns `None` if the text is not plain.
 pub fn settings(text: &str) -> Option<Vec<(String, String)>> {
     let mut found = Vec::new();
     let mut section = None;
-    // An odd character may mean something to one Git, and nothing to another.
+    // Versions of Git differ in how they treat control characters.
     if text.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\t')) {
         return None;
     }
@@ -36,7 +37,7 @@ fn is_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '-'
 }
 
-/// What stands before the names of a section: `core.`, or `remote.origin.`.
+/// Turns a section header into the prefix of its keys: `core.` or `remote.origin.`.
 fn prefix(header: &str) -> Option<String> {
     let (name, rest) = header.split_at(header.find(|c: char| !is_name(c)).unwrap_or(header.len()));
     let name = name.to_ascii_lowercase();
@@ -51,10 +52,10 @@ fn prefix(header: &str) -> Option<String> {
     }
 }
 
-/// A value of one line: quotes and escapes resolved, and what follows as a comment taken off.
+/// Parses a value: resolves quotes and escapes and removes a comment at the end.
 fn value_of(text: &str) -> Option<String> {
     let mut value = String::new();
-    // How much of it is not white space at its end.
+    // The length without white space at the end.
     let mut length = 0;
     let mut in_quotes = false;
     let mut rest = text.trim_start_matches([' ', '\t']).chars();
@@ -72,10 +73,10 @@ fn value_of(text: &str) -> Option<String> {
                 _ => return None,
             }),
             '#' | ';' if !in_quotes => break,
-            // Some keep a tab within a value, some make it a space.
+            // Some versions keep a tab within a value, others turn it into a space.
             '\t' => return None,
             ' ' if !in_quotes => {
-                // Before anything else there is nothing to keep apart, not even after empty quotes.
+                // Git drops white space in front of the value, even after empty quotes.
                 if !value.is_empty() {
                     value.push(c);
                 }
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_plain_is_left_to_git() {
+    fn text_that_is_not_plain_is_left_to_git() {
         for text in [
             "[a]\n b = c \\\n d",
             "[a]\n b = \"c",
@@ -148,10 +149,9 @@ mod tests {
         }
     }
 
-    /// Git's own reading.
-    fn asked(text: &str) -> Vec<(String, String)> {
+    fn parsed_by_git(text: &str) -> Vec<(String, String)> {
         use std::io::Write;
-        #[allow(clippy::disallowed_methods, reason = "the one to compare with")]
+        #[allow(clippy::disallowed_methods, reason = "compares with Git")]
         let mut git = std::process::Command::new("git")
             .args(["config", "--file", "-", "--no-includes", "--list", "-z"])
             .stdin(std::process::Stdio::piped())
@@ -169,9 +169,9 @@ mod tests {
     proptest::proptest! {
         #![proptest_config(proptest::prelude::ProptestConfig::with_cases(400))]
 
-        /// Texts of everything that means something in that language, most of them nearly plain.
+        /// Generates texts from all parts of the syntax; most are nearly plain.
         #[test]
-        fn what_is_read_is_what_git_reads(
+        fn plain_text_is_parsed_as_git_parses_it(
             lines in proptest::collection::vec(
                 proptest::prop_oneof![
                     2 => "\\[[a-cA-C-]{1,3}\\]",
@@ -187,7 +187,7 @@ mod tests {
         ) {
             let text = format!("{}{}", if start { "[a]\n" } else { "" }, lines.join("\n"));
             if let Some(found) = settings(&text) {
-                proptest::prop_assert_eq!(found, asked(&text), "{:?}", text);
+                proptest::prop_assert_eq!(found, parsed_by_git(&text), "{:?}", text);
             }
         }
     }

@@ -2,14 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
 
 use crate::command::selftest::probe::Order;
-
-const AGENT_TIMEOUT: Duration = Duration::from_secs(2);
+use crate::facts::count_agent_keys;
 
 /// What can be read of each file, a little of it.
 pub fn read(files: &[String]) -> BTreeMap<String, String> {
@@ -35,15 +33,10 @@ pub fn connect(sockets: &[String]) -> Vec<String> {
 /// Asks each for its keys, and the one that the environment names.
 pub fn ask_agents(sockets: &[String]) -> BTreeMap<String, u32> {
     let named = std::env::var("SSH_AUTH_SOCK").ok().filter(|socket| !socket.is_empty());
-    sockets.iter().cloned().chain(named).filter_map(|socket| Some((socket.clone(), keys(&socket)?))).collect()
-}
-
-fn keys(socket: &str) -> Option<u32> {
-    let mut agent = UnixStream::connect(socket).ok()?;
-    agent.set_read_timeout(Some(AGENT_TIMEOUT)).ok()?;
-    agent.set_write_timeout(Some(AGENT_TIMEOUT)).ok()?;
-    agent.write_all(&[0, 0, 0, 1, 11]).ok()?;
-    let mut answer = [0; 9];
-    agent.read_exact(&mut answer).ok()?;
-    (answer[4] == 12).then(|| u32::from_be_bytes([answer[5], answer[6], answer[7], answer[8]]))
+    sockets
+        .iter()
+        .cloned()
+        .chain(named)
+        .filter_map(|socket| Some((socket.clone(), count_agent_keys(Path::new(&socket)).ok()?)))
+        .collect()
 }
