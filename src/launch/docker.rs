@@ -1,20 +1,18 @@
-//! What is Docker's own on the command line.
+//! Adds the flags that only Docker has to the common command line.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use crate::error::Result;
+use super::{ContainerLaunch, LaunchError, oci};
 use crate::host::ProcessStamp;
-use crate::launch::{ContainerLaunch, oci};
 use crate::plan::Plan;
 use crate::process::Client;
 
-/// Docker cannot switch its detach keys off, and holds back whatever may be their beginning. This byte is never part of UTF-8,
-/// so no terminal sends it: nothing detaches, and no key is delayed.
+/// Docker cannot disable its detach keys, and delays every key that may begin their sequence. This
+/// byte is never part of UTF-8, so no terminal sends it: nothing detaches and no key is delayed.
 const DETACH_KEYS: &[u8] = b"--detach-keys=\xff";
 
-/// Builds `docker run …`.
-pub fn compile(plan: &Plan, owner: ProcessStamp, client: Client) -> Result<ContainerLaunch> {
+pub fn compile(plan: &Plan, owner: ProcessStamp, client: Client) -> Result<ContainerLaunch, LaunchError> {
     let mut flags = Vec::new();
     if plan.terminal {
         flags.push(OsStr::from_bytes(DETACH_KEYS).to_owned());

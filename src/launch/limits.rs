@@ -1,18 +1,19 @@
-//! Divides the limits of a plan into those that an engine can enforce and downgrades.
+//! Splits the limits of a plan into those that an engine can enforce and downgrades for the others.
 
 use super::{Downgrade, DowngradeKind};
+use crate::config::value::{Cpus, Memory, Pids};
 use crate::plan::Plan;
 
 /// The limits of a plan that can be enforced; `None` means no limit.
 #[derive(Debug, Default)]
 pub struct Enforceable<'a> {
-    pub cpus: Option<&'a crate::config::value::Cpus>,
-    pub memory: Option<&'a crate::config::value::Memory>,
-    pub pids: Option<&'a crate::config::value::Pids>,
+    pub cpus: Option<&'a Cpus>,
+    pub memory: Option<&'a Memory>,
+    pub pids: Option<&'a Pids>,
 }
 
-/// Drops the limits for whose controllers `cannot` holds. What was asked for becomes a downgrade with `reason`; the default
-/// limit of processes is best effort.
+/// Drops the limits whose cgroup controller `cannot` names. A requested limit becomes a downgrade with
+/// `reason`; the default limit of processes is best effort and is dropped silently.
 pub fn divide<'a>(plan: &'a Plan, cannot: impl Fn(&str) -> bool, reason: &str) -> (Enforceable<'a>, Vec<Downgrade>) {
     let limits = &plan.limits;
     let mut enforceable = Enforceable::default();

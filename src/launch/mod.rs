@@ -1,6 +1,8 @@
-//! Engines: each makes a [`Launch`] of a plan. Pure: what `explain` shows is what `run` runs.
+//! Translates a plan into a [`Launch`] for its engine. Pure: it reads no file and starts no process,
+//! so that `explain` shows what `run` runs.
 
 mod docker;
+mod error;
 mod limits;
 #[cfg(target_os = "linux")]
 pub mod native;
@@ -10,23 +12,23 @@ mod seatbelt;
 mod sidecar;
 mod volume;
 
+pub use error::LaunchError;
 pub use oci::CONTAINER_ID;
+pub use seatbelt::{Entry as SeatbeltEntry, SeatbeltLaunch};
 pub use sidecar::Sidecar;
 
 use std::ffi::OsString;
 
 use serde::Serialize;
 
-use crate::error::{Diagnostic, Kind, Result};
+use crate::error::Result;
 use crate::facts::Facts;
 use crate::host::{Host, ProcessStamp};
 use crate::path::HostPath;
-use crate::plan::TunnelPlan;
-use crate::plan::{EngineKind, Plan, Secret};
+use crate::plan::{EngineKind, Plan, Secret, TunnelPlan};
 use crate::process::{Client, Pin};
-pub use seatbelt::{Entry as SeatbeltEntry, SeatbeltLaunch};
 
-/// What a downgrade weakens.
+/// The option that a downgrade weakens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DowngradeKind {
@@ -35,24 +37,23 @@ pub enum DowngradeKind {
     Pids,
     /// The host's abstract sockets can be reached.
     AbstractSockets,
-    /// A sandbox that was to be kept is not.
+    /// `--keep` has no effect.
     Keep,
-    /// A mount appears at another place than asked for.
+    /// A mount appears at the host's path instead of the requested target.
     MountTarget,
 }
 
-/// Something that was asked for and cannot be enforced here. With `--strict` it stops the launch.
+/// An option that cannot be enforced here. With `--strict` it stops the launch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Downgrade {
     pub kind: DowngradeKind,
     pub asked: String,
-    /// What there is instead.
+    /// Names what applies instead.
     pub got: String,
     pub reason: String,
 }
 
 impl Downgrade {
-    /// Reports a limit that cannot be set.
     pub fn unlimited(kind: DowngradeKind, asked: String, reason: &str) -> Self {
         Downgrade { kind, asked, got: "no limit".into(), reason: reason.into() }
     }
@@ -66,75 +67,34 @@ pub fn refuse_downgrades(downgrades: &[Downgrade]) -> Result<()> {
     }
 }
 
-/// Why a plan cannot be translated for its engine.
-#[derive(Debug, thiserror::Error)]
-pub enum LaunchError {
-    #[error("{} cannot be enforced here", downgrade.asked)]
-    Strict { downgrade: Downgrade },
-    #[cfg(not(target_os = "linux"))]
-    #[error("the engine `{}` cannot run on this platform", engine.name())]
-    WrongPlatform { engine: EngineKind },
-}
-
-impl Diagnostic for LaunchError {
-    fn kind(&self) -> Kind {
-        match self {
-            Self::Strict { .. } => Kind::Launch,
-            #[cfg(not(target_os = "linux"))]
-            Self::WrongPlatform { .. } => Kind::Usage,
-        }
-    }
-
-    fn causes(&self) -> Vec<String> {
-        match self {
-            Self::Strict { downgrade } => vec![downgrade.reason.clone()],
-            #[cfg(not(target_os = "linux"))]
-            Self::WrongPlatform { .. } => Vec::new(),
-        }
-    }
-
-    fn hints(&self) -> Vec<String> {
-        match self {
-            Self::Strict { downgrade } => vec![format!("without --strict it would run with: {}", downgrade.got)],
-            #[cfg(not(target_os = "linux"))]
-            Self::WrongPlatform { .. } => Vec::new(),
-        }
-    }
-}
-
-/// What one engine makes of a plan.
+/// A plan, translated for one engine.
 #[allow(clippy::large_enum_variant, reason = "there is one in a process")]
 #[derive(Debug, Clone, PartialEq)]
 pub enum Launch {
-    /// An engine's client with its command line.
     Container(ContainerLaunch),
-    /// macOS's `sandbox-exec` with its command line and its profile.
     Seatbelt(SeatbeltLaunch),
-    /// Set-up operations for the kernel.
     #[cfg(target_os = "linux")]
     Native(native::NativeLaunch),
 }
 
-/// The command line of an engine's client, its environment, the files it reads.
+/// The call of an engine's client, and the calls that clean up after it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContainerLaunch {
-    /// The engine's client.
     pub client: Client,
-    /// The command line; the first word is the engine's name.
+    /// Starts with the engine's name, not the path of its client.
     pub argv: Vec<OsString>,
-    /// Variables whose values the client inherits, because they must not be in argv.
+    /// The client inherits these variables, because their values must not be in argv.
     pub inherited: Vec<(String, Secret)>,
-    /// Private files the client reads: path and content.
+    /// Private files that must exist before the client starts: path and content.
     pub files: Vec<(HostPath, Secret)>,
-    /// The tunnel that must stand before the container starts.
+    /// Must be connected before the container starts.
     pub tunnel: Option<TunnelPlan>,
-    /// The proxy's container, when the network is filtered by one.
+    /// The container of the proxy, unless the launcher runs the proxy itself.
     pub sidecar: Option<Sidecar>,
-    /// The command that ends the container if the client could not; it removes it too, unless it is kept.
+    /// Kills the container if the client did not, and removes it unless it is kept.
     pub end: Vec<OsString>,
-    /// The command that removes the container, in whatever state.
+    /// Removes the container, whether it runs or not.
     pub remove: Vec<OsString>,
-    /// What cannot be enforced.
     pub downgrades: Vec<Downgrade>,
 }
 
@@ -165,7 +125,6 @@ impl Launch {
         Ok(launch)
     }
 
-    /// The command line of an engine's client, if that is what it is.
     pub fn container(&self) -> Option<&ContainerLaunch> {
         match self {
             Launch::Container(launch) => Some(launch),
@@ -175,7 +134,6 @@ impl Launch {
         }
     }
 
-    /// What was asked for and cannot be enforced.
     pub fn downgrades(&self) -> &[Downgrade] {
         match self {
             Launch::Container(launch) => &launch.downgrades,
@@ -185,7 +143,7 @@ impl Launch {
         }
     }
 
-    /// The command line that is executed: the engine's, or the guest's own.
+    /// Returns the command line of the engine's client; for the native engine, that of the guest.
     pub fn argv(&self) -> &[OsString] {
         match self {
             Launch::Container(launch) => &launch.argv,
@@ -195,12 +153,12 @@ impl Launch {
         }
     }
 
-    /// The command line that starts the proxy's container.
     pub fn proxy_argv(&self) -> Option<&[OsString]> {
         self.container().and_then(|launch| launch.sidecar.as_ref()).map(|sidecar| sidecar.argv.as_slice())
     }
 
-    /// The set-up operations of an engine whose command line does not tell: native's steps, the rules of a Seatbelt profile.
+    /// Lists the operations that argv does not show: native's setup steps, the rules of a Seatbelt
+    /// profile.
     pub fn steps(&self) -> Option<Vec<String>> {
         match self {
             Launch::Container(_) => None,
@@ -211,7 +169,7 @@ impl Launch {
     }
 }
 
-/// Labels by which a container is found again, safe against reused process ids.
+/// Labels identify the owning launcher by pid and start time, because pids are reused.
 fn labels(plan: &Plan, owner: ProcessStamp) -> [(&'static str, String); 4] {
     [
         ("dev.sandpen.session", plan.id.to_string()),

@@ -1,32 +1,38 @@
-//! The command line that Docker and Podman share: `run`, its flags in a fixed order, the image, the command.
+//! Builds the command line that Docker and Podman share: `run`, its flags in a fixed order, the image,
+//! the command.
 
 use std::ffi::{OsStr, OsString};
 
+use super::{ContainerLaunch, Downgrade, LaunchError, labels, limits, sidecar, volume};
 use crate::config::value::NetworkMode;
-use crate::error::{Error, Result};
 use crate::host::ProcessStamp;
-use crate::launch::{ContainerLaunch, Downgrade, labels, limits, sidecar, volume};
+use crate::path::HostPath;
 use crate::plan::ssh::Strategy;
 use crate::plan::{EngineKind, Plan, Secret, UserHow, VariableValue};
 use crate::process::Client;
 use crate::vars;
 
-/// The file in the session's directory into which the client writes the container's id.
+/// The client writes the container's id to this file in the session directory.
 pub const CONTAINER_ID: &str = "container";
 
-/// What the dialects add: flags of their own, placed before the ones that describe the guest.
+/// The arguments that differ between Docker and Podman.
 pub struct Dialect {
-    /// Words between the program and `run`.
+    /// Come before `run`.
     pub global: Vec<OsString>,
-    /// Flags of `run`.
+    /// Follow the labels, before the flags that describe the guest.
     pub flags: Vec<OsString>,
 }
 
-/// Builds the launch. The order is: base, identity, hardening, limits, network, user, mounts, environment, the user's own
-/// flags, image, command.
-pub fn compile(plan: &Plan, owner: ProcessStamp, client: Client, dialect: Dialect) -> Result<ContainerLaunch> {
+/// Builds the launch. The order is: base, labels, hardening, limits, network, user, mounts,
+/// environment, the flags of `--engine-flag`, image, command.
+pub fn compile(
+    plan: &Plan,
+    owner: ProcessStamp,
+    client: Client,
+    dialect: Dialect,
+) -> Result<ContainerLaunch, LaunchError> {
     let kind = plan.engine.kind;
-    let image = plan.image.as_ref().ok_or_else(|| Error::launch("a container needs an image"))?;
+    let image = plan.image.as_ref().ok_or(LaunchError::NoImage)?;
     let mut builder = Builder { argv: vec![kind.name().into()], ..Builder::default() };
     builder.argv.extend(dialect.global.iter().cloned());
     builder.flag("run");
@@ -49,14 +55,14 @@ pub fn compile(plan: &Plan, owner: ProcessStamp, client: Client, dialect: Dialec
         builder.pair("--pull", "never");
     }
     entry(plan, &mut builder)?;
-    let about_it = |words: &[&str]| -> Vec<OsString> {
+    let on_container = |words: &[&str]| -> Vec<OsString> {
         let client = std::iter::once(kind.name().into()).chain(dialect.global.iter().cloned());
         client.chain(words.iter().map(OsString::from)).chain([plan.id.name().into()]).collect()
     };
     let remove = match kind {
-        // It would wait ten seconds for a guest that ignores SIGTERM.
-        EngineKind::Podman => about_it(&["rm", "--force", "--time", "0"]),
-        _ => about_it(&["rm", "--force"]),
+        // Without `--time`, Podman waits ten seconds for a guest that ignores SIGTERM.
+        EngineKind::Podman => on_container(&["rm", "--force", "--time", "0"]),
+        _ => on_container(&["rm", "--force"]),
     };
     Ok(ContainerLaunch {
         client,
@@ -65,29 +71,25 @@ pub fn compile(plan: &Plan, owner: ProcessStamp, client: Client, dialect: Dialec
         files: builder.files,
         tunnel: plan.ssh.tunnel.clone(),
         sidecar: sidecar::compile(plan, owner, &dialect)?,
-        end: if plan.keep.is_some() { about_it(&["kill"]) } else { remove.clone() },
+        end: if plan.keep.is_some() { on_container(&["kill"]) } else { remove.clone() },
         remove,
         downgrades: builder.downgrades,
     })
 }
 
-/// A command line in the making.
 #[derive(Default)]
 pub struct Builder {
-    /// The words so far.
     pub argv: Vec<OsString>,
     inherited: Vec<(String, Secret)>,
-    files: Vec<(crate::path::HostPath, Secret)>,
+    files: Vec<(HostPath, Secret)>,
     downgrades: Vec<Downgrade>,
 }
 
 impl Builder {
-    /// One word.
     pub fn flag(&mut self, flag: impl Into<OsString>) {
         self.argv.push(flag.into());
     }
 
-    /// A flag and its value.
     pub fn pair(&mut self, flag: &str, value: impl Into<OsString>) {
         self.argv.push(flag.into());
         self.argv.push(value.into());
@@ -107,20 +109,21 @@ fn base(plan: &Plan, builder: &mut Builder) {
     }
     builder.pair("--name", plan.id.name());
     builder.pair("--hostname", plan.id.name());
-    // By the container's id its processes are found, for `ps`.
+    // `ps` finds the container's processes by its id.
     builder.pair("--cidfile", plan.session_dir.join(CONTAINER_ID).as_os_str());
     builder.pair("--workdir", plan.workdir.as_os_str());
 }
 
-/// What every container of sandpen's is denied.
+/// Adds the restrictions of every container that sandpen starts.
 pub fn hardening(plan: &Plan, builder: &mut Builder) {
     builder.pair("--cap-drop", "ALL");
     builder.pair("--security-opt", "no-new-privileges");
     if plan.engine.abilities.selinux || plan.ssh.strategy == Strategy::Tunnel {
-        // Podman's machines enforce SELinux, whatever the host does. Relabelling the user's own files is out of the question, and labels would keep the guest from them.
+        // SELinux labels would deny the guest the mounted files, and sandpen does not relabel files of
+        // the user. Podman machines enforce SELinux even if the host does not.
         builder.pair("--security-opt", "label=disable");
     }
-    // A talkative guest would fill the disk with a log nobody reads.
+    // sandpen never reads the engine's log, which would fill the disk with the guest's output.
     builder.pair("--log-driver", "none");
 }
 
@@ -142,7 +145,7 @@ fn limits(plan: &Plan, builder: &mut Builder) {
 }
 
 fn network(plan: &Plan, builder: &mut Builder) {
-    // A filtered guest has no network either: the proxy's port is handed out of it.
+    // A filtered guest has no network either: it reaches the proxy through a passed listening socket.
     if plan.network.mode != NetworkMode::On {
         builder.pair("--network", "none");
     }
@@ -154,7 +157,7 @@ fn network(plan: &Plan, builder: &mut Builder) {
     }
 }
 
-/// Who its processes are.
+/// Adds the guest's user and the user namespace.
 pub fn user(plan: &Plan, builder: &mut Builder) {
     let (Some(uid), Some(gid)) = (plan.user.uid, plan.user.gid) else { return };
     match plan.user.how {
@@ -165,16 +168,17 @@ pub fn user(plan: &Plan, builder: &mut Builder) {
     builder.pair("--user", format!("{uid}:{gid}"));
 }
 
-/// Docker Desktop's socket belongs to root's group (`root:root 0660`).
+/// Adds group 0, because Docker Desktop's agent socket is `root:root 0660`.
 fn agent_group(plan: &Plan, builder: &mut Builder) {
     if plan.ssh.strategy == Strategy::HostService && plan.user.uid != Some(0) {
         builder.pair("--group-add", "0");
     }
 }
 
-/// Secrets go by name, and the client inherits their values. A variable that would steer the client itself must not change
-/// there: it goes as `NAME=value`, or through a private file if it is a secret.
-fn environment(plan: &Plan, builder: &mut Builder) -> Result<()> {
+/// Passes secrets by name only; the client inherits their values. A variable that the client itself
+/// reads must not change in its environment: it is passed as `NAME=value`, or in a private file if it
+/// is a secret.
+fn environment(plan: &Plan, builder: &mut Builder) -> Result<(), LaunchError> {
     let mut private = OsString::new();
     for variable in &plan.env {
         let name = &variable.name;
@@ -183,10 +187,7 @@ fn environment(plan: &Plan, builder: &mut Builder) -> Result<()> {
             VariableValue::Secret(secret) if vars::steers_engine(name) => {
                 let value = secret.reveal();
                 if value.as_encoded_bytes().contains(&b'\n') {
-                    return Err(Error::usage(format!(
-                        "{}: the value of {name} spans lines, and can only be passed in a file of lines",
-                        variable.why.from
-                    )));
+                    return Err(LaunchError::MultilineSecret { name: name.clone(), origin: variable.why.from.clone() });
                 }
                 private.push(name);
                 private.push("=");
@@ -207,14 +208,15 @@ fn environment(plan: &Plan, builder: &mut Builder) -> Result<()> {
     Ok(())
 }
 
-/// The image's ENTRYPOINT never gets the command: the helper takes its place, or the command itself.
-fn entry(plan: &Plan, builder: &mut Builder) -> Result<()> {
+/// Replaces the image's ENTRYPOINT with the helper or, without one, with the command itself.
+fn entry(plan: &Plan, builder: &mut Builder) -> Result<(), LaunchError> {
     let image = plan.image.as_ref().map_or("", |image| image.reference.as_str());
     for (index, argument) in plan.command.iter().enumerate() {
         if argument.to_str().is_none() {
-            let which = if index == 0 { "the command".to_owned() } else { format!("argument {index} of the command") };
-            return Err(Error::usage(format!("{which}, `{}`, is not UTF-8", argument.display()))
-                .cause(format!("{} passes arguments as JSON and would change it", plan.engine.kind.name())));
+            let position =
+                if index == 0 { "the command".to_owned() } else { format!("argument {index} of the command") };
+            let shown = argument.display().to_string();
+            return Err(LaunchError::ArgumentNotUtf8 { position, shown, engine: plan.engine.kind });
         }
     }
     match &plan.helper {
@@ -222,9 +224,9 @@ fn entry(plan: &Plan, builder: &mut Builder) -> Result<()> {
             builder.pair("--entrypoint", helper.as_os_str());
             builder.flag(image);
             builder.flag("guest");
-            let helper_config = serde_json::to_string(&plan.helper_config)
-                .map_err(|error| Error::launch("the helper's helper_config cannot be written").cause(error))?;
-            builder.flag(helper_config);
+            let config =
+                serde_json::to_string(&plan.helper_config).map_err(|source| LaunchError::HelperConfig { source })?;
+            builder.flag(config);
             builder.argv.extend(plan.command.iter().cloned());
         }
         None => {

@@ -1,34 +1,32 @@
-//! The proxy's container: the sandbox's image with the helper as its first process, beside the guest and never in its place. It
-//! shares one directory with the guest, through which it gets the guest's proxy port, and has the engine's ordinary network.
+//! Builds the command line of the proxy's container: the sandbox's image with the helper as its first
+//! process. It has the engine's default network and shares one directory with the guest, through which
+//! the guest passes it a listening socket.
 
 use std::ffi::OsString;
 
+use super::oci::{self, Dialect};
+use super::{LaunchError, labels, volume};
 use crate::config::value::Access;
-use crate::error::{Error, Result};
 use crate::host::ProcessStamp;
-use crate::launch::oci::{self, Dialect};
-use crate::launch::{labels, volume};
-use crate::path::GuestPath;
+use crate::path::constant;
 use crate::plan::{CONTROL_DIR, HANDOVER, Mount, Plan, ProxyPlan, Source};
 use crate::proxy::{ProxyJob, READY_TIMEOUT};
 use crate::vars;
 
-/// The proxy's container, as data.
+/// The command lines of the proxy's container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sidecar {
-    /// The command that starts it.
     pub argv: Vec<OsString>,
-    /// The commands that remove it, and what it alone used.
+    /// Remove the container and the volume that it shares with the guest.
     pub remove: Vec<Vec<OsString>>,
 }
 
-/// The sidecar's name.
 pub fn name(plan: &Plan) -> String {
     format!("{}-proxy", plan.id.name())
 }
 
-/// Makes the sidecar of a plan, if its proxy lives in one.
-pub fn compile(plan: &Plan, owner: ProcessStamp, dialect: &Dialect) -> Result<Option<Sidecar>> {
+/// Builds the sidecar, or returns `None` if the launcher runs the proxy or there is none.
+pub fn compile(plan: &Plan, owner: ProcessStamp, dialect: &Dialect) -> Result<Option<Sidecar>, LaunchError> {
     let (command, rules) = match &plan.network.proxy {
         Some(ProxyPlan::Command { words, .. }) => (words.as_slice(), None),
         Some(ProxyPlan::Sidecar) => {
@@ -51,10 +49,11 @@ pub fn compile(plan: &Plan, owner: ProcessStamp, dialect: &Dialect) -> Result<Op
     oci::hardening(plan, &mut builder);
     let handover = plan.mounts.iter().find(|mount| mount.target.as_path().ends_with(HANDOVER));
     let is_volume = handover.is_some_and(|mount| matches!(mount.source, Source::Volume(_)));
-    match is_volume {
-        // A new volume is root's.
-        true => builder.pair("--user", "0:0"),
-        false => oci::user(plan, &mut builder),
+    if is_volume {
+        // Root owns a new volume.
+        builder.pair("--user", "0:0");
+    } else {
+        oci::user(plan, &mut builder);
     }
     for mount in mounts(plan) {
         builder.argv.extend(volume::arguments(&mount, kind)?);
@@ -62,7 +61,7 @@ pub fn compile(plan: &Plan, owner: ProcessStamp, dialect: &Dialect) -> Result<Op
     if !command.is_empty() {
         builder.pair("--workdir", plan.workdir.as_os_str());
     }
-    // R2.1 speaks of every container.
+    // R2.1 requires it in every container.
     builder.pair("--env", format!("{}=1", vars::GIT_DISCOVERY));
     if image.reference.is_local() {
         builder.pair("--pull", "never");
@@ -70,26 +69,24 @@ pub fn compile(plan: &Plan, owner: ProcessStamp, dialect: &Dialect) -> Result<Op
     builder.pair("--entrypoint", helper.as_os_str());
     builder.flag(image.reference.as_str());
     builder.flag("proxy");
-    let directory =
-        GuestPath::new(CONTROL_DIR).map(|control_dir| control_dir.join(HANDOVER).to_string()).unwrap_or_default();
+    let directory = constant!(GuestPath, CONTROL_DIR).join(HANDOVER).to_string();
     let job = ProxyJob { directory, rules, owner: plan.helper_config.owner, timeout: READY_TIMEOUT.as_secs() };
-    let job =
-        serde_json::to_string(&job).map_err(|error| Error::launch("cannot write the proxy's job").cause(error))?;
-    builder.flag(job);
+    builder.flag(serde_json::to_string(&job).map_err(|source| LaunchError::HelperConfig { source })?);
     builder.argv.extend(command.iter().map(OsString::from));
-    let about = |words: &[&str], name: String| {
+    let engine_call = |words: &[&str], name: String| {
         client().chain(words.iter().map(OsString::from)).chain([OsString::from(name)]).collect()
     };
-    let mut remove = vec![about(&["rm", "--force"], name(plan))];
+    let mut remove = vec![engine_call(&["rm", "--force"], name(plan))];
     if let Some(Source::Volume(volume)) = handover.map(|mount| &mount.source) {
-        remove.push(about(&["volume", "rm", "--force"], volume.clone()));
+        remove.push(engine_call(&["volume", "rm", "--force"], volume.clone()));
     }
     Ok(Some(Sidecar { argv: builder.argv, remove }))
 }
 
-/// What the proxy sees: the helper, the launcher's lock, the meeting place; and for a proxy of the user's the workspace, where it may be.
+/// Lists the proxy's mounts: the helper, the launcher's lock, the shared directory, and for a proxy
+/// command the workspace, which may contain its program.
 fn mounts(plan: &Plan) -> Vec<Mount> {
-    let of_pen = |mount: &&Mount| {
+    let is_control_file = |mount: &&Mount| {
         ["sandpen", "owner", HANDOVER]
             .iter()
             .any(|name| mount.target.as_os_str() == format!("{CONTROL_DIR}/{name}").as_str())
@@ -101,5 +98,5 @@ fn mounts(plan: &Plan) -> Vec<Mount> {
         let access = if mount.target.as_path().ends_with(HANDOVER) { Access::Rw } else { Access::Ro };
         Mount { access, ..mount.clone() }
     };
-    plan.mounts.iter().filter(of_pen).chain(workspace).map(adapt).collect()
+    plan.mounts.iter().filter(is_control_file).chain(workspace).map(adapt).collect()
 }

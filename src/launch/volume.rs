@@ -1,20 +1,18 @@
-//! How a mount is written on an engine's command line: `--volume`, or `--mount` for paths with a colon.
+//! Writes a mount as the engine's flag: `--volume`, `--tmpfs`, or `--mount` for paths with a colon.
 
 use std::ffi::OsString;
 
+use super::LaunchError;
 use crate::config::value::Access;
-use crate::error::{Error, Result};
 use crate::plan::{EngineKind, Mount, Source};
 
-/// The flag and its value.
-pub fn arguments(mount: &Mount, engine: EngineKind) -> Result<[OsString; 2]> {
+/// Returns the flag and its value.
+pub fn arguments(mount: &Mount, engine: EngineKind) -> Result<[OsString; 2], LaunchError> {
     let target = text(mount.target.to_str(), &mount.target, engine)?;
     let source = match &mount.source {
         Source::Tmpfs { mode } => {
             if target.contains([':', ',']) {
-                return Err(Error::usage(format!(
-                    "`{target}` cannot be a private temp directory: it contains a colon or a comma"
-                )));
+                return Err(LaunchError::TmpfsTarget { target: target.to_owned() });
             }
             // Engines mount it noexec by default, which breaks builds.
             return Ok(["--tmpfs".into(), format!("{target}:rw,exec,mode={mode:o}").into()]);
@@ -23,10 +21,7 @@ pub fn arguments(mount: &Mount, engine: EngineKind) -> Result<[OsString; 2]> {
         Source::Machine(path) => text(path.to_str(), path, engine)?,
         Source::Volume(name) => name,
         Source::Link(_) | Source::Text(_) => {
-            return Err(Error::usage(format!(
-                "`{target}` is a link or a generated file, which {} cannot make",
-                engine.name()
-            )));
+            return Err(LaunchError::UnsupportedSource { target: target.to_owned(), engine });
         }
     };
     let mut options: Vec<&str> = Vec::new();
@@ -45,10 +40,7 @@ pub fn arguments(mount: &Mount, engine: EngineKind) -> Result<[OsString; 2]> {
     }
     // Podman 4.3 splits at every comma, quoted or not; Docker reads CSV.
     if engine == EngineKind::Podman && (source.contains(',') || target.contains(',')) {
-        return Err(Error::usage(format!(
-            "Podman cannot mount `{source}`: its path contains both a colon and a comma"
-        ))
-        .hint("use Docker, or rename the directory"));
+        return Err(LaunchError::ColonAndComma { source_path: source.to_owned() });
     }
     let mut fields = vec!["type=bind".to_owned(), format!("source={source}"), format!("target={target}")];
     if mount.access == Access::Ro {
@@ -61,15 +53,12 @@ pub fn arguments(mount: &Mount, engine: EngineKind) -> Result<[OsString; 2]> {
     Ok(["--mount".into(), fields.join(",").into()])
 }
 
-/// One field of CSV.
+/// Quotes a field as CSV requires.
 fn quote(field: String) -> String {
     if field.contains([',', '"', '\n', '\r']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field }
 }
 
-/// Engines carry paths in JSON, which has no place for other bytes than UTF-8.
-fn text<'a>(text: Option<&'a str>, shown: &dyn std::fmt::Display, engine: EngineKind) -> Result<&'a str> {
-    text.ok_or_else(|| {
-        Error::usage(format!("`{shown}` is not UTF-8, and {} cannot mount such a path", engine.name()))
-            .hint("rename it, or use another engine")
-    })
+/// Engines send paths as JSON, which cannot represent bytes that are not UTF-8.
+fn text<'a>(text: Option<&'a str>, shown: &dyn std::fmt::Display, engine: EngineKind) -> Result<&'a str, LaunchError> {
+    text.ok_or_else(|| LaunchError::PathNotUtf8 { path: shown.to_string(), engine })
 }

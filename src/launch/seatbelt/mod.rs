@@ -1,5 +1,5 @@
-//! macOS Seatbelt: the command line of `/usr/bin/sandbox-exec`, and the profile it reads. No path is ever part of the profile's
-//! text: all of them are parameters, which the profile language takes as they are.
+//! Builds the command line of macOS's `/usr/bin/sandbox-exec` and the profile that it reads. Paths are
+//! passed as parameters and never written into the profile, where they would need quoting.
 
 mod profile;
 
@@ -8,67 +8,55 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::{Downgrade, DowngradeKind, LaunchError, limits};
 use crate::config::Origin;
-use crate::error::{Error, Result};
 use crate::host::ProcessStamp;
-use crate::launch::{Downgrade, DowngradeKind, limits};
 use crate::path::HostPath;
-use crate::plan::HelperConfig;
-use crate::plan::{Plan, Secret, Source, Variable, VariableValue};
+use crate::plan::{HelperConfig, Plan, Secret, Source, Variable, VariableValue};
 use profile::Profile;
 
-/// The profile's name in the session's directory.
+/// Name of the profile in the session directory.
 const FILE: &str = "profile.sb";
 
-/// What a further command in the same sandbox needs: the same walls and the same environment. Secrets are not kept on the disk, only
-/// their names.
+/// The profile and environment with which `exec` starts another command in the same sandbox. It is
+/// stored on disk, so it holds the names of secrets and not their values.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// The program.
     pub program: Option<PathBuf>,
-    /// The command line up to the helper's helper_config.
+    /// Ends before the helper's configuration.
     pub argv: Vec<OsString>,
-    /// Where the command starts.
     pub directory: PathBuf,
-    /// The variables that may be shown.
+    /// Variables that are not secret.
     pub env: Vec<(String, String)>,
-    /// The names of the others.
+    /// Names of the secret variables.
     pub secrets: Vec<String>,
 }
 
-/// A launch through `sandbox-exec`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeatbeltLaunch {
-    /// The program; `None` when it is not there.
+    /// `None` if `sandbox-exec` does not exist.
     pub program: Option<HostPath>,
-    /// The command line; the first word is the program.
     pub argv: Vec<OsString>,
-    /// All variables of the guest.
+    /// All variables of the guest, secrets included.
     pub env: Vec<(String, Secret)>,
-    /// How a further command gets in.
     pub entry: Entry,
-    /// Where the profile is written.
+    /// The profile is written to this file.
     pub file: HostPath,
-    /// Its text.
     pub profile: String,
-    /// What cannot be enforced.
     pub downgrades: Vec<Downgrade>,
 }
 
 impl SeatbeltLaunch {
-    /// The rules, as `explain` lists them.
+    /// Lists the rules for `explain`.
     pub fn steps(&self) -> Vec<String> {
         let rules = self.profile.lines().filter(|line| !line.is_empty() && !line.starts_with(';'));
         rules.map(str::to_owned).collect()
     }
 }
 
-/// Makes a launch of a plan.
-pub fn compile(plan: &Plan, owner: ProcessStamp) -> Result<SeatbeltLaunch> {
-    let seatbelt = plan.seatbelt.as_ref().ok_or_else(|| Error::launch("nobody looked for Seatbelt on this host"))?;
-    let helper = seatbelt.facts.helper.as_ref();
-    let helper =
-        helper.ok_or_else(|| Error::launch("sandpen's own program file cannot be found, which starts the command"))?;
+pub fn compile(plan: &Plan, owner: ProcessStamp) -> Result<SeatbeltLaunch, LaunchError> {
+    let seatbelt = plan.seatbelt.as_ref().ok_or(LaunchError::NoSeatbeltFacts)?;
+    let helper = seatbelt.facts.helper.as_ref().ok_or(LaunchError::NoProgramFile)?;
     let Profile { text, parameters } = profile::of(plan, seatbelt, helper);
     let mut argv: Vec<OsString> = vec!["/usr/bin/sandbox-exec".into()];
     for (name, path) in parameters {
@@ -112,10 +100,9 @@ fn plain(variable: &Variable) -> Option<(String, String)> {
     }
 }
 
-/// What the first process inside does: the same as in a container, except that the network is the host's, so that there are no
-/// ports to relay.
-fn helper_config(plan: &Plan, session: &HostPath, owner: ProcessStamp) -> Result<String> {
-    let control_dir = session.to_str().ok_or_else(|| Error::launch(format!("`{session}` is not UTF-8")))?;
+/// Adapts the helper's configuration: the network is the host's, so there are no ports to relay.
+fn helper_config(plan: &Plan, session: &HostPath, owner: ProcessStamp) -> Result<String, LaunchError> {
+    let control_dir = session.to_str().ok_or_else(|| LaunchError::SessionNotUtf8 { session: session.clone() })?;
     let helper_config = HelperConfig {
         forward: Vec::new(),
         owner: false,
@@ -123,18 +110,18 @@ fn helper_config(plan: &Plan, session: &HostPath, owner: ProcessStamp) -> Result
         launcher: Some(owner.pid),
         ..plan.helper_config.clone()
     };
-    serde_json::to_string(&helper_config).map_err(|error| Error::launch("the command cannot be described").cause(error))
+    serde_json::to_string(&helper_config).map_err(|source| LaunchError::HelperConfig { source })
 }
 
-/// Seatbelt judges what is done, not how much of it, and shows every file under its own name.
+/// Seatbelt has no resource limits and cannot show a file at another path.
 fn downgrades(plan: &Plan) -> Vec<Downgrade> {
     let (_, mut downgrades) = limits::divide(plan, |_| true, "Seatbelt has no limits");
     if let Some(keep) = &plan.keep {
         downgrades.push(Downgrade {
             kind: DowngradeKind::Keep,
-            asked: format!("the sandbox kept ({})", keep.origin),
+            asked: format!("keep ({})", keep.origin),
             got: "nothing is kept".into(),
-            reason: "a Seatbelt sandbox is processes, which end with it; name an image to have a container".into(),
+            reason: "a Seatbelt sandbox has no files to keep; use --image to run in a container".into(),
         });
     }
     for mount in plan.mounts.iter().filter(|mount| !matches!(mount.why.from, Origin::Default | Origin::Preset(_))) {
@@ -144,8 +131,8 @@ fn downgrades(plan: &Plan) -> Vec<Downgrade> {
             downgrades.push(Downgrade {
                 kind: DowngradeKind::MountTarget,
                 asked: format!("`{source}` at `{}` ({})", mount.target, mount.why.from),
-                got: format!("at its own place, `{source}`"),
-                reason: "Seatbelt shows the host's files under their own names".into(),
+                got: format!("at its path on the host, `{source}`"),
+                reason: "Seatbelt cannot show a file at another path".into(),
             });
         }
     }

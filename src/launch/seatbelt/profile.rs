@@ -1,10 +1,9 @@
-//! The profile's text and its parameters. Rules are put from the general to the particular, because the last one that matches
-//! wins: base, network, workspace, protections, what was named itself, the sandbox's own.
+//! Writes the profile and its parameters. The last matching rule wins, so the order is: base, network,
+//! workspace, protected places, grants inside protected places, the sandbox's private files.
 
 use std::fmt::Write;
 
-use crate::config::value::Stance;
-use crate::config::value::{Access, NetworkMode};
+use crate::config::value::{Access, NetworkMode, Stance};
 use crate::path::HostPath;
 use crate::plan::seatbelt::{Base, SeatbeltPlan};
 use crate::plan::{Plan, Source};
@@ -17,7 +16,7 @@ const PROXIED: &str = include_str!("profiles/proxied.sb");
 const PROTECTED: &str = include_str!("profiles/protected.sb");
 const LAST: &str = include_str!("profiles/last.sb");
 
-/// The places below HOME that `protected.sb` closes; a test compares the two.
+/// The paths below HOME that `protected.sb` denies; a test compares the two.
 const PROTECTED_IN_HOME: &[&str] = &[
     ".aws",
     ".azure",
@@ -93,25 +92,23 @@ const PROTECTED_IN_HOME: &[&str] = &[
     "Library/Safari",
 ];
 
-/// The seeds' profiles name five include directories; those that are not there are this.
+/// A profile of the user may refer to `INCLUDE_DIR_0` to `INCLUDE_DIR_4`, as those of llxprt-code do.
+/// Parameters without a directory get this path.
 const NO_DIRECTORY: &str = "/dev/null";
-const SEEDS_INCLUDES: usize = 5;
+const INCLUDE_PARAMETERS: usize = 5;
 
-/// A profile with what it needs to be read.
 pub struct Profile {
-    /// The rules.
     pub text: String,
-    /// The parameters, by name.
+    /// The values of `(param "NAME")`, by name.
     pub parameters: Vec<(String, HostPath)>,
 }
 
-/// A place that is opened.
+/// Permission to use the path that a parameter names.
 struct Grant {
     parameter: String,
     writable: bool,
 }
 
-/// Makes the profile of a plan.
 pub fn of(plan: &Plan, seatbelt: &SeatbeltPlan, helper: &HostPath) -> Profile {
     let mut profile = Profile { text: String::new(), parameters: Vec::new() };
     let facts = &seatbelt.facts;
@@ -130,10 +127,10 @@ pub fn of(plan: &Plan, seatbelt: &SeatbeltPlan, helper: &HostPath) -> Profile {
 
     profile.base(seatbelt, plan.network.mode);
     let (early, late) = profile.grants(plan, seatbelt);
-    profile.open("The workspace, and what else was asked for.", &early);
+    profile.open("The workspace and the mounts.", &early);
     profile.part(PROTECTED);
     profile.agent(seatbelt);
-    profile.open("What was named itself, and lies where everything else stays shut.", &late);
+    profile.open("Mounts inside protected places.", &late);
     profile.part(LAST);
     profile.keep_in_place(seatbelt.includes.len());
     profile.guard(plan);
@@ -165,7 +162,7 @@ impl Profile {
                 }
             }
             Base::Own(own) => {
-                for number in seatbelt.includes.len()..SEEDS_INCLUDES {
+                for number in seatbelt.includes.len()..INCLUDE_PARAMETERS {
                     if let Ok(nothing) = HostPath::new(NO_DIRECTORY) {
                         self.parameter(&format!("INCLUDE_DIR_{number}"), &nothing);
                     }
@@ -180,7 +177,8 @@ impl Profile {
         }
     }
 
-    /// The plan's grants: those that hold protected places, and those that lie in one, which are meant.
+    /// Returns the grants that precede the protected places, and those inside a protected place, which
+    /// must follow them to take effect.
     fn grants(&mut self, plan: &Plan, seatbelt: &SeatbeltPlan) -> (Vec<Grant>, Vec<Grant>) {
         let writable = |parameter: String| Grant { parameter, writable: true };
         let includes = (0..seatbelt.includes.len()).map(|number| writable(format!("INCLUDE_DIR_{number}")));
@@ -235,8 +233,8 @@ impl Profile {
 
     fn agent(&mut self, seatbelt: &SeatbeltPlan) {
         let (action, title, socket) = match (&seatbelt.agent, &seatbelt.hidden_agent) {
-            (Some(socket), _) => ("allow", "The SSH agent is forwarded: its socket, under its own name.", socket),
-            (None, Some(socket)) => ("deny", "The SSH agent is not forwarded: its socket is out of reach.", socket),
+            (Some(socket), _) => ("allow", "The SSH agent is forwarded: allow its socket.", socket),
+            (None, Some(socket)) => ("deny", "The SSH agent is not forwarded: deny its socket.", socket),
             (None, None) => return,
         };
         self.parameter("SSH_AGENT", socket);
@@ -248,7 +246,7 @@ impl Profile {
         );
     }
 
-    /// What the guard fixes is not written, and the Git directories around it are not moved away.
+    /// Denies writing the files that the guard fixes, and moving the Git directories around them.
     fn guard(&mut self, plan: &Plan) {
         let Some(guard) = &plan.guard else { return };
         for (name, rule, places) in
@@ -265,7 +263,7 @@ impl Profile {
         }
     }
 
-    /// The further workspaces and their repositories are not moved away, like the first one's.
+    /// Denies moving the included directories and their repositories.
     fn keep_in_place(&mut self, includes: usize) {
         let filters = (0..includes).flat_map(|number| {
             let place = format!("(param \"INCLUDE_DIR_{number}\")");
@@ -275,7 +273,7 @@ impl Profile {
     }
 }
 
-/// Whether a place was named that lies in one which otherwise stays shut: a key of `~/.ssh`, an engine's socket.
+/// Tells whether a mount is inside a protected place, for example a key in `~/.ssh` or a socket.
 fn is_protected(seatbelt: &SeatbeltPlan, source: &HostPath) -> bool {
     let mut protected = PROTECTED_IN_HOME.iter().map(|name| seatbelt.facts.home.join(name));
     protected.any(|place| source.is_within(&place)) || source.as_path().extension().is_some_and(|end| end == "sock")
