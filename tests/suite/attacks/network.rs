@@ -136,13 +136,13 @@ fn attack_23_a_listed_name_does_not_lead_to_this_machine(fixture: &Fixture) {
     let finished =
         fixture.run().args(["-v", "--allow-host", &format!("{name}:{port}"), "--", "bash", "-c", &script]).finish();
     assert!(
-        finished.success().starts_with(&format!("HTTP/1.1 403 sandpen: {name}:{port}: it leads to ")),
+        finished.success().starts_with(&format!("HTTP/1.1 403 sandpen: {name}:{port}: it resolves to ")),
         "{}",
         finished.stdout
     );
     assert!(finished.stdout.contains("which is not a public address"), "{}", finished.stdout);
     assert!(
-        finished.stderr.contains(&format!("sandpen: proxy: refused {name}:{port}: it leads to ")),
+        finished.stderr.contains(&format!("sandpen: proxy: refused {name}:{port}: it resolves to ")),
         "{}",
         finished.stderr
     );

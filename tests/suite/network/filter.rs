@@ -32,7 +32,7 @@ fn a_listed_server_is_reached_and_no_other(fixture: &Fixture) {
     assert_eq!(finished.stdout.matches(&format!("HTTP/1.1 403 {line}\r\n")).count(), 2, "{}", finished.stdout);
     assert_eq!(finished.stdout.matches(&format!("\r\n\r\n{line}\n")).count(), 2, "{}", finished.stdout);
     let said = format!(
-        "sandpen: the proxy refused connections to 127.0.0.1:{} (2); --allow-host HOST[:PORT] allows one\n",
+        "sandpen: the proxy refused connections to 127.0.0.1:{} (2); allow a host with `--allow-host HOST[:PORT]`\n",
         other.port
     );
     assert_eq!(finished.stderr, said);

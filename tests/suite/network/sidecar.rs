@@ -54,7 +54,7 @@ fn the_proxy_is_a_container_of_its_own(fixture: &Fixture) {
         finished.stdout
     );
     // Listed, and nobody is there: the proxy itself has tried.
-    assert!(lines[3].starts_with("HTTP/1.1 502 sandpen: 127.0.0.1:9: it cannot be reached"), "{}", finished.stdout);
+    assert!(lines[3].starts_with("HTTP/1.1 502 sandpen: 127.0.0.1:9: failed to connect"), "{}", finished.stdout);
     assert!(finished.stderr.contains("sandpen: proxy: refused evil.example:443: "), "{}", finished.stderr);
     assert!(finished.stderr.contains("the proxy refused connections to evil.example:443 (1)"), "{}", finished.stderr);
     assert!(is_gone(fixture, lines[1]), "{:?} {:?}", volumes(fixture), fixture.containers());
