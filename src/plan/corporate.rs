@@ -1,7 +1,8 @@
 //! Decides how the host's proxy variables and certificates, which company networks need, are passed to the guest.
 //! Adapts them so that they have the same meaning inside.
 
-use super::entry::{Mount, Topic, Why};
+use super::entry::{Topic, Why};
+use super::mounts::existing;
 use super::network::NetworkError;
 use super::{Draft, NetworkPlan};
 use crate::config::Origin;
@@ -79,9 +80,8 @@ impl Draft<'_> {
             let why = || Why::new("certificates that the host trusts", Origin::Env(name)).about(Topic::Network);
             match self.facts.files.get(&path) {
                 Some(fact) if matches!(fact.kind, FileKind::File | FileKind::Directory) => {
-                    let make = if fact.kind == FileKind::Directory { Mount::directory } else { Mount::file };
                     if self.engine != EngineKind::SandboxExec {
-                        self.mounts.add(make(fact.real.clone(), path.to_guest(), Access::Ro, why()));
+                        self.mounts.add(existing(fact, path.to_guest(), Access::Ro, why()));
                     }
                     self.env.plain(name, path.to_string(), why());
                 }

@@ -238,11 +238,11 @@ impl Draft<'_> {
         let reason = "ssh uses the proxy: allow HOST:22";
         if self.user.is_host_user() {
             let target = self.user.home.join(".ssh/config");
-            self.own_file("ssh_config", text.clone(), target, reason);
+            self.generated_at("ssh_config", text.clone(), target, reason);
         }
         if self.engine.is_container() {
             let target = constant!(GuestPath, "/etc/ssh/ssh_config.d/00-sandpen.conf");
-            self.own_file("ssh_config.d", text, target, reason);
+            self.generated_at("ssh_config.d", text, target, reason);
         }
     }
 }
