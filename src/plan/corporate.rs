@@ -1,24 +1,25 @@
-//! Networks that lead out through a proxy of their own, or through one that reads along: the host's proxy variables and certificate
-//! bundles reach the guest, adapted so that they mean the same inside.
+//! Decides how the host's proxy variables and certificates, which company networks need, are passed to the guest.
+//! Adapts them so that they have the same meaning inside.
 
-use super::entry::{Mount, Topic, Why};
+use super::entry::{Topic, Why};
+use super::mounts::existing;
+use super::network::NetworkError;
 use super::{Draft, NetworkPlan};
 use crate::config::Origin;
-use crate::config::value::EngineKind;
-use crate::config::value::{Access, NetworkMode};
-use crate::error::{Error, Result};
+use crate::config::value::{Access, EngineKind, NetworkMode};
+use crate::error::Result;
 use crate::facts::FileKind;
 use crate::host::Platform;
 use crate::path::HostPath;
 use crate::vars;
 use crate::warning::{Warning, WarningTopic};
 
-/// The names under which engines let a container reach its host.
+/// Names that engines define inside for the address of the host.
 const DOCKER_HOST: &str = "host.docker.internal";
 const PODMAN_HOST: &str = "host.containers.internal";
 
 impl Draft<'_> {
-    /// Passes what the host has set. Whether Docker must be told the host's name.
+    /// Passes the variables that are set on the host. Returns whether Docker must define a name for the host.
     pub fn corporate_network(&mut self, network: &NetworkPlan) -> Result<bool> {
         if network.mode == NetworkMode::Off {
             return Ok(false);
@@ -32,10 +33,11 @@ impl Draft<'_> {
             let Some(value) = self.host.env.text(name) else { continue };
             let inside = self.proxy_inside(name, value)?;
             rewritten |= inside != value;
-            let why = Why::new("the way out of the host's network", Origin::Env(name)).about(Topic::Network);
-            match vars::carries_login(&inside) {
-                true => self.env.secret(name, inside, why),
-                false => self.env.plain(name, inside, why),
+            let why = Why::new("the proxy of the host's network", Origin::Env(name)).about(Topic::Network);
+            if vars::carries_login(&inside) {
+                self.env.secret(name, inside, why);
+            } else {
+                self.env.plain(name, inside, why);
             }
         }
         for name in vars::NO_PROXIES {
@@ -43,43 +45,43 @@ impl Draft<'_> {
                 self.env.plain(
                     name,
                     value,
-                    Why::new("what the host reaches without its proxy", Origin::Env(name)).about(Topic::Network),
+                    Why::new("hosts that are reached without the proxy", Origin::Env(name)).about(Topic::Network),
                 );
             }
         }
         if rewritten && self.host.platform == Platform::Linux {
             self.warnings.push(Warning::new(WarningTopic::Network, format!(
-                "the host's proxy listens on its loopback, which a container cannot reach: inside it is looked for at `{}`, so it must listen on the engine's bridge, too",
+                "the host's proxy listens on loopback, which a container cannot reach: the guest uses `{}` instead, so the proxy must also listen on the engine's bridge",
                 host_name(self.engine)
             )));
         }
         Ok(rewritten && self.host.platform == Platform::Linux && self.engine == EngineKind::Docker)
     }
 
-    /// The proxy's address as the guest must write it: the host's loopback is not a container's.
+    /// Replaces the host's loopback in the address of a proxy: inside a container, it is another one.
     fn proxy_inside(&self, name: &'static str, value: &str) -> Result<String> {
         let (before, host, after) = parts(value).ok_or_else(|| {
-            let shown = if value.contains('@') { "its value" } else { value };
-            Error::usage(format!("env {name}: `{shown}` is not the address of a proxy"))
-                .hint("expected `[http://][USER:PASSWORD@]HOST[:PORT]`")
+            // The value may contain a password.
+            let value = if value.contains('@') { "its value" } else { value };
+            NetworkError::NotAProxy { name, value: value.to_owned() }
         })?;
         let is_loopback = host == "localhost" || host == "[::1]" || host.starts_with("127.");
-        Ok(match is_loopback && self.engine.is_container() {
-            true => format!("{before}{}{after}", host_name(self.engine)),
-            false => value.to_owned(),
+        Ok(if is_loopback && self.engine.is_container() {
+            format!("{before}{}{after}", host_name(self.engine))
+        } else {
+            value.to_owned()
         })
     }
 
-    /// Bundles of certificates, mounted where their variables say.
+    /// Mounts the certificates that variables name, at the same paths.
     fn certificates(&mut self) {
         for name in vars::CERTIFICATES {
             let Some(path) = self.host.env.path(name).and_then(|path| HostPath::new(path).ok()) else { continue };
             let why = || Why::new("certificates that the host trusts", Origin::Env(name)).about(Topic::Network);
             match self.facts.files.get(&path) {
                 Some(fact) if matches!(fact.kind, FileKind::File | FileKind::Directory) => {
-                    let make = if fact.kind == FileKind::Directory { Mount::directory } else { Mount::file };
                     if self.engine != EngineKind::SandboxExec {
-                        self.mounts.add(make(fact.real.clone(), path.to_guest(), Access::Ro, why()));
+                        self.mounts.add(existing(fact, path.to_guest(), Access::Ro, why()));
                     }
                     self.env.plain(name, path.to_string(), why());
                 }
@@ -96,7 +98,7 @@ fn host_name(engine: EngineKind) -> &'static str {
     if engine == EngineKind::Podman { PODMAN_HOST } else { DOCKER_HOST }
 }
 
-/// What precedes the host, the host, and what follows it.
+/// Splits an address into the text before the host, the host, and the text after it.
 fn parts(value: &str) -> Option<(&str, &str, &str)> {
     if value.bytes().any(|byte| byte.is_ascii_control() || byte == b' ') {
         return None;

@@ -1,26 +1,37 @@
-//! Decisions that are neither a mount nor a variable: each with its value, reason and origin, for `explain`.
+//! Lists decisions that are neither a mount nor a variable, each with value, reason and origin, for `explain`.
 
 use serde::Serialize;
 
+use super::HelperConfig;
 use super::engine::EnginePlan;
 use crate::config::value::EngineKind;
 use crate::config::{Config, Origin, Sourced};
-use crate::plan::HelperConfig;
 
-/// One decision.
+/// A decision that is neither a mount nor a variable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Detail {
-    /// What it is about.
+    /// Names the subject, for example `terminal` or `pids`.
     pub name: &'static str,
-    /// What was decided.
+    /// Shows the result for people.
     pub value: String,
-    /// Why.
+    /// Tells the user why.
     pub reason: String,
-    /// Who asked.
+    /// The layer that set the option.
     pub from: Origin,
 }
 
-/// Collects them.
+struct Details(Vec<Detail>);
+
+impl Details {
+    fn add(&mut self, name: &'static str, value: impl Into<String>, reason: &str, from: &Origin) {
+        self.0.push(Detail { name, value: value.into(), reason: reason.to_owned(), from: from.clone() });
+    }
+
+    fn add_default(&mut self, name: &'static str, value: impl Into<String>, reason: &str) {
+        self.add(name, value, reason, &Origin::Default);
+    }
+}
+
 pub fn details(
     config: &Config,
     engine: &EnginePlan,
@@ -28,79 +39,76 @@ pub fn details(
     terminal: bool,
     has_helper: bool,
 ) -> Vec<Detail> {
-    let mut details = Vec::new();
-    let mut add = |name, value: String, reason: &str, from: &Origin| {
-        details.push(Detail { name, value, reason: reason.to_owned(), from: from.clone() });
-    };
-    let default = &Origin::Default;
-    let tty = if terminal { "yes" } else { "no" };
-    add("terminal", tty.into(), "given to the guest only when stdin and stdout both are terminals", default);
-    add("stdin", "handed over".into(), "the guest reads what sandpen's stdin gives, byte by byte", default);
-    let init = match (engine.kind, has_helper) {
-        (EngineKind::Docker | EngineKind::Podman, false) => "the engine's --init",
-        _ => "sandpen's own",
-    };
-    add("init", init.into(), "reaps processes and forwards signals", default);
-    let exit = "128 + n when signal n ended it; 44 when the sandbox could not be started";
-    add("exit code", "the command's own".into(), exit, default);
-    let unlimited = "not limited unless asked for";
-    match &config.cpus {
-        Some(cpus) => add("cpus", cpus.value.to_string(), "asked for", &cpus.origin),
-        None => add("cpus", "unlimited".into(), unlimited, default),
-    }
-    match &config.memory {
-        Some(memory) => add("memory", memory.value.to_string(), "asked for", &memory.origin),
-        None => add("memory", "unlimited".into(), unlimited, default),
-    }
-    if engine.kind == EngineKind::SandboxExec && !config.pids.is_asked_for() {
-        add("pids", "unlimited".into(), "Seatbelt has no limits", default);
-    } else if engine.abilities.skips_default_pids && !config.pids.is_asked_for() {
-        let reason = "root's processes are limited only when asked for here (--pids): joining a control group of version 1 is slow";
-        add("pids", "unlimited".into(), reason, default);
-    } else {
-        let asked = config.pids.is_asked_for();
-        let reason = if asked { "asked for" } else { "enough for a parallel build, an end for a fork bomb" };
-        add("pids", config.pids.value.to_string(), reason, &config.pids.origin);
-    }
+    let mut details = Details(Vec::new());
+    process(engine, terminal, has_helper, &mut details);
+    limits(config, engine, &mut details);
     if let Some(name) = &config.name {
-        add("name", name.value.to_string(), "its id for ps, exec and stop", &name.origin);
+        details.add("name", name.value.to_string(), "the id for ps, exec and stop", &name.origin);
     }
     if let (Some(keep), true) = (&config.keep, engine.kind.is_container()) {
-        let reason = "the container and its files stay after the end, until `sandpen prune`";
-        add("keep", "yes".into(), reason, &keep.origin);
+        let reason = "the container and its files are kept after it exits, until `sandpen prune`";
+        details.add("keep", "yes", reason, &keep.origin);
     }
     for port in &config.ports {
-        // Native and Seatbelt share the host's network: there is nothing to publish, and nothing that keeps the port to 127.0.0.1.
-        let (place, reason) = match engine.kind.is_container() {
-            true => ("127.0.0.1:", "published: reaches a guest on its loopback or on all addresses"),
-            false => ("", "the host's network is shared: the guest listens on the host's own addresses"),
+        // Native and Seatbelt share the host's network, where the port is not restricted to 127.0.0.1.
+        let (address, reason) = if engine.kind.is_container() {
+            ("127.0.0.1:", "published; the guest may listen on its loopback or on all addresses")
+        } else {
+            ("", "the host's network is shared: the guest listens on the host's addresses")
         };
-        add("port", format!("{place}{}", port.value), reason, &port.origin);
+        details.add("port", format!("{address}{}", port.value), reason, &port.origin);
     }
     for path in &helper_config.append_path {
-        add("PATH", path.clone(), "a part of the host's PATH that lies in the workspace, appended inside", default);
+        details.add_default("PATH", path, "a directory of the workspace on the host's PATH, appended inside");
     }
     for path in &helper_config.append_python_path {
-        add(
-            "PYTHONPATH",
-            path.clone(),
-            "a part of the host's PYTHONPATH that lies in the workspace, appended inside",
-            default,
-        );
+        let reason = "a directory of the workspace on the host's PYTHONPATH, appended inside";
+        details.add_default("PYTHONPATH", path, reason);
     }
     if let Some(file) = &helper_config.startup {
-        add("startup", file.clone(), "read by a shell inside before the command starts", default);
+        details.add_default("startup", file, "sourced by a shell inside before the command starts");
     }
     if engine.kind == EngineKind::Podman && engine.abilities.needs_empty_auth {
-        add(
-            "authfile",
-            "empty".into(),
-            "you have no Podman logins; without it Podman asks Docker's credential helpers, which may hang",
-            default,
-        );
+        let reason = "you have no Podman logins; without it Podman asks Docker's credential helpers, which may hang";
+        details.add_default("authfile", "empty", reason);
     }
     for Sourced { value, origin } in &config.engine_flags {
-        add("engine flag", value.clone(), "passed to the engine after sandpen's own", origin);
+        details.add("engine flag", value, "passed to the engine after sandpen's flags", origin);
     }
-    details
+    details.0
+}
+
+fn process(engine: &EnginePlan, terminal: bool, has_helper: bool, details: &mut Details) {
+    let tty = if terminal { "yes" } else { "no" };
+    details.add_default("terminal", tty, "allocated only if stdin and stdout are both terminals");
+    details.add_default("stdin", "passed through", "the guest reads sandpen's stdin unchanged");
+    let init = match (engine.kind, has_helper) {
+        (EngineKind::Docker | EngineKind::Podman, false) => "the engine's --init",
+        _ => "sandpen",
+    };
+    details.add_default("init", init, "reaps processes and forwards signals");
+    let exit = "128 + n if signal n killed it; 44 if the sandbox could not be started";
+    details.add_default("exit code", "the command's", exit);
+}
+
+fn limits(config: &Config, engine: &EnginePlan, details: &mut Details) {
+    let unlimited = "no limit by default";
+    match &config.cpus {
+        Some(cpus) => details.add("cpus", cpus.value.to_string(), "requested", &cpus.origin),
+        None => details.add_default("cpus", "unlimited", unlimited),
+    }
+    match &config.memory {
+        Some(memory) => details.add("memory", memory.value.to_string(), "requested", &memory.origin),
+        None => details.add_default("memory", "unlimited", unlimited),
+    }
+    let is_asked = config.pids.is_asked_for();
+    if engine.kind == EngineKind::SandboxExec && !is_asked {
+        details.add_default("pids", "unlimited", "Seatbelt has no limits");
+    } else if engine.abilities.skips_default_pids && !is_asked {
+        let reason = "root's processes are limited only with --pids here: joining a cgroup of version 1 is slow";
+        details.add_default("pids", "unlimited", reason);
+    } else {
+        let reason = if is_asked { "requested" } else { "enough for a parallel build, and stops a fork bomb" };
+        details.add("pids", config.pids.value.to_string(), reason, &config.pids.origin);
+    }
 }

@@ -1,52 +1,51 @@
-//! Which engine runs the sandbox, and why; the image with it.
+//! Decides which engine and which image run the sandbox. Looks at no engine; `facts::engines` does.
 
 use super::{Inputs, seatbelt};
 use crate::config::preset::Preset;
 use crate::config::value::{EngineKind, EngineSetting, ImageRef, Value};
 use crate::config::{Config, Origin, Sourced};
-use crate::error::{Error, Result};
+use crate::error::{Diagnostic, Error, Kind, Result};
 use crate::facts::{DockerFacts, Facts, PodmanFacts, Reach};
 use crate::host::Platform;
 use crate::path::HostPath;
 
-/// Git and SSH, no agent; for commands that are not a preset's.
+/// Contains Git and SSH, but no coding agent. Used for commands without a preset.
 const DEFAULT_IMAGE: &str = "docker.io/library/buildpack-deps:bookworm-scm";
 
-/// What to do without any container engine.
 const INSTALL: &str =
     "install Docker or Podman: https://docs.docker.com/engine/install or https://podman.io/docs/installation";
 
-/// What the engine can do here, as far as its command line depends on it.
+/// Features of the engine on this host that its command line depends on.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Abilities {
-    /// A rootless engine without delegated controllers cannot limit these.
+    /// Names of limits that cannot be enforced, for example by a rootless engine without delegated controllers.
     pub cannot_limit: Vec<&'static str>,
-    /// The default limit of processes is left out: it would cost more than the launch.
+    /// Whether the default limit of processes is left out because setting it would take longer than the launch.
     pub skips_default_pids: bool,
-    /// The kernel cannot keep the guest from the host's abstract sockets.
+    /// Whether the guest can reach the host's abstract sockets because the kernel cannot restrict them.
     pub leaves_abstract_sockets: bool,
-    /// Podman would fall back to Docker's credential helpers, which may hang or fail.
+    /// Whether Podman would otherwise fall back to Docker's credential helpers, which may hang or fail.
     pub needs_empty_auth: bool,
-    /// SELinux is there: labels would keep the guest from the host's files.
+    /// Whether SELinux is enabled: its labels would deny the guest access to the host's files.
     pub selinux: bool,
-    /// The engine is on another machine.
+    /// Whether the engine is on another machine.
     pub remote: bool,
 }
 
-/// The engine that was chosen.
+/// The engine that runs the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EnginePlan {
-    /// Which.
+    /// Selects the engine.
     pub kind: EngineKind,
-    /// Its program.
+    /// The engine's client; `None` for the native engine, and if the client is not installed.
     pub program: Option<HostPath>,
-    /// Why this one.
+    /// Tells the user why this engine was chosen.
     pub reason: String,
-    /// Who asked.
+    /// The layer that set the option `engine`.
     pub from: Origin,
-    /// Why it cannot run now. `run` stops with it, `explain` warns.
+    /// The reason for which the engine cannot run. `run` stops with it, `explain` shows it as a warning.
     pub problem: Option<Error>,
-    /// What it can do here.
+    /// Features that the command line depends on.
     pub abilities: Abilities,
 }
 
@@ -83,23 +82,109 @@ impl EnginePlan {
     }
 }
 
-/// The image that was chosen.
+/// The image that a container is made from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImagePlan {
-    /// Its reference.
+    /// Names the image as the engine does.
     pub reference: ImageRef,
-    /// Why this one.
+    /// Tells the user why this image was chosen.
     pub reason: String,
-    /// Who asked.
+    /// The layer that named it.
     pub from: Origin,
 }
 
-/// The image that is asked for by name: the user's, else the preset's published one.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    #[error("{origin}: `sandbox-exec` exists on macOS only")]
+    NotMacos { origin: Origin },
+    #[error("{origin}: the engine `{}` has no Seatbelt profiles", engine.name())]
+    NoProfiles { origin: Origin, engine: EngineKind },
+    #[error("{origin}: the engine `{}` has no images: it runs the host's tools", engine.name())]
+    NoImages { origin: Origin, engine: EngineKind },
+    #[error("{origin}: the engine `{}` has no command line for `{flag}`", engine.name())]
+    NoCommandLine { origin: Origin, engine: EngineKind, flag: String },
+    #[error("Docker is not installed: there is no `docker` on PATH")]
+    DockerMissing,
+    #[error("permission denied at Docker's socket `{endpoint}`")]
+    DockerDenied { endpoint: String, error: String },
+    #[error("Docker does not answer at `{endpoint}` ({chosen_by}): its daemon is not running there")]
+    DockerSilent { endpoint: String, chosen_by: String, error: String },
+    #[error("Podman is not installed: there is no `podman` on PATH")]
+    PodmanMissing,
+    #[error("Podman's remote service does not answer at CONTAINER_HOST")]
+    PodmanSilent { error: String },
+    /// An engine that was chosen explicitly cannot run.
+    #[error("{}", problem.message())]
+    Chosen { problem: Error, alternative: EngineKind },
+    #[error("{}", if native.is_some() { "no engine can run here" } else { "no container engine is available" })]
+    NoneAvailable { native: Option<Error>, docker: Error, podman: Error, none_is_installed: bool },
+}
+
+impl Diagnostic for EngineError {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::NotMacos { .. }
+            | Self::NoProfiles { .. }
+            | Self::NoImages { .. }
+            | Self::NoCommandLine { .. } => Kind::Usage,
+            _ => Kind::Launch,
+        }
+    }
+
+    fn causes(&self) -> Vec<String> {
+        match self {
+            Self::DockerDenied { error, .. } | Self::DockerSilent { error, .. } | Self::PodmanSilent { error } => {
+                vec![error.clone()]
+            }
+            Self::Chosen { problem, .. } => problem.causes().to_vec(),
+            Self::NoneAvailable { native, docker, podman, .. } => {
+                native.iter().chain([docker, podman]).map(Error::to_string).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn hints(&self) -> Vec<String> {
+        let hint = match self {
+            Self::NotMacos { .. } => "use `docker`, `podman` or `auto`",
+            Self::NoProfiles { .. } => "drop it, or use `--engine sandbox-exec` on macOS",
+            Self::NoImages { .. } => "drop the image, or use `--engine docker` or `--engine podman`",
+            Self::NoCommandLine { .. } => "drop it, or use `--engine docker` or `--engine podman`",
+            Self::DockerMissing => "install Docker",
+            Self::DockerDenied { .. } => {
+                "join the group `docker` and log in again (`sudo usermod -aG docker $USER`), or use rootless Docker"
+            }
+            Self::DockerSilent { .. } => "start Docker (`sudo systemctl start docker`, or Docker Desktop)",
+            Self::PodmanMissing => "install Podman",
+            Self::PodmanSilent { .. } => {
+                "start it (`podman machine start`, or `podman system service`), or unset CONTAINER_HOST"
+            }
+            Self::Chosen { problem, alternative } => {
+                let other = format!("or use another engine: --engine {}", alternative.name());
+                return problem.hints().iter().cloned().chain([other]).collect();
+            }
+            Self::NoneAvailable { native, docker, podman, none_is_installed } => {
+                // One of the two is enough; a hint for each would read as if both were needed.
+                let containers = if *none_is_installed {
+                    vec![INSTALL.to_owned()]
+                } else {
+                    [docker.hints(), podman.hints()].concat()
+                };
+                return native.iter().flat_map(Error::hints).cloned().chain(containers).collect();
+            }
+        };
+        vec![hint.to_owned()]
+    }
+}
+
+/// Returns the user's image, else the one that the preset's project publishes.
 fn named_image(config: &Config, preset: Option<&Preset>) -> Option<ImagePlan> {
     if let Some(Sourced { value, origin }) = &config.image {
         let reason = match &config.build {
-            Some(build) if build.origin == *origin => "built first, from the project's sandbox.Dockerfile".to_owned(),
-            _ => "named by the user".to_owned(),
+            Some(build) if build.origin == *origin => {
+                "built from the project's sandbox.Dockerfile before the launch".to_owned()
+            }
+            _ => "chosen by the user".to_owned(),
         };
         return Some(ImagePlan { reference: value.clone(), reason, from: origin.clone() });
     }
@@ -108,7 +193,7 @@ fn named_image(config: &Config, preset: Option<&Preset>) -> Option<ImagePlan> {
     Some(ImagePlan { reference: preset.image.clone()?, reason, from: Origin::Preset(preset.name.clone()) })
 }
 
-/// Chooses the engine by the rule for `auto` in the interface, and the image.
+/// Chooses the engine and, for containers, the image.
 pub fn choose(inputs: Inputs) -> Result<(EnginePlan, Option<ImagePlan>)> {
     let Inputs { host, config, facts, preset, .. } = inputs;
     let named = named_image(config, preset);
@@ -117,154 +202,122 @@ pub fn choose(inputs: Inputs) -> Result<(EnginePlan, Option<ImagePlan>)> {
         EngineSetting::Podman => Some(EngineKind::Podman),
         EngineSetting::Native => Some(EngineKind::Native),
         EngineSetting::SandboxExec if host.platform != Platform::Macos => {
-            return Err(Error::usage(format!("{}: `sandbox-exec` exists on macOS only", config.engine.origin))
-                .hint("use `docker`, `podman` or `auto`"));
+            return Err(EngineError::NotMacos { origin: config.engine.origin.clone() }.into());
         }
         EngineSetting::SandboxExec => Some(EngineKind::SandboxExec),
         EngineSetting::Auto => None,
     };
-    let engine = match kind {
+    let plan = match kind {
         Some(kind) => named_engine(kind, config, facts),
         None => automatic(config, facts, named.as_ref()),
     };
-    // A flag is meant for this run; the variable is often there for other tools and must not stop a container.
-    if let (Some(Sourced { origin: origin @ Origin::Flag(_), .. }), true) =
-        (&config.seatbelt_profile, engine.kind != EngineKind::SandboxExec)
-    {
-        return Err(Error::usage(format!("{origin}: the engine `{}` has no Seatbelt profiles", engine.kind.name()))
-            .hint("drop it, or use `--engine sandbox-exec` on macOS"));
-    }
-    if !engine.kind.is_container() {
-        if let Some(image) = named.filter(|image| matches!(image.from, Origin::Flag(_))) {
-            return Err(Error::usage(format!(
-                "{}: the engine `{}` has no images: it shows the host's own tools",
-                image.from,
-                engine.kind.name()
-            ))
-            .hint("drop the image, or use `--engine docker` or `--engine podman`"));
-        }
-        let by_flag = config.engine_flags.iter().find(|flag| matches!(flag.origin, Origin::Flag(_)));
-        if let Some(Sourced { value, origin }) = by_flag {
-            return Err(Error::usage(format!(
-                "{origin}: the engine `{}` has no command line for `{value}`",
-                engine.kind.name()
-            ))
-            .hint("drop it, or use `--engine docker` or `--engine podman`"));
-        }
-        return Ok((engine, None));
+    refuse_unsupported(config, plan.kind, named.as_ref())?;
+    if !plan.kind.is_container() {
+        return Ok((plan, None));
     }
     let image = named.map_or_else(default_image, Ok)?;
-    Ok((engine, Some(image)))
+    Ok((plan, Some(image)))
+}
+
+/// Refuses flags that the engine cannot follow. Only flags: a variable or file is often meant for other engines.
+fn refuse_unsupported(
+    config: &Config,
+    engine: EngineKind,
+    image: Option<&ImagePlan>,
+) -> std::result::Result<(), EngineError> {
+    if let (Some(Sourced { origin: origin @ Origin::Flag(_), .. }), true) =
+        (&config.seatbelt_profile, engine != EngineKind::SandboxExec)
+    {
+        return Err(EngineError::NoProfiles { origin: origin.clone(), engine });
+    }
+    if engine.is_container() {
+        return Ok(());
+    }
+    if let Some(image) = image.filter(|image| matches!(image.from, Origin::Flag(_))) {
+        return Err(EngineError::NoImages { origin: image.from.clone(), engine });
+    }
+    let by_flag = config.engine_flags.iter().find(|flag| matches!(flag.origin, Origin::Flag(_)));
+    if let Some(Sourced { value, origin }) = by_flag {
+        return Err(EngineError::NoCommandLine { origin: origin.clone(), engine, flag: value.clone() });
+    }
+    Ok(())
 }
 
 fn default_image() -> Result<ImagePlan> {
     let reference = ImageRef::from_text(DEFAULT_IMAGE)?;
-    Ok(ImagePlan { reference, reason: "git and ssh, no agent: nothing else was named".into(), from: Origin::Default })
+    Ok(ImagePlan { reference, reason: "the default: git and ssh, no coding agent".into(), from: Origin::Default })
 }
 
 fn named_engine(kind: EngineKind, config: &Config, facts: &Facts) -> EnginePlan {
+    let or_use = |alternative| move |problem| EngineError::Chosen { problem, alternative }.into();
     let problem = match kind {
-        EngineKind::Podman => facts
-            .podman
-            .as_ref()
-            .and_then(podman_problem)
-            .map(|problem| problem.hint("or use another engine: --engine docker")),
-        EngineKind::Docker => facts
-            .docker
-            .as_ref()
-            .and_then(docker_problem)
-            .map(|problem| problem.hint("or use another engine: --engine podman")),
+        EngineKind::Podman => facts.podman.as_ref().and_then(podman_problem).map(or_use(EngineKind::Docker)),
+        EngineKind::Docker => facts.docker.as_ref().and_then(docker_problem).map(or_use(EngineKind::Podman)),
         EngineKind::Native => native_problem(facts).cloned(),
         EngineKind::SandboxExec => seatbelt::problem(facts),
     };
-    EnginePlan::new(kind, "named; no other is tried".to_owned(), config, facts, problem)
+    EnginePlan::new(kind, "chosen explicitly; no other engine is tried".to_owned(), config, facts, problem)
 }
 
 fn automatic(config: &Config, facts: &Facts, image: Option<&ImagePlan>) -> EnginePlan {
+    let host_tools = "no image is set, so the host's tools are used".to_owned();
     if facts.native.is_some() && native_problem(facts).is_none() {
-        let reason = "no image is named, so the host's own tools are meant".to_owned();
-        return EnginePlan::new(EngineKind::Native, reason, config, facts, None);
+        return EnginePlan::new(EngineKind::Native, host_tools, config, facts, None);
     }
     let seatbelt_problem = seatbelt::problem(facts);
     if facts.seatbelt.is_some() && seatbelt_problem.is_none() {
-        let reason = "no image is named, so the host's own tools are meant".to_owned();
-        return EnginePlan::new(EngineKind::SandboxExec, reason, config, facts, None);
+        return EnginePlan::new(EngineKind::SandboxExec, host_tools, config, facts, None);
     }
-    let own_tools = native_problem(facts).or(seatbelt_problem.as_ref());
-    let meant = match (image, own_tools) {
-        (Some(image), _) => format!("the image `{}` asks for a container", image.reference),
+    let host_problem = native_problem(facts).or(seatbelt_problem.as_ref());
+    let why_container = match (image, host_problem) {
+        (Some(image), _) => format!("the image `{}` needs a container engine", image.reference),
         (None, Some(problem)) => {
-            format!("no image is named, but the host's own tools cannot run in a sandbox here ({})", problem.message())
+            format!("no image is set, but the host's tools cannot run in a sandbox here ({})", problem.message())
         }
-        (None, None) => "no image is named".to_owned(),
+        (None, None) => "no image is set".to_owned(),
     };
-    let (kind, reason, problem) =
-        match (facts.docker.as_ref().and_then(docker_problem), facts.podman.as_ref().and_then(podman_problem)) {
-            (None, _) => (EngineKind::Docker, format!("{meant}; Docker answers"), None),
-            (Some(why), None) => {
-                (EngineKind::Podman, format!("{meant}; Podman answers, Docker does not ({})", why.message()), None)
-            }
-            (Some(docker), Some(podman)) => {
-                let native = own_tools.filter(|_| image.is_none());
-                let problem = none_answers(native, &docker, &podman, facts);
-                (EngineKind::Docker, format!("{meant}; none answers"), Some(problem))
-            }
-        };
+    let docker = facts.docker.as_ref().and_then(docker_problem);
+    let podman = facts.podman.as_ref().and_then(podman_problem);
+    let (kind, reason, problem) = match (docker, podman) {
+        (None, _) => (EngineKind::Docker, format!("{why_container}; Docker is available"), None),
+        (Some(docker), None) => (
+            EngineKind::Podman,
+            format!("{why_container}; Podman is available, Docker is not ({})", docker.message()),
+            None,
+        ),
+        (Some(docker), Some(podman)) => {
+            let native = host_problem.filter(|_| image.is_none()).cloned();
+            let none_is_installed = facts.docker.as_ref().is_some_and(|docker| docker.reach == Reach::NoProgram)
+                && facts.podman.as_ref().is_some_and(|podman| podman.reach == Reach::NoProgram);
+            let problem = EngineError::NoneAvailable { native, docker, podman, none_is_installed };
+            (EngineKind::Docker, format!("{why_container}; none is available"), Some(problem.into()))
+        }
+    };
     EnginePlan::new(kind, reason, config, facts, problem)
-}
-
-/// Why neither the host's own tools nor a container can be had, and what helps.
-fn none_answers(native: Option<&Error>, docker: &Error, podman: &Error, facts: &Facts) -> Error {
-    let what = if native.is_some() { "no engine can run here" } else { "no container engine answers" };
-    let error = native.into_iter().chain([docker, podman]).fold(Error::launch(what), Error::cause);
-    let none_is_installed = facts.docker.as_ref().is_some_and(|docker| docker.reach == Reach::NoProgram)
-        && facts.podman.as_ref().is_some_and(|podman| podman.reach == Reach::NoProgram);
-    let containers: Vec<String> = match none_is_installed {
-        // Either will do; two lines would read as if both were needed.
-        true => vec![INSTALL.to_owned()],
-        false => docker.hints().iter().chain(podman.hints()).cloned().collect(),
-    };
-    native.into_iter().flat_map(Error::hints).cloned().chain(containers).fold(error, Error::hint)
 }
 
 fn native_problem(facts: &Facts) -> Option<&Error> {
     facts.native.as_ref().and_then(|native| native.problem.as_ref())
 }
 
-/// Why Docker cannot be used.
+/// Returns the reason for which Docker cannot be used.
 pub fn docker_problem(facts: &DockerFacts) -> Option<Error> {
-    let DockerFacts { endpoint, chosen_by, reach, .. } = facts;
-    match reach {
-        Reach::Answers => None,
-        Reach::NoProgram => {
-            Some(Error::launch("Docker is not installed: there is no `docker` on PATH").hint("install Docker"))
-        }
-        Reach::Denied(error) => {
-            Some(Error::launch(format!("Docker refuses this user at `{endpoint}`")).cause(error).hint(
-                "join the group `docker` and log in again (`sudo usermod -aG docker $USER`), or use rootless Docker",
-            ))
-        }
-        Reach::Silent(error) => Some(
-            Error::launch(format!(
-                "Docker does not answer at `{endpoint}` ({chosen_by}): its daemon is not running there"
-            ))
-            .cause(error)
-            .hint("start Docker (`sudo systemctl start docker`, or Docker Desktop)"),
-        ),
-    }
+    let (endpoint, chosen_by) = (facts.endpoint.clone(), facts.chosen_by.clone());
+    let problem = match facts.reach.clone() {
+        Reach::Answers => return None,
+        Reach::NoProgram => EngineError::DockerMissing,
+        Reach::Denied(error) => EngineError::DockerDenied { endpoint, error },
+        Reach::Silent(error) => EngineError::DockerSilent { endpoint, chosen_by, error },
+    };
+    Some(problem.into())
 }
 
-/// Why Podman cannot be used.
+/// Returns the reason for which Podman cannot be used.
 pub fn podman_problem(facts: &PodmanFacts) -> Option<Error> {
-    match &facts.reach {
-        Reach::Answers => None,
-        Reach::NoProgram => {
-            Some(Error::launch("Podman is not installed: there is no `podman` on PATH").hint("install Podman"))
-        }
-        Reach::Denied(error) | Reach::Silent(error) => Some(
-            Error::launch("Podman's remote service does not answer at CONTAINER_HOST")
-                .cause(error)
-                .hint("start it (`podman machine start`, or `podman system service`), or unset CONTAINER_HOST"),
-        ),
-    }
+    let problem = match facts.reach.clone() {
+        Reach::Answers => return None,
+        Reach::NoProgram => EngineError::PodmanMissing,
+        Reach::Denied(error) | Reach::Silent(error) => EngineError::PodmanSilent { error },
+    };
+    Some(problem.into())
 }

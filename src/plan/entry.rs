@@ -1,4 +1,4 @@
-//! The entries of a plan: mounts and variables. None can be made without a reason and an origin.
+//! Defines the entries of a plan, mounts and variables. None can be made without a reason and an origin.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -9,65 +9,65 @@ use crate::config::value::Access;
 use crate::path::{GuestPath, HostPath, MachinePath};
 use crate::secret::Secret;
 
-/// What an entry is about: `explain` groups by it, and knows the option that decides it.
+/// Groups entries in `explain`, which also names the option that decides a topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Topic {
-    /// The sandbox's own: its helper, its accounts, its name.
+    /// Parts of sandpen itself: the helper, user accounts, the sandbox's name.
     Sandbox,
-    /// The workspace.
+    /// The directories that the guest works in.
     Workspace,
-    /// What must not be changed in the workspace.
+    /// Protection of Git's files in the workspace.
     Guard,
-    /// The guest's home.
+    /// The guest's home directory.
     Home,
     /// Temporary files.
     Temp,
-    /// What the user asked for.
+    /// Mounts and variables that the user requested.
     Asked,
-    /// What an agent's preset exposes.
+    /// Directories and variables of an agent's preset.
     Preset,
-    /// The host's programs and settings, for its own tools.
+    /// Programs and settings of the host, for engines that run its tools.
     System,
     /// Git's configuration.
     Git,
     /// The SSH agent.
     Ssh,
-    /// The way to the network.
+    /// The network and its proxy.
     Network,
 }
 
-/// Why an entry is in the plan.
+/// Explains why an entry is in the plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Why {
-    /// What it is about.
+    /// Selects the group in `explain`.
     pub topic: Topic,
-    /// A phrase for the user.
+    /// Tells the user why, in a phrase.
     pub reason: String,
-    /// The layer that asked for it.
+    /// The layer that requested it.
     pub from: Origin,
-    /// The requirement it fulfils.
+    /// A number from `docs/requirements.md`, if the entry fulfils a requirement.
     pub requirement: Option<&'static str>,
 }
 
 impl Why {
-    /// A reason and an origin.
+    /// Explains an entry that a layer requested. The topic is the preset or the sandbox.
     pub fn new(reason: impl Into<String>, from: Origin) -> Self {
         let topic = if matches!(from, Origin::Preset(_)) { Topic::Preset } else { Topic::Sandbox };
         Why { topic, reason: reason.into(), from, requirement: None }
     }
 
-    /// What it is about.
+    /// Sets the topic.
     #[must_use]
     pub fn about(self, topic: Topic) -> Self {
         Why { topic, ..self }
     }
 
-    /// What sandpen does unasked.
+    /// Explains an entry that no option requested.
     pub fn default(reason: impl Into<String>) -> Self {
         Self::new(reason, Origin::Default)
     }
 
-    /// Fulfils a requirement of the seeds.
+    /// Sets the requirement that the entry fulfils.
     #[must_use]
     pub fn requirement(mut self, number: &'static str) -> Self {
         self.requirement = Some(number);
@@ -75,50 +75,50 @@ impl Why {
     }
 }
 
-/// What is mounted.
+/// The origin of a mount's content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     /// A file or directory of the host.
     Host(HostPath),
     /// A socket in the engine's virtual machine.
     Machine(MachinePath),
-    /// An empty memory file system.
+    /// An empty file system in memory.
     Tmpfs {
         /// The permissions of its root.
         mode: u32,
     },
-    /// A volume of the engine's, by name; where two containers meet that share nothing with this machine.
+    /// A volume of the engine, by name, which two containers on another machine share.
     Volume(String),
-    /// A generated file; for the native engine, which needs no copy of it on the host.
+    /// A generated file. Only the native engine uses it, which needs no copy on the host.
     Text(String),
-    /// A symbolic link, made anew; for the native engine, whose root is put together from parts.
+    /// A symbolic link to create. Only the native engine uses it, which assembles the root directory.
     Link(PathBuf),
 }
 
-/// One mount.
+/// A path that exists inside, and its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {
-    /// What.
+    /// Selects the content.
     pub source: Source,
-    /// Where.
+    /// The path inside.
     pub target: GuestPath,
     /// Whether the guest may write.
     pub access: Access,
-    /// Whether the target is a directory, so that a mount point of the right kind can be made.
+    /// Whether the mount point must be a directory or a file.
     pub is_directory: bool,
-    /// R5.2: relabelled for SELinux on Podman.
+    /// Whether Podman relabels it for SELinux (R5.2).
     pub relabel: bool,
-    /// Why.
+    /// Explains the mount.
     pub why: Why,
 }
 
 impl Mount {
-    /// A directory of the host.
+    /// Mounts a directory of the host.
     pub fn directory(source: HostPath, target: GuestPath, access: Access, why: Why) -> Self {
         Mount { source: Source::Host(source), target, access, is_directory: true, relabel: false, why }
     }
 
-    /// A file (or socket) of the host.
+    /// Mounts a file or socket of the host.
     pub fn file(source: HostPath, target: GuestPath, access: Access, why: Why) -> Self {
         Mount { is_directory: false, ..Self::directory(source, target, access, why) }
     }
@@ -128,48 +128,48 @@ impl Mount {
         Mount { source: Source::Machine(source), target, access: Access::Rw, is_directory: false, relabel: false, why }
     }
 
-    /// A volume of the engine's, which the guest cannot write to.
+    /// Mounts a volume of the engine, read-only.
     pub fn volume(name: String, target: GuestPath, why: Why) -> Self {
         Mount { source: Source::Volume(name), target, access: Access::Ro, is_directory: true, relabel: false, why }
     }
 
-    /// A symbolic link.
+    /// Creates a symbolic link.
     pub fn link(to: PathBuf, target: GuestPath, why: Why) -> Self {
         Mount { source: Source::Link(to), target, access: Access::Ro, is_directory: false, relabel: false, why }
     }
 
-    /// A generated file.
+    /// Mounts a generated file, read-only.
     pub fn text(content: String, target: GuestPath, why: Why) -> Self {
         Mount { source: Source::Text(content), target, access: Access::Ro, is_directory: false, relabel: false, why }
     }
 
-    /// A private memory file system.
+    /// Mounts an empty file system in memory; `mode` is that of its root.
     pub fn tmpfs(target: GuestPath, mode: u32, why: Why) -> Self {
         Mount { source: Source::Tmpfs { mode }, target, access: Access::Rw, is_directory: true, relabel: false, why }
     }
 }
 
-/// A variable's value.
+/// The value of a variable, which may be secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VariableValue {
-    /// May be shown.
+    /// The value may be printed.
     Plain(String),
-    /// Must not be shown.
+    /// The value must not be printed.
     Secret(Secret),
 }
 
-/// One variable inside.
+/// An environment variable of the guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Variable {
-    /// Its name.
+    /// The name of the variable.
     pub name: String,
-    /// Its value.
+    /// The value, which is redacted if it is secret.
     pub value: VariableValue,
-    /// Why.
+    /// Explains the variable.
     pub why: Why,
 }
 
-/// Mounts by target: the first to claim a target keeps it, so higher layers are added first.
+/// Mounts by target. The first mount of a target wins, so higher layers are added first.
 #[derive(Debug, Default)]
 pub struct MountTable(BTreeMap<OsString, Mount>);
 
@@ -179,40 +179,37 @@ impl MountTable {
         self.0.entry(mount.target.as_os_str().to_owned()).or_insert(mount);
     }
 
-    /// The mounts so far.
     pub fn iter(&self) -> impl Iterator<Item = &Mount> {
         self.0.values()
     }
 
-    /// Drops those that this engine has no use for.
     pub fn retain(&mut self, keep: impl Fn(&Mount) -> bool) {
         self.0.retain(|_, mount| keep(mount));
     }
 
-    /// The mounts in the order in which they are made: a directory before what lies below it.
-    ///
-    /// The order is the byte order of the targets, in which a parent always precedes its children. Every engine keeps it.
+    /// Returns the mounts in the byte order of their targets, in which a directory precedes everything below it.
+    /// Every engine makes them in this order.
     pub fn into_sorted(self) -> Vec<Mount> {
         self.0.into_values().collect()
     }
 }
 
-/// Variables by name: the first to claim a name keeps it.
+/// Variables by name. The first variable of a name wins.
 #[derive(Debug, Default)]
 pub struct VariableTable(Vec<Variable>);
 
 impl VariableTable {
-    /// Adds a variable that may be shown, unless its name is taken.
+    /// Adds a variable that may be printed, unless its name is taken.
     pub fn plain(&mut self, name: &str, value: impl Into<String>, why: Why) {
         self.add(Variable { name: name.to_owned(), value: VariableValue::Plain(value.into()), why });
     }
 
-    /// Adds a variable that must not be shown.
+    /// Adds a variable that must not be printed, unless its name is taken.
     pub fn secret(&mut self, name: &str, value: impl Into<OsString>, why: Why) {
         self.add(Variable { name: name.to_owned(), value: VariableValue::Secret(Secret::new(value)), why });
     }
 
-    /// The value of a variable that may be shown.
+    /// Returns the value of a variable that may be printed.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|variable| variable.name == name).and_then(|variable| match &variable.value {
             VariableValue::Plain(value) => Some(value.as_str()),
@@ -220,14 +217,14 @@ impl VariableTable {
         })
     }
 
-    /// Adds a variable that may be shown, whoever claimed its name before. Tells who did, if the value was another.
+    /// Sets a variable, replacing one of the same name. Returns the origin of the replaced one if its value differs.
     pub fn force(&mut self, name: &str, value: &str, why: Why) -> Option<Origin> {
         let claimed = self.0.iter().position(|other| other.name == name).map(|index| self.0.remove(index));
         self.plain(name, value, why);
         claimed.filter(|other| other.value != VariableValue::Plain(value.to_owned())).map(|other| other.why.from)
     }
 
-    /// Adds a variable that may be shown, also where sandpen itself set it before; what was asked for stays.
+    /// Sets a variable, replacing a default of the same name. A variable that an option requested stays.
     pub fn set_default(&mut self, name: &str, value: impl Into<String>, why: Why) {
         self.0.retain(|other| other.name != name || other.why.from != Origin::Default);
         self.plain(name, value, why);
@@ -239,7 +236,7 @@ impl VariableTable {
         }
     }
 
-    /// The variables in the order of their names.
+    /// Returns the variables sorted by name.
     pub fn into_sorted(mut self) -> Vec<Variable> {
         self.0.sort_by(|a, b| a.name.cmp(&b.name));
         self.0

@@ -1,4 +1,4 @@
-//! Which variables the guest gets, and why. Everything else of the host's environment stays outside.
+//! Decides the guest's environment variables. No other variable of the host is passed.
 
 use super::entry::{Topic, VariableTable, Why};
 use super::user::UserPlan;
@@ -10,7 +10,7 @@ use crate::session_id::SessionId;
 use crate::vars;
 use crate::warning::{Warning, WarningTopic};
 
-/// Collects the variables, the highest layer first.
+/// Collects the variables, starting with the highest layer, because the first of a name wins.
 pub fn plan(inputs: Inputs, user: &UserPlan, id: &SessionId, warnings: &mut Vec<Warning>) -> VariableTable {
     let Inputs { host, config, .. } = inputs;
     let mut table = VariableTable::default();
@@ -23,30 +23,26 @@ pub fn plan(inputs: Inputs, user: &UserPlan, id: &SessionId, warnings: &mut Vec<
     preset(inputs, &mut table);
     if user.is_host_user() {
         let home = user.home.to_string();
-        table.plain(
-            vars::HOME,
-            home,
-            Why::default("a home directory of the sandbox's own, at the host's path").about(Topic::Home),
-        );
+        table.plain(vars::HOME, home, Why::default("a private home directory at the host's path").about(Topic::Home));
         table.plain("USER", &user.name, Why::default("the name of the guest's user"));
         table.plain("LOGNAME", &user.name, Why::default("the name of the guest's user"));
         let temp = host.temp_dir().to_string();
         if temp != "/tmp" {
-            table.plain(vars::TMPDIR, temp, Why::default("the host's place for temporary files"));
+            table.plain(vars::TMPDIR, temp, Why::default("the host's directory for temporary files"));
         }
     }
-    table.plain(vars::SANDBOX, id.name(), Why::default("tells programs that they are in a sandbox, and in which"));
+    table.plain(vars::SANDBOX, id.name(), Why::default("tells programs that they run in a sandbox, and its name"));
     for name in vars::TERMINAL {
-        from_host(host, name, "the terminal looks the same inside", Origin::Default, &mut table);
+        from_host(host, name, "the type of your terminal", Origin::Default, &mut table);
     }
     for name in vars::GIT_IDENTITY {
-        from_host(host, name, "Git commits under the same name", Origin::Default, &mut table);
+        from_host(host, name, "the identity for Git commits", Origin::Default, &mut table);
     }
-    from_host(host, vars::NODE_OPTIONS, "options of Node.js apply inside too", Origin::Default, &mut table);
+    from_host(host, vars::NODE_OPTIONS, "your options for Node.js", Origin::Default, &mut table);
     table
 }
 
-/// `--env`, `SANDBOX_ENV` and the `env` of files.
+/// Adds the variables of `--env`, `SANDBOX_ENV` and `env` in files.
 fn requested(host: &Host, config: &Config, table: &mut VariableTable, warnings: &mut Vec<Warning>) {
     for request in latest_first(&config.env) {
         let (name, origin) = (&request.value.name, request.origin.clone());
@@ -60,15 +56,15 @@ fn requested(host: &Host, config: &Config, table: &mut VariableTable, warnings: 
                 table.secret(
                     name,
                     value,
-                    Why::new("asked for; a secret by its name or value", origin).about(Topic::Asked),
+                    Why::new("requested; its name or value marks it as a secret", origin).about(Topic::Asked),
                 );
             }
-            Some(value) => table.plain(name, value, Why::new("asked for", origin).about(Topic::Asked)),
+            Some(value) => table.plain(name, value, Why::new("requested", origin).about(Topic::Asked)),
             None => match host.env.raw(name) {
                 Some(value) => table.secret(
                     name,
                     value,
-                    Why::new("asked for by name: the host's value", origin).about(Topic::Asked),
+                    Why::new("requested by name: the host's value", origin).about(Topic::Asked),
                 ),
                 None => warnings.push(Warning::new(
                     WarningTopic::Environment,
@@ -92,7 +88,7 @@ fn preset(inputs: Inputs, table: &mut VariableTable) {
     }
 }
 
-/// Passes a variable that is set on the host.
+/// Adds a variable if it is set on the host.
 fn from_host(host: &Host, name: &str, reason: &str, origin: Origin, table: &mut VariableTable) {
     let Some(value) = host.env.text(name) else { return };
     let why = Why::new(reason, origin);

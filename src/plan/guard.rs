@@ -1,5 +1,5 @@
-//! What the repository must not do to the host: the places from which Git on the host runs code are not writable inside, and
-//! what is left writable is reviewed when the sandbox ends.
+//! Decides which paths the guest must not write because Git on the host runs code from them, and which paths are
+//! reviewed when the sandbox ends. Reviews nothing itself; `guard` does.
 
 use std::path::PathBuf;
 
@@ -7,34 +7,49 @@ use serde::{Deserialize, Serialize};
 
 use super::Draft;
 use super::entry::{Mount, Source, Topic, Why};
-use crate::config::value::EngineKind;
-use crate::config::value::{Access, Guard};
-use crate::error::{Error, Result};
+use crate::config::value::{Access, EngineKind, Guard};
+use crate::error::{Diagnostic, Kind, Result};
 use crate::facts::Hooks;
 use crate::path::HostPath;
 
-/// What is reviewed when the sandbox ends.
+/// The paths that are reviewed when the sandbox ends.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuardPlan {
-    /// Git directories that were there before.
+    /// Git directories that exist before the launch.
     pub git_dirs: Vec<PathBuf>,
-    /// Directories that Git takes hooks from.
+    /// Directories from which Git runs hooks.
     pub hooks: Vec<PathBuf>,
-    /// What is not writable inside.
+    /// Paths that are read-only inside, so that they need no review.
     pub fixed: Vec<PathBuf>,
-    /// Workspaces, in which new repositories may appear.
+    /// Writable directories, in which the guest may create repositories.
     pub roots: Vec<PathBuf>,
-    /// Files and directories that tools on the host run or obey unasked.
+    /// Files and directories that tools on the host execute or obey.
     pub watched: Vec<PathBuf>,
     /// The host's Git.
     pub git: Option<PathBuf>,
-    /// PATH for it.
+    /// The PATH for Git.
     pub path: PathBuf,
-    /// Where what was set aside is kept.
+    /// The directory into which removed files and settings are moved.
     pub aside: PathBuf,
 }
 
-/// In a workspace: what tools on the host run or obey unasked.
+#[derive(Debug, thiserror::Error)]
+pub enum GuardError {
+    #[error("`{path}` is not a directory, so it cannot be made read-only")]
+    NotADirectory { path: HostPath },
+}
+
+impl Diagnostic for GuardError {
+    fn kind(&self) -> Kind {
+        Kind::Launch
+    }
+
+    fn hints(&self) -> Vec<String> {
+        vec!["replace it by a directory, or use --guard review".into()]
+    }
+}
+
+/// Paths in a workspace that tools on the host execute or obey without being asked.
 const WATCHED: &[&str] = &[
     ".aider.conf.yml",
     ".claude",
@@ -63,7 +78,7 @@ const WATCHED: &[&str] = &[
 ];
 
 impl Draft<'_> {
-    /// The guard's mounts, and what it will review.
+    /// Adds the read-only mounts and lists what is reviewed.
     pub fn guard(&mut self) -> Result<Option<GuardPlan>> {
         let mode = self.config.guard.value;
         if mode == Guard::Off {
@@ -86,21 +101,22 @@ impl Draft<'_> {
                 self.hooks(hooks, &mut plan)?;
             }
             for file in dirs.decisive.iter().filter(|_| mode == Guard::Strict) {
-                let why = Why::new("decides what Git runs: not writable inside", self.config.guard.origin.clone())
+                let why = Why::new("controls which code Git runs: read-only inside", self.config.guard.origin.clone())
                     .about(Topic::Guard);
                 self.fix(Mount::file(file.clone(), file.to_guest(), Access::Ro, why), &mut plan);
             }
             for sibling in &dirs.siblings {
                 self.pin_above(sibling);
-                let why = Why::default("belongs to a worktree that is not here: nothing inside may prune it")
-                    .about(Topic::Guard);
+                let why =
+                    Why::default("belongs to a worktree outside the sandbox: read-only, so that it is not pruned")
+                        .about(Topic::Guard);
                 self.fix(Mount::directory(sibling.clone(), sibling.to_guest(), Access::Ro, why), &mut plan);
             }
         }
         Ok(Some(plan))
     }
 
-    /// Directories that the user has made writable: repositories may be made, or changed, there as well.
+    /// Lists the writable directories outside of the workspace.
     fn writable_mounts(&self) -> Vec<PathBuf> {
         let writable = self.mounts.iter().filter(|mount| mount.access == Access::Rw && mount.is_directory);
         let sources = writable.filter_map(|mount| match &mount.source {
@@ -110,8 +126,8 @@ impl Draft<'_> {
         sources.filter(|source| !self.workspace.writable().any(|root| source.is_within(root))).map(owned).collect()
     }
 
-    /// Read-only where it can be: a directory, or nothing yet, in which case an empty one is made. A link cannot be mounted upon:
-    /// what it leads to is fixed if it lies in the workspace, and the link itself is reviewed at the end (`attacks.md` 02).
+    /// Makes a directory of hooks read-only; one that does not exist yet is created. A link cannot be a mount
+    /// point: its target is made read-only if it is in the workspace, and the link is reviewed (attack 02).
     fn hooks(&mut self, hooks: &Hooks, plan: &mut GuardPlan) -> Result<()> {
         let Hooks { path, real } = hooks;
         if !self.is_below_root(path) {
@@ -119,19 +135,18 @@ impl Draft<'_> {
         }
         plan.hooks.push(owned(path));
         if real.as_ref() != Some(path) && self.config.guard.value == Guard::Strict {
-            return Err(Error::launch(format!("`{path}` is no directory of its own, and cannot be made read-only"))
-                .hint("replace it by a directory, or use --guard review"));
+            return Err(GuardError::NotADirectory { path: path.clone() }.into());
         }
         if let Some(real) = real.as_ref().filter(|real| self.is_below_root(real)) {
             self.pin_above(real);
-            let why = Why::new("hooks run on the host: not writable inside", self.config.guard.origin.clone())
+            let why = Why::new("hooks run on the host: read-only inside", self.config.guard.origin.clone())
                 .about(Topic::Guard);
             self.fix(Mount::directory(real.clone(), real.to_guest(), Access::Ro, why), plan);
         }
         Ok(())
     }
 
-    /// Not writable inside: by a mount, or by the profile where there are no mounts.
+    /// Makes a path read-only inside. Under Seatbelt the profile does it instead of the mount.
     fn fix(&mut self, mount: Mount, plan: &mut GuardPlan) {
         plan.fixed.push(mount.target.as_path().to_owned());
         if self.engine != EngineKind::SandboxExec {
@@ -139,7 +154,8 @@ impl Draft<'_> {
         }
     }
 
-    /// A mount of its own cannot be renamed away and replaced; the same goes for every directory above it (`attacks.md` 03).
+    /// Makes a directory and those above it separate mounts, because a mount cannot be renamed or replaced
+    /// (attack 03).
     fn pin(&mut self, directory: &HostPath) {
         self.pin_above(directory);
         if self.is_below_root(directory) {
@@ -162,12 +178,13 @@ impl Draft<'_> {
         if self.engine == EngineKind::SandboxExec {
             return;
         }
-        let why = Why::new("a mount of its own, so that it cannot be swapped", self.config.guard.origin.clone())
-            .about(Topic::Guard);
+        let why =
+            Why::new("a separate mount, so that it cannot be renamed or replaced", self.config.guard.origin.clone())
+                .about(Topic::Guard);
         self.mounts.add(Mount::directory(directory.clone(), directory.to_guest(), Access::Rw, why));
     }
 
-    /// What is reported when it has changed: in the workspaces, and in the preset's own directories.
+    /// Lists the paths whose changes are reported, in the workspaces and in the preset's directories.
     fn watched(&self) -> Vec<PathBuf> {
         let roots = self.workspace.writable().chain([&self.workspace.workdir]);
         let mut watched: Vec<PathBuf> =

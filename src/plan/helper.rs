@@ -1,15 +1,31 @@
-//! The configuration of the helper.
+//! Decides what the guest helper does inside: the first process of a container, which starts the command.
+
+use std::ffi::OsString;
 
 use serde::{Deserialize, Serialize};
 
-/// The configuration of the helper, passed as JSON in its first argument; the rest is the command.
+use super::entry::{Mount, Why};
+use super::prepare::Prepare;
+use super::{Draft, FINDINGS, mounts};
+use crate::config::value::{Access, EngineKind, Port};
+use crate::error::{Diagnostic, Kind, Result};
+use crate::facts::FileKind;
+use crate::host::Platform;
+use crate::path::{GuestPath, HostPath};
+use crate::process::status_file::STATUS;
+use crate::warning::{Warning, WarningTopic};
+
+/// The first port inside on which the helper receives connections to published ports.
+const FIRST_RELAY_PORT: u16 = 61000;
+
+/// The configuration of the helper, passed as JSON in its first argument. The command follows.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HelperConfig {
     /// Directories of the workspace that are on the host's PATH.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub append_path: Vec<String>,
-    /// The same for PYTHONPATH.
+    /// Directories of the workspace that are on the host's PYTHONPATH.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub append_python_path: Vec<String>,
     /// Published ports to relay to the guest's loopback.
@@ -50,6 +66,113 @@ pub struct Forward {
     pub listen: u16,
     /// The port that the guest listens on.
     pub port: u16,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum HelperError {
+    #[error("{feature} requires the guest helper, but there is no `sandpen-linux-{arch}` beside sandpen")]
+    Missing { feature: &'static str, arch: &'static str },
+}
+
+impl Diagnostic for HelperError {
+    fn kind(&self) -> Kind {
+        Kind::Launch
+    }
+
+    fn hints(&self) -> Vec<String> {
+        vec!["build it with `scripts/build-helper`, and put it there".into()]
+    }
+}
+
+impl Draft<'_> {
+    pub(super) fn helper_config(&self, ports: &[Port]) -> HelperConfig {
+        let mut startup = mounts::STARTUP_FILES.iter().map(|file| self.host.cwd.join(file));
+        let startup = startup.find(|file| self.facts.files.get(file).is_some_and(|fact| fact.kind == FileKind::File));
+        HelperConfig {
+            append_path: self.in_workspace(&self.facts.path.inside),
+            append_python_path: self.in_workspace(&self.facts.python_path.inside),
+            forward: ports
+                .iter()
+                .zip(relay_ports(ports))
+                .map(|(port, listen)| Forward { listen, port: port.0 })
+                .collect(),
+            startup: startup.and_then(|file| file.to_str().map(str::to_owned)),
+            exec: false,
+            handover: None,
+            owner: self.host.platform == Platform::Linux,
+            control_dir: None,
+            launcher: None,
+        }
+    }
+
+    fn in_workspace(&self, directories: &[HostPath]) -> Vec<String> {
+        let inside = directories.iter().filter(|directory| self.workspace.contains(directory));
+        inside.filter_map(|directory| directory.to_str().map(str::to_owned)).collect()
+    }
+
+    /// Mounts the guest helper and its channel to the launcher. The helper is a Linux build of this program.
+    pub(super) fn helper(&mut self, helper_config: &HelperConfig, command: &[OsString]) -> Result<Option<GuestPath>> {
+        let Some(program) = &self.facts.helper else {
+            if !helper_config.forward.is_empty() {
+                return Err(HelperError::Missing { feature: "publishing ports", arch: self.host.arch }.into());
+            }
+            if !helper_config.append_path.is_empty() || helper_config.startup.is_some() {
+                self.warnings.push(Warning::new(
+                    WarningTopic::Helper,
+                    "without the guest helper, PATH additions and sandbox.bashrc have no effect inside",
+                ));
+            }
+            if command.is_empty() {
+                self.warnings
+                    .push(Warning::new(WarningTopic::Helper, "without the guest helper, the shell inside is `sh`"));
+            }
+            return Ok(None);
+        };
+        let control_dir = self.control_dir();
+        // A file and not a directory, so that the guest cannot leave other files behind.
+        let status = self.session_dir.join(STATUS);
+        self.prepare.push(Prepare::Shared { path: status.clone() });
+        let channel = Why::default("the helper reports the status of the command");
+        self.mounts.add(Mount::file(status, control_dir.join(STATUS), Access::Rw, channel));
+        let helper = Why::default("the guest helper: init, PATH additions, ports");
+        self.mounts.add(Mount::file(program.clone(), control_dir.join("sandpen"), Access::Ro, helper));
+        if helper_config.owner {
+            let owner = Why::default("the guest exits when sandpen does, even if sandpen is killed");
+            self.mounts.add(Mount::file(self.session_dir.join("owner"), control_dir.join("owner"), Access::Ro, owner));
+        }
+        Ok(Some(control_dir.join("sandpen")))
+    }
+}
+
+impl Draft<'_> {
+    /// Mounts what the self-test's probe needs: this program, and a file for its findings.
+    pub(super) fn probe(&mut self) {
+        let found = self.session_dir.join(FINDINGS);
+        self.prepare.push(Prepare::Shared { path: found.clone() });
+        let why = Why::default("the self-test's probe writes its findings to it");
+        let inside = match self.facts.seatbelt.as_ref().filter(|_| self.engine == EngineKind::SandboxExec) {
+            Some(seatbelt) => seatbelt
+                .sessions
+                .join(self.session_dir.as_path().file_name().unwrap_or_default())
+                .join(FINDINGS)
+                .to_guest(),
+            None => self.control_dir().join(FINDINGS),
+        };
+        let source = match self.engine {
+            EngineKind::SandboxExec => HostPath::new(inside.as_path()).unwrap_or(found),
+            _ => found,
+        };
+        self.mounts.add(Mount::file(source, inside, Access::Rw, why));
+        if let (EngineKind::Native, Some(program)) = (self.engine, &self.facts.helper) {
+            let why = Why::default("the self-test's probe");
+            self.mounts.add(Mount::file(program.clone(), self.control_dir().join("sandpen"), Access::Ro, why));
+        }
+    }
+}
+
+/// Iterates over ports for the helper to listen on: high ones that are not published themselves.
+fn relay_ports(published: &[Port]) -> impl Iterator<Item = u16> {
+    (FIRST_RELAY_PORT..=u16::MAX).filter(|port| !published.contains(&Port(*port)))
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
-//! The plan: everything a sandbox will be, engine-neutral and pure. Each entry carries its reason and its origin.
-//!
-//! A [`Plan`] can only be made here, from a [`Host`], a [`Config`] and [`Facts`]; engines translate it, `explain` prints it,
-//! nothing else decides.
+//! Decides everything about a sandbox from a [`Host`], a [`Config`] and [`Facts`]. Every entry of the [`Plan`]
+//! carries its reason and its origin. Pure: reads and changes nothing on the host.
 
 mod corporate;
 mod detail;
@@ -45,96 +43,91 @@ pub use user::{UserHow, UserPlan};
 pub use workspace::Workspace;
 
 use crate::config::preset::Preset;
-use crate::config::value::{Access, Cpus, Guard, Memory, Pids, Port};
+use crate::config::value::{Cpus, Guard, Memory, Pids, Port};
 use crate::config::{Config, Sourced};
-use crate::error::{Error, Result};
-use crate::facts::{Facts, FileKind};
-use crate::host::{Host, Platform};
+use crate::error::Result;
+use crate::facts::Facts;
+use crate::host::Host;
 use crate::path::{GuestPath, HostPath, constant};
-use crate::process::status_file::STATUS;
 use crate::session_id::SessionId;
 use crate::warning::{Warning, WarningTopic};
 
-/// The sandbox's own directory inside: the helper and its channel to the launcher.
+/// The directory inside that contains the helper and its channel to the launcher.
 pub const CONTROL_DIR: &str = "/.sandpen";
-/// The self-test's findings, in the session's directory and in the control directory inside.
+/// The file with the self-test's findings, in the session directory and in [`CONTROL_DIR`].
 pub const FINDINGS: &str = "probe";
-/// Inside the guest, ports of this range carry published ports to the guest's loopback.
-const FIRST_RELAY_PORT: u16 = 61000;
 
-/// Resource limits.
+/// Resource limits. A limit that is `None` is not set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// CPUs.
+    /// Counts CPUs, in fractions.
     pub cpus: Option<Sourced<Cpus>>,
-    /// Memory.
+    /// Counts bytes.
     pub memory: Option<Sourced<Memory>>,
-    /// Processes.
+    /// Counts processes and threads.
     pub pids: Sourced<Pids>,
 }
 
-/// A checked plan.
+/// Describes one sandbox completely, independent of the engine's command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Plan {
-    /// The session.
+    /// Identifies the sandbox in `ps`, `exec` and `stop`.
     pub id: SessionId,
-    /// The session's directory on the host.
+    /// The session's directory on the host, which is removed after the run.
     pub session_dir: HostPath,
-    /// The engine.
+    /// The engine that runs the sandbox.
     pub engine: EnginePlan,
-    /// The image, for containers.
+    /// `None` for engines that run the host's tools.
     pub image: Option<ImagePlan>,
-    /// The current directory.
+    /// The current directory, on the host and inside.
     pub workdir: HostPath,
-    /// The guest's user.
+    /// The user that the command runs as.
     pub user: UserPlan,
-    /// The mounts, parents first.
+    /// Sorted so that parents come first.
     pub mounts: Vec<Mount>,
-    /// The variables, by name.
+    /// Sorted by name.
     pub env: Vec<Variable>,
-    /// Published ports.
+    /// Published ports, sorted, each once.
     pub ports: Vec<Port>,
-    /// Limits.
+    /// Resource limits, which the engine may be unable to enforce.
     pub limits: Limits,
-    /// Network.
+    /// The network policy.
     pub network: NetworkPlan,
-    /// SSH agent.
+    /// Whether and how the SSH agent is forwarded.
     pub ssh: SshPlan,
-    /// What a Seatbelt sandbox needs beyond that.
+    /// `None` for other engines than Seatbelt.
     pub(crate) seatbelt: Option<SeatbeltPlan>,
-    /// What the first process inside does besides starting the command.
     pub(crate) helper_config: HelperConfig,
-    /// Where the guest helper is inside a container, if there is one.
+    /// The path of the guest helper inside a container; `None` if there is no helper.
     pub helper: Option<GuestPath>,
-    /// The command; empty for an interactive shell.
+    /// The command and its arguments; empty for an interactive shell.
     pub command: Vec<OsString>,
     /// Whether the guest gets a terminal.
     pub terminal: bool,
-    /// Further flags for the engine.
+    /// Flags that the user adds to the engine's command line.
     pub engine_flags: Vec<String>,
     /// Decisions that are neither a mount nor a variable.
     pub details: Vec<Detail>,
-    /// Git settings that are not simply the same inside.
+    /// Git settings that differ inside or do not work there.
     pub git: Vec<GitSettingChange>,
-    /// What is done about code planted in the repository's Git files.
+    /// Selects the protection against code planted in Git's files.
     pub guard_mode: Guard,
-    /// What is reviewed when the sandbox ends.
+    /// `None` if the guard is off.
     pub(crate) guard: Option<GuardPlan>,
-    /// What is made on the host before the launch.
     pub(crate) prepare: Vec<Prepare>,
-    /// Whether the container is kept after its end, and who asked.
+    /// Whether the container is kept after it exits.
     pub keep: Option<Sourced<bool>>,
-    /// Whether weaker enforcement is an error.
+    /// Whether a limit or protection that cannot be enforced is an error.
     pub strict: bool,
-    /// What the user should hear.
+    /// Problems that do not stop the launch.
     pub warnings: Vec<Warning>,
 }
 
-/// What was asked for and decided before the host was looked at in full.
+/// The command line's part of the inputs, decided before the facts are collected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// The command; empty for an interactive shell.
+    /// The command and its arguments; empty for an interactive shell.
     pub command: Vec<OsString>,
     /// The directories that the guest works in.
     pub workspace: Workspace,
@@ -144,7 +137,7 @@ pub struct Request {
     pub is_selftest: bool,
 }
 
-/// Everything that decisions are made from.
+/// The inputs of all decisions.
 #[derive(Clone, Copy)]
 pub struct Inputs<'a> {
     pub host: &'a Host,
@@ -160,7 +153,7 @@ impl<'a> Inputs<'a> {
     }
 }
 
-/// A plan in the making.
+/// A plan that is being made: the inputs, the decisions so far, and the tables that later decisions extend.
 pub struct Draft<'a> {
     host: &'a Host,
     config: &'a Config,
@@ -178,7 +171,6 @@ pub struct Draft<'a> {
 }
 
 impl Draft<'_> {
-    /// A volume of the session's own.
     fn volume_name(&self) -> String {
         self.id.name()
     }
@@ -198,7 +190,7 @@ impl Plan {
         if let (false, Some(flag)) = (engine.kind.is_container(), config.engine_flags.first()) {
             warnings.push(Warning::new(
                 WarningTopic::Options,
-                format!("{}: `{}` is for Docker and Podman and has no effect here", flag.origin, flag.value),
+                format!("{}: `{}` applies to Docker and Podman only and has no effect here", flag.origin, flag.value),
             ));
         }
         let network = network::plan(inputs, &engine)?;
@@ -307,113 +299,20 @@ impl Plan {
     }
 }
 
-impl Draft<'_> {
-    /// What the first process inside does besides starting the command.
-    fn helper_config(&self, ports: &[Port]) -> HelperConfig {
-        let below = |parts: &[HostPath]| -> Vec<String> {
-            let inside = parts.iter().filter(|part| self.workspace.writable().any(|root| part.is_within(root)));
-            inside.filter_map(|part| part.to_str().map(str::to_owned)).collect()
-        };
-        let mut startup = mounts::STARTUP_FILES.iter().map(|file| self.host.cwd.join(file));
-        let startup = startup.find(|file| self.facts.files.get(file).is_some_and(|fact| fact.kind == FileKind::File));
-        HelperConfig {
-            append_path: below(&self.facts.path.inside),
-            append_python_path: below(&self.facts.python_path.inside),
-            forward: ports
-                .iter()
-                .zip(relay_ports(ports))
-                .map(|(port, listen)| Forward { listen, port: port.0 })
-                .collect(),
-            startup: startup.and_then(|file| file.to_str().map(str::to_owned)),
-            exec: false,
-            handover: None,
-            owner: self.host.platform == Platform::Linux,
-            control_dir: None,
-            launcher: None,
-        }
-    }
-
-    /// The guest helper: this same program, mounted read-only, as the first process inside a container.
-    fn helper(&mut self, helper_config: &HelperConfig, command: &[OsString]) -> Result<Option<GuestPath>> {
-        let Some(program) = &self.facts.helper else {
-            if !helper_config.forward.is_empty() {
-                return Err(helper_missing(self.host, "published ports"));
-            }
-            if !helper_config.append_path.is_empty() || helper_config.startup.is_some() {
-                self.warnings.push(Warning::new(
-                    WarningTopic::Helper,
-                    "without the guest helper, PATH additions and sandbox.bashrc have no effect inside",
-                ));
-            }
-            if command.is_empty() {
-                self.warnings
-                    .push(Warning::new(WarningTopic::Helper, "without the guest helper, the shell inside is `sh`"));
-            }
-            return Ok(None);
-        };
-        let control_dir = self.control_dir();
-        // A file, not a directory: the guest can write a word into it, and leave nothing else behind.
-        let status = self.session_dir.join(STATUS);
-        self.prepare.push(Prepare::Shared { path: status.clone() });
-        let channel = Why::default("the helper reports how far the command got");
-        self.mounts.add(Mount::file(status, control_dir.join(STATUS), Access::Rw, channel));
-        let helper = Why::default("init, PATH additions, ports: this program, read-only");
-        self.mounts.add(Mount::file(program.clone(), control_dir.join("sandpen"), Access::Ro, helper));
-        if helper_config.owner {
-            let owner = Why::default("the guest ends when sandpen does, even when killed");
-            self.mounts.add(Mount::file(self.session_dir.join("owner"), control_dir.join("owner"), Access::Ro, owner));
-        }
-        Ok(Some(control_dir.join("sandpen")))
-    }
-}
-
-impl Draft<'_> {
-    /// The probe of the self-test needs this program inside, and a file to bring back what it found.
-    fn probe(&mut self) {
-        let found = self.session_dir.join(FINDINGS);
-        self.prepare.push(Prepare::Shared { path: found.clone() });
-        let why = Why::default("the self-test's probe reports what it found");
-        let inside = match self.facts.seatbelt.as_ref().filter(|_| self.engine == EngineKind::SandboxExec) {
-            Some(seatbelt) => seatbelt
-                .sessions
-                .join(self.session_dir.as_path().file_name().unwrap_or_default())
-                .join(FINDINGS)
-                .to_guest(),
-            None => self.control_dir().join(FINDINGS),
-        };
-        let source = match self.engine {
-            EngineKind::SandboxExec => HostPath::new(inside.as_path()).unwrap_or(found),
-            _ => found,
-        };
-        self.mounts.add(Mount::file(source, inside, Access::Rw, why));
-        if let (EngineKind::Native, Some(program)) = (self.engine, &self.facts.helper) {
-            let why = Why::default("the self-test's probe: this program, read-only");
-            self.mounts.add(Mount::file(program.clone(), self.control_dir().join("sandpen"), Access::Ro, why));
-        }
-    }
-}
-
-fn helper_missing(host: &Host, what: &str) -> Error {
-    Error::launch(format!(
-        "{what} need the guest helper, and `sandpen-linux-{}` does not lie beside sandpen",
-        host.arch
-    ))
-    .hint("build it with `scripts/build-helper`, and put it there")
-}
-
-/// The flags of the lowest layer first: engines let the last one win. Within a layer they keep their order.
+/// Lists the flags of the lowest layer first, because engines use the last of several. Within a layer they keep
+/// their order.
 fn engine_flags(config: &Config) -> Vec<String> {
     let layers = config.engine_flags.chunk_by(|a, b| a.origin == b.origin);
     let layers: Vec<_> = layers.collect();
     layers.into_iter().rev().flatten().map(|flag| flag.value.clone()).collect()
 }
 
-/// From the highest layer to the lowest, and within a layer from the last to the first: whoever comes first wins.
+/// Iterates from the highest layer to the lowest, and within a layer from the last entry to the first, for
+/// tables in which the first entry wins.
 fn latest_first<T>(list: &[Sourced<T>]) -> impl Iterator<Item = &Sourced<T>> {
     list.chunk_by(|a, b| a.origin == b.origin).flat_map(|layer| layer.iter().rev())
 }
 
-/// The published ports, each once.
 fn ports(config: &Config) -> Vec<Port> {
     let mut ports: Vec<Port> = config.ports.iter().map(|port| port.value).collect();
     ports.sort();
@@ -421,14 +320,9 @@ fn ports(config: &Config) -> Vec<Port> {
     ports
 }
 
-/// Ports for the helper to listen on: high ones that are not published themselves.
-fn relay_ports(published: &[Port]) -> impl Iterator<Item = u16> {
-    (FIRST_RELAY_PORT..=u16::MAX).filter(|port| !published.contains(&Port(*port)))
-}
-
 fn warn_of_home(inputs: Inputs, warnings: &mut Vec<Warning>) {
     if inputs.workspace.contains(&inputs.host.home) {
         warnings.push(Warning::new(WarningTopic::Files,
-            "the guest can change everything in your home, shell start-up files and sandpen's own settings included: nothing protects the host"));
+            "the guest can change everything in your home directory, including shell start-up files and sandpen's configuration: nothing protects the host"));
     }
 }

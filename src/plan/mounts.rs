@@ -1,17 +1,18 @@
-//! Which mounts the guest gets, and why: the workspace, its home, Git's configuration, the preset's directories, what was asked for.
+//! Decides the mounts: those that the user requests, the workspace, the home directory, Git's configuration, the
+//! preset's directories. Looks at no files; `facts::files` does.
 
 use std::path::Path;
 
 use super::entry::{Mount, Topic, Why};
 use super::prepare::Prepare;
 use super::{Draft, latest_first};
-use crate::config::value::EngineKind;
-use crate::config::value::{Access, TmpMode, VariableName};
+use crate::config::preset::Preset;
+use crate::config::value::{Access, EngineKind, TmpMode, VariableName};
 use crate::config::{Config, Origin};
-use crate::error::{Error, Result};
+use crate::error::{Diagnostic, Kind, Result};
 use crate::facts::{FileFact, FileKind};
 use crate::host::Host;
-use crate::path::{GuestPath, HostPath, constant};
+use crate::path::{GuestPath, HostPath, PathError, constant};
 use crate::vars;
 use crate::warning::{Warning, WarningTopic};
 
@@ -19,66 +20,89 @@ use crate::warning::{Warning, WarningTopic};
 pub const GIT_FILES: &[(&str, &str)] =
     &[(".gitconfig", "R3.1"), (".config/git/config", "R3.2"), (".gitignore_global", "R3.3")];
 
-/// Host keys the user already accepted; without them every `git fetch` over SSH fails inside.
+/// Without the host keys that the user has accepted, every `git fetch` over SSH would fail inside.
 pub const KNOWN_HOSTS: &str = ".ssh/known_hosts";
 
-/// What an interactive start inside may be told, the first that exists; it runs inside only.
+/// Shell files of the project, of which the first that exists is sourced inside before the command.
 pub const STARTUP_FILES: &[&str] = &[".sandpen/sandbox.bashrc", ".llxprt/sandbox.bashrc"];
 
-/// Sockets that hand the guest power over the host.
+/// Sockets by which the guest could control the host.
 const ENGINE_SOCKETS: &[&str] = &["docker.sock", "podman.sock", "containerd.sock", "crio.sock", "buildkitd.sock"];
 
+/// `name` is the origin of the mount and its path.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    #[error("{name} cannot be mounted")]
+    BadPath { name: String, source: PathError },
+    #[error("{name} does not exist on the host")]
+    Missing { name: String },
+    #[error("{name} is a link out of the workspace, and the guest could have created it")]
+    LinkOut { name: String, target: HostPath },
+    #[error("{name} cannot be mounted at `{target}`, which sandpen uses itself")]
+    Reserved { name: String, target: GuestPath },
+    #[error("{name} cannot be mounted: it contains sandpen's configuration, which the guest must not change")]
+    OwnFiles { name: String },
+}
+
+impl Diagnostic for MountError {
+    fn kind(&self) -> Kind {
+        Kind::Usage
+    }
+
+    fn hints(&self) -> Vec<String> {
+        match self {
+            Self::Missing { .. } => vec!["expected an existing FROM in FROM[:TO[:ro|rw]]".into()],
+            Self::LinkOut { target, .. } => vec![format!("to mount it anyway, name its target: {target}")],
+            Self::BadPath { .. } | Self::Reserved { .. } | Self::OwnFiles { .. } => Vec::new(),
+        }
+    }
+}
+
 impl Draft<'_> {
-    /// What the user asked for with `--mount`, variables and files. Added first, so that it wins over everything else.
+    /// Adds the mounts that options request. They come first, so that they win over all others.
     pub fn requested_mounts(&mut self) -> Result<()> {
         for request in latest_first(&self.config.mounts) {
             let (mount, origin) = (&request.value, &request.origin);
-            let name = format!("{origin}: `{}`", mount.from.display());
-            let bad = |error: &dyn std::fmt::Display| Error::usage(format!("{name} cannot be mounted")).cause(error);
-            let from = HostPath::new(self.host.expand(&mount.from)).map_err(|error| bad(&error))?;
-            let fact = self.facts.files.get(&from).ok_or_else(|| {
-                Error::usage(format!("{name} does not exist on the host"))
-                    .hint("expected an existing FROM in FROM[:TO[:ro|rw]]")
-            })?;
+            let name = || format!("{origin}: `{}`", mount.from.display());
+            let bad_path = |source| MountError::BadPath { name: name(), source };
+            let from = HostPath::new(self.host.expand(&mount.from)).map_err(bad_path)?;
+            let fact = self.facts.files.get(&from).ok_or_else(|| MountError::Missing { name: name() })?;
             let leaves = self.workspace.writable().any(|root| from.is_within(root) && !fact.real.is_within(root));
             if leaves {
-                return Err(Error::usage(format!(
-                    "{name} is a link out of the workspace, which the workspace must not choose"
-                ))
-                .hint(format!("if it is meant, name its target: {}", fact.real)));
+                return Err(MountError::LinkOut { name: name(), target: fact.real.clone() }.into());
             }
             let to = match &mount.to {
-                Some(to) => GuestPath::new(to).map_err(|error| bad(&error))?,
-                // Seatbelt shows files at their real places only.
+                Some(to) => GuestPath::new(to).map_err(bad_path)?,
+                // Under Seatbelt files have their real paths only.
                 None if self.engine == EngineKind::SandboxExec => fact.real.to_guest(),
                 None => from.to_guest(),
             };
             if to.as_path().parent().is_none() || to.is_within(&self.control_dir()) {
-                return Err(bad(&format!("`{to}` inside belongs to the sandbox itself")));
+                return Err(MountError::Reserved { name: name(), target: to }.into());
             }
             if mount.mode == Access::Rw && self.host.keeps_files_in(&fact.real) {
-                return Err(bad(&"it holds sandpen's own configuration, which the guest must not change"));
+                return Err(MountError::OwnFiles { name: name() }.into());
             }
-            let is_engine =
-                fact.real.as_path().file_name().is_some_and(|name| ENGINE_SOCKETS.iter().any(|socket| name == *socket));
-            if fact.kind == FileKind::Socket && is_engine {
+            if is_engine_socket(fact) {
                 self.warnings.push(Warning::new(
                     WarningTopic::Files,
-                    format!("{name} gives the guest control over a container engine, and through it over the host"),
+                    format!("{} gives the guest control over a container engine, and through it over the host", name()),
                 ));
             }
-            self.mounts.add(existing(fact, to, mount.mode, Why::new("asked for", origin.clone()).about(Topic::Asked)));
+            let why = Why::new("requested", origin.clone()).about(Topic::Asked);
+            self.mounts.add(existing(fact, to, mount.mode, why));
         }
         Ok(())
     }
 
-    /// The working directory, or the root of the repository around it, and further workspaces.
+    /// Adds the repository or working directory, the included directories, and the Git directories of worktrees.
     pub fn workspace_mounts(&mut self) {
         let roots = self.workspace;
         let root = roots.root();
-        let reason = match *root == roots.workdir {
-            true => "the working directory",
-            false => "the repository around the working directory",
+        let reason = if *root == roots.workdir {
+            "the working directory"
+        } else {
+            "the repository that contains the working directory"
         };
         self.mounts.add(Mount::directory(
             root.clone(),
@@ -87,32 +111,33 @@ impl Draft<'_> {
             Why::default(reason).about(Topic::Workspace),
         ));
         for (directory, asked) in roots.includes.iter().zip(&self.config.include_dirs) {
-            let why = Why::new("a further workspace directory", asked.origin.clone()).about(Topic::Workspace);
+            let why = Why::new("an included directory", asked.origin.clone()).about(Topic::Workspace);
             self.mounts.add(Mount::directory(directory.clone(), directory.to_guest(), Access::Rw, why));
         }
         for repository in roots.repositories() {
             let kept = &repository.common_dir;
-            let why = Why::default("where this worktree's repository is kept").about(Topic::Workspace);
+            let why = Why::default("the Git directory of this worktree").about(Topic::Workspace);
             if !self.mounts.iter().any(|mount| kept.to_guest().is_within(&mount.target)) {
                 self.mounts.add(Mount::directory(kept.clone(), kept.to_guest(), Access::Rw, why));
             }
         }
         if let Some(reason) = &roots.refused_repository {
             self.warnings.push(Warning::new(WarningTopic::Files, format!(
-                "the repository around the working directory is not there: {reason}; only the current directory is, and Git may not work inside"
+                "the repository that contains the working directory is not mounted: {reason}; Git may not work inside"
             )));
         }
     }
 
-    /// R3: Git's configuration and known hosts, read-only, at both homes where they differ. Never `~/.git-credentials` (R3.7).
+    /// Adds Git's configuration and known hosts, read-only, below the host's and the guest's home (R3). Never
+    /// `~/.git-credentials` (R3.7).
     pub fn git_configuration(&mut self) {
         for (file, requirement) in GIT_FILES {
-            let why = Why::default("Git's configuration, as outside").about(Topic::Git).requirement(requirement);
+            let why = Why::default("your Git configuration").about(Topic::Git).requirement(requirement);
             self.at_both_homes(file, Access::Ro, &why);
         }
-        let why = Why::default("hosts whose keys you accepted").about(Topic::Git);
+        let why = Why::default("host keys that you have accepted").about(Topic::Git);
         self.at_both_homes(KNOWN_HOSTS, Access::Ro, &why);
-        // ssh looks for known hosts in passwd's home, whatever HOME says; this place works for every user.
+        // ssh uses the home directory from passwd and ignores HOME; this file works for every user.
         let known = self.facts.files.get(&self.host.home.join(KNOWN_HOSTS));
         if let Some(fact) = known {
             let target = constant!(GuestPath, "/etc/ssh/ssh_known_hosts");
@@ -120,7 +145,7 @@ impl Draft<'_> {
         }
     }
 
-    /// The agent's settings at both homes, and the files its variables name.
+    /// Adds the preset's directories below both homes, and the files that its variables name.
     pub fn preset_mounts(&mut self) {
         let Some(preset) = self.preset else { return };
         for directory in &preset.directories {
@@ -131,7 +156,7 @@ impl Draft<'_> {
             if is_link && self.workspace.contains(&path) {
                 self.warnings.push(Warning::new(
                     WarningTopic::Preset,
-                    format!("{path} is a link in the workspace: the preset `{}` does not mount it", preset.name),
+                    format!("`{path}` is a link in the workspace, so the preset `{}` does not mount it", preset.name),
                 ));
                 continue;
             }
@@ -154,7 +179,7 @@ impl Draft<'_> {
         }
     }
 
-    /// A Python environment of the workspace is for the host's Python: inside, one of the sandbox's own takes its place.
+    /// Replaces a Python environment in the workspace, which is made for the host's Python, by a private one.
     pub fn virtual_env(&mut self) {
         let Some(path) = self.host.env.path(vars::VIRTUAL_ENV).and_then(|path| HostPath::new(path).ok()) else {
             return;
@@ -172,25 +197,23 @@ impl Draft<'_> {
             return;
         }
         let own = self.host.state_dir().join("venv").join(flat_name(path.as_path()));
-        let why =
-            Why::new("a Python environment of the sandbox's own, kept for next time", Origin::Env(vars::VIRTUAL_ENV))
-                .about(Topic::Workspace);
+        let why = Why::new("a private Python environment, kept between runs", Origin::Env(vars::VIRTUAL_ENV))
+            .about(Topic::Workspace);
         self.prepare.push(Prepare::Keep { path: own.clone() });
         self.mounts.add(Mount::directory(own, path.to_guest(), Access::Rw, why.clone()));
         self.env.plain(vars::VIRTUAL_ENV, path.to_string(), why);
     }
 
-    /// HOME and its user's entries, for a guest that is the host's user.
+    /// Adds a private home directory for a guest that is the host's user.
     pub fn home(&mut self) {
         if !self.user.is_host_user() {
             return;
         }
-        let why =
-            Why::default("an empty home of the sandbox's own: the rest of yours stays outside").about(Topic::Home);
+        let why = Why::default("a private, empty home directory: yours stays outside").about(Topic::Home);
         self.scratch("home", self.user.home.clone(), 0o700, why);
     }
 
-    /// passwd and group, without which ssh stops with "No user exists for uid".
+    /// Generates passwd and group, without which ssh fails with "No user exists for uid".
     pub fn accounts(&mut self) {
         let (Some(uid), Some(gid), true) = (self.user.uid, self.user.gid, self.user.is_host_user()) else { return };
         let (name, home) = (&self.user.name, &self.user.home);
@@ -206,11 +229,12 @@ impl Draft<'_> {
         passwd.push_str("nobody:x:65534:65534:nobody:/nonexistent:/bin/false\n");
         group.push_str("nogroup:x:65534:\n");
         for (file, content) in [("passwd", passwd), ("group", group)] {
-            self.generated(file, content, "the guest's user has an entry; ssh needs one");
+            self.generated(file, content, "an entry for the guest's user, which ssh needs");
         }
     }
 
-    /// The temp directory: private, because the host's holds other programs' sockets, ssh-agent's among them.
+    /// Adds the temporary directory. It is private by default: the host's contains sockets of other programs, for
+    /// example ssh-agent's.
     pub fn temp(&mut self) {
         let place = self.host.temp_dir();
         let origin = self.config.tmp.origin.clone();
@@ -220,14 +244,14 @@ impl Draft<'_> {
                 self.mounts.add(Mount::directory(place.clone(), place.to_guest(), Access::Rw, why));
             }
             TmpMode::Private => {
-                let why = Why::new("temporary files of the sandbox's own", origin).about(Topic::Temp);
+                let why = Why::new("a private directory for temporary files", origin).about(Topic::Temp);
                 self.scratch("tmp", place.to_guest(), 0o1777, why);
             }
         }
     }
 
-    /// A private, empty, writable directory. In the session's directory for containers, in memory where nothing needs to be on
-    /// the host, and where files of another uid could not be removed from it afterwards.
+    /// Adds a private, empty, writable directory. It is in memory for the native engine, and if the guest has
+    /// another uid, whose files could not be removed afterwards; otherwise in the session's directory.
     pub fn scratch(&mut self, name: &str, target: GuestPath, mode: u32, why: Why) {
         if self.engine == EngineKind::Native || !self.user.is_host_user() {
             self.mounts.add(Mount::tmpfs(target, mode, why));
@@ -238,13 +262,13 @@ impl Draft<'_> {
         self.mounts.add(Mount::directory(own, target, Access::Rw, why));
     }
 
-    /// A generated file in `/etc`.
+    /// Adds a generated file in `/etc`.
     pub fn generated(&mut self, name: &str, content: String, reason: &str) {
-        self.own_file(name, content, constant!(GuestPath, "/etc").join(name), reason);
+        self.generated_at(name, content, constant!(GuestPath, "/etc").join(name), reason);
     }
 
-    /// A generated file anywhere; `name` is its name in the session's directory.
-    pub fn own_file(&mut self, name: &str, content: String, target: GuestPath, reason: &str) {
+    /// Adds a generated file; `name` is its name in the session's directory.
+    pub fn generated_at(&mut self, name: &str, content: String, target: GuestPath, reason: &str) {
         let why = Why::default(reason);
         if self.engine == EngineKind::Native {
             self.mounts.add(Mount::text(content, target, why));
@@ -255,7 +279,7 @@ impl Draft<'_> {
         self.prepare.push(Prepare::File { path, content });
     }
 
-    /// A file or directory below HOME, at the host's home and, where it differs, at the guest's (R3.4).
+    /// Mounts a path below HOME at the host's home and, if it differs, also at the guest's (R3.4).
     fn at_both_homes(&mut self, below: &str, access: Access, why: &Why) {
         let Some(fact) = self.facts.files.get(&self.host.home.join(below)) else { return };
         for target in self.homes(below) {
@@ -270,12 +294,8 @@ impl Draft<'_> {
     }
 }
 
-/// The paths below HOME, and those named by settings, that [`Draft`] asks about.
-pub fn paths_of_interest(
-    host: &Host,
-    config: &Config,
-    preset: Option<&crate::config::preset::Preset>,
-) -> Vec<HostPath> {
+/// Lists the paths that the decisions in this file depend on, for the facts to look at.
+pub fn paths_of_interest(host: &Host, config: &Config, preset: Option<&Preset>) -> Vec<HostPath> {
     let in_home = GIT_FILES.iter().map(|(file, _)| *file).chain([KNOWN_HOSTS]);
     let preset_paths = preset.iter().flat_map(|preset| &preset.directories).map(|directory| directory.path.below());
     let mut paths: Vec<HostPath> = in_home.chain(preset_paths).map(|file| host.home.join(file)).collect();
@@ -290,12 +310,16 @@ pub fn paths_of_interest(
     paths
 }
 
-/// R3's files, at the host's home.
 pub fn git_configuration_files(host: &Host) -> Vec<HostPath> {
     GIT_FILES.iter().map(|(file, _)| host.home.join(file)).collect()
 }
 
-/// A mount of something that exists.
+fn is_engine_socket(fact: &FileFact) -> bool {
+    let name = fact.real.as_path().file_name();
+    fact.kind == FileKind::Socket && name.is_some_and(|name| ENGINE_SOCKETS.iter().any(|socket| name == *socket))
+}
+
+/// Mounts the real path of a file or directory.
 pub fn existing(fact: &FileFact, target: GuestPath, access: Access, why: Why) -> Mount {
     match fact.kind {
         FileKind::Directory => Mount::directory(fact.real.clone(), target, access, why),
@@ -303,7 +327,8 @@ pub fn existing(fact: &FileFact, target: GuestPath, access: Access, why: Why) ->
     }
 }
 
-/// A file name for a path: its last part for people, a digest (FNV-1a) to tell paths apart.
+/// Makes a file name of a path: the name of its parent, for people, and an FNV-1a digest of the whole path.
+/// Existing directories and images have these names, so the function must not change.
 pub fn flat_name(path: &Path) -> String {
     let digest = path
         .as_os_str()

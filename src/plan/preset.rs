@@ -1,13 +1,13 @@
-//! Decides whether the preset that goes with a command applies.
+//! Decides whether the preset of a command applies. Reads no preset; `resolve::preset` does.
 
 use crate::config::preset::Preset;
 
-/// The preset that applies, or why one that the command's name suggests does not.
+/// The preset that applies, or the reason for which the one of the command's name does not.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PresetChoice {
     /// `None` when no preset applies.
     pub preset: Option<Preset>,
-    /// The reason for which a preset was withheld; shown as a warning.
+    /// Shown as a warning.
     pub refused: Option<String>,
 }
 
@@ -24,7 +24,7 @@ impl PresetChoice {
             format!("`{command}` is a path: the preset `{name}` applies to the bare name only")
         } else if is_planted {
             format!(
-                "a mounted directory on PATH holds a `{command}` of its own: the preset `{name}` and its keys are withheld"
+                "a mounted directory on PATH contains another `{command}`: the preset `{name}` does not apply, and its keys are not passed"
             )
         } else {
             return PresetChoice { preset: Some(preset), refused: None };

@@ -1,4 +1,4 @@
-//! Names what must be known of the host before a plan can be made. `facts` looks; `plan` concludes.
+//! Lists the questions about the host that a plan depends on. `facts` answers them.
 
 use crate::config::Config;
 use crate::config::value::{AgentMode, BuiltIn, EngineKind, EngineSetting};
@@ -10,12 +10,12 @@ use super::preset::PresetChoice;
 use super::workspace::Workspace;
 use super::{git, mounts, network};
 
-/// What the plan is made for.
+/// The purpose of a plan, which the choice of engines depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// To run or explain a command.
+    /// Runs or explains a command.
     Run,
-    /// To build an image, which needs a container engine whatever would run the command.
+    /// Builds an image, which always needs a container engine.
     BuildImage,
 }
 
@@ -63,7 +63,7 @@ fn after_git(host: &Host, git: &GitFacts) -> FurtherQuestions {
     }
 }
 
-/// Lists the directories that the guest may write to, or that were asked for: no program of theirs runs on the host.
+/// Lists the workspace and requested mounts. Programs in them are never run on the host.
 pub fn mounted<'a>(
     host: &'a Host,
     config: &'a Config,
@@ -75,8 +75,8 @@ pub fn mounted<'a>(
 
 /// Lists the engines that may run the sandbox, in order of preference. A named engine is the only candidate.
 ///
-/// An image asks for a container. Without one the host's own tools are meant, and a container is only the
-/// replacement where the host cannot run them in a sandbox.
+/// An image needs a container engine. Without one the host's tools are used, and a container with the default
+/// image only if the host cannot run them in a sandbox.
 pub fn engine_candidates(setting: EngineSetting, names_image: bool, platform: Platform) -> Vec<EngineKind> {
     let containers = [EngineKind::Docker, EngineKind::Podman];
     match setting {
@@ -86,11 +86,11 @@ pub fn engine_candidates(setting: EngineSetting, names_image: bool, platform: Pl
         EngineSetting::SandboxExec => vec![EngineKind::SandboxExec],
         EngineSetting::Auto if names_image => containers.to_vec(),
         EngineSetting::Auto => {
-            let own_tools = match platform {
+            let host_tools = match platform {
                 Platform::Linux => EngineKind::Native,
                 Platform::Macos => EngineKind::SandboxExec,
             };
-            [own_tools].into_iter().chain(containers).collect()
+            [host_tools].into_iter().chain(containers).collect()
         }
     }
 }
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_image_asks_for_a_container_and_a_named_engine_for_itself() {
+    fn an_image_needs_a_container_and_a_named_engine_is_the_only_one() {
         use EngineKind::{Docker, Native, Podman, SandboxExec};
         let auto = |names_image, platform| engine_candidates(EngineSetting::Auto, names_image, platform);
         assert_eq!(auto(false, Platform::Linux), [Native, Docker, Podman]);

@@ -1,5 +1,7 @@
-//! macOS Seatbelt: which profile, and what of the plan it opens. There are no mounts on this path: the guest sees the host's files
-//! under their own names, and a mount in the plan is a grant to read, or to write, what it names.
+//! Decides the profile of a macOS Seatbelt sandbox and what it allows.
+//!
+//! Seatbelt has no mounts: files have the same paths inside and outside, and a mount in the plan is a permission
+//! to read or write its path.
 
 use std::path::PathBuf;
 
@@ -8,69 +10,104 @@ use super::prepare::Prepare;
 use super::ssh::{SshPlan, SshState};
 use super::{Draft, EngineKind};
 use crate::config::value::{Access, BuiltIn, NetworkMode, Stance, TmpMode};
-use crate::config::{Config, Sourced};
-use crate::error::{Error, Result};
+use crate::config::{Config, Origin, Sourced};
+use crate::error::{Diagnostic, Error, Kind};
 use crate::facts::{Facts, OwnProfile, SeatbeltFacts};
 use crate::path::HostPath;
 use crate::process::status_file::STATUS;
 use crate::vars;
 
-/// What the profile's text starts with.
+/// The profile that the generated rules are appended to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Base {
-    /// One of sandpen's own.
     BuiltIn(BuiltIn),
-    /// The user's. sandpen's protections, and a network that was switched off, come on top of it.
+    /// The user's profile. sandpen's protections, and `--network off`, apply in addition.
     Own(OwnProfile),
 }
 
-/// What a Seatbelt sandbox needs beyond the rest of the plan.
+/// The parts of a plan that only Seatbelt uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeatbeltPlan {
-    /// The profile.
     pub base: Base,
-    /// The host's real paths.
     pub facts: SeatbeltFacts,
-    /// The workspace.
+    /// The root of the workspace.
     pub target: HostPath,
-    /// Further workspaces.
+    /// Directories that `--include-dir` adds.
     pub includes: Vec<HostPath>,
-    /// Where temporary files go.
+    /// The guest's directory for temporary files.
     pub temp: HostPath,
-    /// The session's directory, its real path.
+    /// The session's directory with all links resolved.
     pub session: HostPath,
-    /// The agent's socket, when it must not be reached.
+    /// The agent's socket, if the guest must not reach it.
     pub hidden_agent: Option<HostPath>,
-    /// The agent's socket, when it may be.
+    /// The agent's socket, if it is forwarded.
     pub agent: Option<HostPath>,
 }
 
-/// Caches that would be written below the home: the host's own programs execute what they find there.
+#[derive(Debug, thiserror::Error)]
+pub enum SeatbeltError {
+    #[error(
+        "{profile_origin}: the profile `{profile}` is for the network `{network}`, but {asked_origin} says `{asked}`"
+    )]
+    Contradiction {
+        profile_origin: Origin,
+        profile: String,
+        network: NetworkMode,
+        asked_origin: Origin,
+        asked: NetworkMode,
+        /// The built-in profile for the network that was requested.
+        alternative: &'static str,
+    },
+    #[error("there is no `/usr/bin/sandbox-exec` here, which is a part of macOS")]
+    NotInstalled,
+}
+
+impl Diagnostic for SeatbeltError {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Contradiction { .. } => Kind::Usage,
+            Self::NotInstalled => Kind::Launch,
+        }
+    }
+
+    fn hints(&self) -> Vec<String> {
+        match self {
+            Self::Contradiction { alternative, .. } => vec![format!("drop one of the two, or use `{alternative}`")],
+            Self::NotInstalled => vec!["use `--engine docker` or `--engine podman`".into()],
+        }
+    }
+}
+
+/// Caches that are redirected, because the host's programs execute files from the ones in the home directory.
 const CACHES: &[(&str, &str)] =
     &[("XDG_CACHE_HOME", "cache"), ("npm_config_cache", "cache/npm"), ("GOCACHE", "cache/go-build")];
 
-/// The network policy. A profile that names one decides it, unless someone asked for another: that contradicts.
-pub fn policy(config: &Config, engine: EngineKind) -> Result<(NetworkMode, String)> {
+/// Returns the network policy and its reason. A built-in profile includes a policy, which an option must not
+/// contradict.
+pub fn policy(config: &Config, engine: EngineKind) -> Result<(NetworkMode, String), SeatbeltError> {
     let asked = &config.network;
     let named = config.seatbelt_profile.as_ref().filter(|_| engine == EngineKind::SandboxExec);
     let profile = named.and_then(|named| Some((BuiltIn::named(&named.value)?, named)));
     Ok(match profile {
         Some((profile, named)) if asked.is_asked_for() && profile.network != asked.value => {
-            return Err(Error::usage(format!(
-                "{}: the profile `{}` is for the network `{}`, but {} says `{}`",
-                named.origin, named.value, profile.network, asked.origin, asked.value
-            ))
-            .hint(format!("drop one of the two, or use `{}`", BuiltIn { network: asked.value, ..profile }.name())));
+            return Err(SeatbeltError::Contradiction {
+                profile_origin: named.origin.clone(),
+                profile: named.value.clone(),
+                network: profile.network,
+                asked_origin: asked.origin.clone(),
+                asked: asked.value,
+                alternative: BuiltIn { network: asked.value, ..profile }.name(),
+            });
         }
         Some((profile, named)) if !asked.is_asked_for() => {
-            (profile.network, format!("the profile `{}` says so ({})", named.value, named.origin))
+            (profile.network, format!("set by the profile `{}` ({})", named.value, named.origin))
         }
-        _ if asked.is_asked_for() => (asked.value, format!("asked for by {}", asked.origin)),
-        _ => (asked.value, "nobody asked for less".into()),
+        _ if asked.is_asked_for() => (asked.value, format!("set by {}", asked.origin)),
+        _ => (asked.value, "no option restricts it".into()),
     })
 }
 
-/// The profile that a name, or else the network policy, leads to.
+/// Returns the named profile, else the permissive one for the network policy.
 fn base(config: &Config, facts: &SeatbeltFacts, network: NetworkMode) -> Base {
     let named = config.seatbelt_profile.as_ref().and_then(|named| BuiltIn::named(&named.value));
     match (&facts.own, named) {
@@ -81,7 +118,7 @@ fn base(config: &Config, facts: &SeatbeltFacts, network: NetworkMode) -> Base {
 }
 
 impl SeatbeltPlan {
-    /// The profile's name for people, and for programs inside.
+    /// Returns the name of the profile, or the path of the user's.
     pub fn name(&self) -> String {
         match &self.base {
             Base::BuiltIn(profile) => profile.name().into(),
@@ -90,23 +127,18 @@ impl SeatbeltPlan {
     }
 }
 
-/// Why there is no Seatbelt here.
+/// Returns the reason for which Seatbelt cannot be used.
 pub fn problem(facts: &Facts) -> Option<Error> {
-    match facts.seatbelt.as_ref()?.program {
-        Some(_) => None,
-        None => Some(
-            Error::launch("there is no `/usr/bin/sandbox-exec` here, which is a part of macOS")
-                .hint("use `--engine docker` or `--engine podman`"),
-        ),
-    }
+    let is_missing = facts.seatbelt.as_ref()?.program.is_none();
+    is_missing.then(|| SeatbeltError::NotInstalled.into())
 }
 
 impl Draft<'_> {
-    /// What differs from a sandbox with a file system of its own.
+    /// Decides the profile, and adapts mounts and variables to a sandbox that shares the host's file system.
     pub fn seatbelt(&mut self, ssh: &SshPlan, network: NetworkMode) -> Option<SeatbeltPlan> {
         let facts = self.facts.seatbelt.clone()?;
         let session = facts.sessions.join(self.session_dir.as_path().file_name().unwrap_or_default());
-        // The host's own file is where ssh looks, and nothing can be put elsewhere.
+        // ssh reads the user's file at its usual path.
         self.mounts.retain(|mount| mount.target.as_path() != std::path::Path::new("/etc/ssh/ssh_known_hosts"));
         let temp = self.seatbelt_temp(&facts, &session);
         self.prepare.push(Prepare::Shared { path: self.session_dir.join(STATUS) });
@@ -134,7 +166,7 @@ impl Draft<'_> {
             TmpMode::Host => (facts.temp.clone(), "the host's temporary files"),
             TmpMode::Private => {
                 self.prepare.push(Prepare::Directory { path: self.session_dir.join("tmp"), mode: 0o700 });
-                (session.join("tmp"), "temporary files of the sandbox's own")
+                (session.join("tmp"), "a private directory for temporary files")
             }
         };
         let why = Why::new(reason, origin).about(Topic::Temp);
@@ -148,23 +180,23 @@ impl Draft<'_> {
         self.env.set_default(
             vars::HOME,
             home,
-            Why::default("your own home: most of it can be read, nothing of it written").about(Topic::Home),
+            Why::default("your home directory: mostly readable, not writable").about(Topic::Home),
         );
         let name = EngineKind::SandboxExec.name();
         self.env.set_default(
             vars::SANDBOX,
             name,
-            Why::default("tells programs that they are in a sandbox, and in which kind"),
+            Why::default("tells programs that they run in a sandbox, and in which kind"),
         );
         let why = match &self.config.seatbelt_profile {
-            Some(Sourced { origin, .. }) => Why::new("the profile, for programs that show it", origin.clone()),
-            None => Why::default("the profile, for programs that show it"),
+            Some(Sourced { origin, .. }) => Why::new("the name of the profile", origin.clone()),
+            None => Why::default("the name of the profile"),
         };
         self.env.plain("SEATBELT_PROFILE", plan.name(), why);
-        let template = "no hooks from a template: hooks cannot be written here, and `git init` would fail";
+        let template = "no template: it contains hooks, which cannot be written here, so `git init` would fail";
         self.env.plain("GIT_TEMPLATE_DIR", "", Why::default(template));
         for (name, below) in CACHES {
-            let why = Why::default("the host's own programs execute what they find in caches: inside, others are used");
+            let why = Why::default("a private cache, because the host's programs execute files from theirs");
             self.env.plain(name, plan.temp.join(below).to_string(), why);
         }
         let entries: Vec<PathBuf> = self.facts.path.outside.iter().map(|entry| entry.as_path().to_owned()).collect();
@@ -172,12 +204,12 @@ impl Draft<'_> {
         self.env.plain(
             vars::PATH,
             path.to_string_lossy(),
-            Why::default("the host's PATH, without what can be written"),
+            Why::default("the host's PATH, without writable directories"),
         );
         self.language();
     }
 
-    /// R4.1: an agent that is not forwarded is out of reach, even where its directory is open.
+    /// Returns the socket of an agent that is not forwarded, to which the profile denies access (R4.1).
     fn hidden_agent(&self, ssh: &SshPlan) -> Option<HostPath> {
         if ssh.state == SshState::Forwarded {
             return None;

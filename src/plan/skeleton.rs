@@ -1,4 +1,5 @@
-//! Mount points inside mounted directories, made beforehand: an engine would make them as root, and they would stay.
+//! Lists mount points inside mounted directories, which are created before the launch. An engine would create them
+//! as root, and they would stay.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -7,7 +8,7 @@ use super::entry::{Mount, Source};
 use super::prepare::Prepare;
 use crate::path::HostPath;
 
-/// The mount points to make: for every mount, where its target falls into the directory mounted closest above it.
+/// Maps the target of each mount to the host directory that is mounted closest above it.
 pub fn mount_points(mounts: &[Mount], session_dir: &HostPath) -> Vec<Prepare> {
     let by_target: HashMap<&OsStr, &Mount> = mounts.iter().map(|mount| (mount.target.as_os_str(), mount)).collect();
     let mut points = Vec::new();

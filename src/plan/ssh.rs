@@ -1,4 +1,4 @@
-//! Whether and how the SSH agent is forwarded (R4–R7).
+//! Decides whether and how the SSH agent is forwarded (R4–R7). Connects to no agent; `facts::agent` does.
 
 use std::time::Duration;
 
@@ -7,68 +7,92 @@ use serde::Serialize;
 use super::entry::{Mount, Source, Topic, Why};
 use super::user::{UserHow, UserPlan};
 use super::{Draft, Inputs, TunnelPlan};
-use crate::config::value::Access;
-use crate::config::value::EngineKind;
-use crate::error::{Error, Result};
+use crate::config::value::{Access, EngineKind};
+use crate::error::{Diagnostic, Error, Kind};
 use crate::facts::engines::connection::Connection;
 use crate::facts::engines::machine::HOST_SERVICE;
 use crate::facts::{AgentFacts, DesktopFacts, DockerFacts, MachineQuestion};
 use crate::host::{Host, Platform};
-use crate::path::{GuestPath, HostPath, constant};
+use crate::path::{GuestPath, HostPath, PathError, constant};
 use crate::vars;
 use crate::warning::{Warning, WarningTopic};
 
-/// How long the tunnel may take to be ready (R7.4).
-const TUNNEL_SECONDS: u64 = 10;
+/// The default time limit until the tunnel is ready (R7.4).
+const TUNNEL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where the agent is found inside (R4.3).
+/// The path of the agent's socket inside (R4.3).
 pub const SOCKET: &str = "/ssh-agent";
 
-/// What became of forwarding.
+/// The result of the decision about the SSH agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SshState {
     /// The agent is reachable inside.
     Forwarded,
-    /// The user switched it off.
+    /// The user disabled forwarding.
     Off,
-    /// It was wanted, and cannot be done.
+    /// Forwarding is enabled but not possible.
     Skipped,
 }
 
-/// How it is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Strategy {
-    /// The agent's socket is mounted (R5).
+    /// Mounts the agent's socket (R5).
     Mount,
-    /// The socket that Docker Desktop keeps in its machine is mounted (R6).
+    /// Mounts the socket that Docker Desktop provides in its machine (R6).
     HostService,
-    /// An SSH reverse tunnel into Podman's machine (R7).
+    /// Opens an SSH reverse tunnel into Podman's machine (R7).
     Tunnel,
-    /// Not at all.
     None,
 }
 
-/// The decision.
+/// Whether and how the SSH agent is forwarded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SshPlan {
-    /// What became of it.
+    /// Tells whether the agent is reachable inside.
     pub state: SshState,
-    /// How.
+    /// Selects the mechanism.
     pub strategy: Strategy,
-    /// How many keys the agent lists.
+    /// Counts the agent's keys; `None` if the agent is not forwarded.
     pub keys: Option<u32>,
-    /// What only the launch can check.
+    /// Conditions that only a launch can check.
     pub pending: Vec<String>,
-    /// Why.
+    /// Tells the user why.
     pub reason: String,
-    /// The mount that does it.
+    /// The mount of the socket; `None` if the agent is not forwarded.
     pub mount: Option<Mount>,
-    /// The tunnel that does it.
+    /// `None` unless the strategy is a tunnel.
     pub tunnel: Option<TunnelPlan>,
-    /// Why the sandbox must not start (R7.6). `run` stops with it, `explain` warns.
+    /// The reason for which the sandbox must not start (R7.6). `run` stops with it, `explain` shows it as a warning.
     pub problem: Option<Error>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum SshError {
+    #[error("env {}: `{text}` is not a number of seconds", vars::TUNNEL_TIMEOUT)]
+    BadTimeout { text: String },
+    #[error("ssh cannot forward the SSH agent's socket: its path contains blanks, colons, percent or dollar signs")]
+    UnsupportedSocket,
+    #[error("the session's name cannot be part of a socket's path")]
+    UnsupportedName { source: PathError },
+}
+
+impl Diagnostic for SshError {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::BadTimeout { .. } => Kind::Usage,
+            Self::UnsupportedSocket | Self::UnsupportedName { .. } => Kind::Launch,
+        }
+    }
+
+    fn hints(&self) -> Vec<String> {
+        match self {
+            Self::BadTimeout { .. } => vec!["expected a whole number from 1 to 3600".into()],
+            Self::UnsupportedSocket => vec!["start an agent at a plain path: `eval $(ssh-agent)`".into()],
+            Self::UnsupportedName { .. } => Vec::new(),
+        }
+    }
 }
 
 impl SshPlan {
@@ -85,20 +109,19 @@ impl SshPlan {
         }
     }
 
-    /// The agent is reachable at `/ssh-agent` through a socket where the engine runs.
     fn forwarded(strategy: Strategy, keys: u32, reason: String, mount: Mount) -> Self {
         SshPlan { strategy, keys: Some(keys), mount: Some(mount), ..Self::not(SshState::Forwarded, reason) }
     }
 }
 
 impl Draft<'_> {
-    /// Decides whether and how the SSH agent is forwarded; what the user must know becomes a warning.
+    /// Decides whether and how the SSH agent is forwarded.
     pub fn ssh(&self, warnings: &mut Vec<Warning>) -> SshPlan {
         let variable = vars::SSH_AUTH_SOCK;
         let remedy = "Start one (`eval $(ssh-agent)`, `ssh-add`), or silence this with --ssh-agent off";
         let (warning, reason) = match &self.facts.agent {
             AgentFacts::NotAsked => {
-                return SshPlan::not(SshState::Off, format!("switched off by {}", self.config.ssh_agent.origin));
+                return SshPlan::not(SshState::Off, format!("disabled by {}", self.config.ssh_agent.origin));
             }
             AgentFacts::Answers { socket, keys } => return self.forward(socket, *keys, warnings),
             AgentFacts::Unset => {
@@ -108,7 +131,7 @@ impl Draft<'_> {
                 (format!("{variable} names `{path}`, which does not exist"), format!("`{path}` does not exist"))
             }
             AgentFacts::Silent { path, error } => {
-                (format!("nothing answers at `{path}` ({error})"), format!("nothing answers at `{path}`"))
+                (format!("no agent answers at `{path}` ({error})"), format!("no agent answers at `{path}`"))
             }
         };
         warnings.push(Warning::new(WarningTopic::SshAgent, format!("no SSH agent: {warning}. {remedy}")));
@@ -119,7 +142,7 @@ impl Draft<'_> {
         if keys == 0 {
             warnings.push(Warning::new(
                 WarningTopic::SshAgent,
-                "the SSH agent holds no keys, so SSH will say \"Permission denied\" inside. Add one: `ssh-add`",
+                "the SSH agent holds no keys, so SSH inside will fail with \"Permission denied\". Add one: `ssh-add`",
             ));
         }
         match (&self.facts.desktop, &self.facts.connection) {
@@ -129,21 +152,21 @@ impl Draft<'_> {
                 SshPlan { problem: Some(problem.clone()), ..SshPlan::not(SshState::Skipped, problem.message()) }
             }
             (None, None) if self.host.platform == Platform::Macos && self.engine.is_container() => {
-                SshPlan::not(SshState::Skipped, "the engine does not answer, so its machine is not known")
+                SshPlan::not(SshState::Skipped, "the engine does not answer, so its virtual machine is unknown")
             }
             (None, None) if self.engine == EngineKind::SandboxExec => self.agent_in_place(socket, keys),
             (None, None) => self.mount_agent(socket, keys, warnings),
         }
     }
 
-    /// Seatbelt: there is no other place than its own for a socket.
+    /// Allows access to the socket at its path on the host, because Seatbelt has no mounts.
     fn agent_in_place(&self, socket: &HostPath, keys: u32) -> SshPlan {
         let mount = Mount::file(socket.clone(), socket.to_guest(), Access::Rw, self.why_agent("R4.4"));
-        let reason = format!("the agent at `{socket}` answers; its socket may be used");
+        let reason = format!("the agent at `{socket}` answers; its socket is accessible inside");
         SshPlan::forwarded(Strategy::Mount, keys, reason, mount)
     }
 
-    /// R5, and the native engine: the socket itself.
+    /// Mounts the socket (R5).
     fn mount_agent(&self, socket: &HostPath, keys: u32, warnings: &mut Vec<Warning>) -> SshPlan {
         warn_of_other_user(self.host, self.user, warnings);
         let requirement = if self.engine == EngineKind::Podman { "R5.2" } else { "R5.1" };
@@ -157,11 +180,11 @@ impl Draft<'_> {
         )
     }
 
-    /// R6: both checks, or a warning and no agent.
+    /// Uses Docker Desktop's socket if both checks of R6 succeed; otherwise warns.
     fn host_service(&self, desktop: &DesktopFacts, keys: u32, warnings: &mut Vec<Warning>) -> SshPlan {
         let found = match (desktop.system.as_str(), self.facts.docker.as_ref().and_then(DockerFacts::product)) {
             (_, Some(product)) => product.to_owned(),
-            ("", None) => "an engine that does not say what it is".to_owned(),
+            ("", None) => "an unidentified engine".to_owned(),
             (system, None) => format!("`{system}`"),
         };
         let mut skip = |why: String| {
@@ -170,33 +193,31 @@ impl Draft<'_> {
         };
         if !desktop.has_service() {
             return skip(format!(
-                "this Docker is {found}, and only Docker Desktop and OrbStack keep an agent's socket in their machine"
+                "this Docker is {found}, and only Docker Desktop and OrbStack forward the agent into their virtual machine"
             ));
         }
         if desktop.socket == Some(false) {
-            return skip(format!("`{HOST_SERVICE}` is not there for the guest in the machine of {found}"));
+            return skip(format!("`{HOST_SERVICE}` does not exist in the virtual machine of {found}"));
         }
         let socket = constant!(MachinePath, HOST_SERVICE);
         let mount = Mount::machine_socket(socket, agent_target(), self.why_agent("R6.1"));
         let pending = match desktop.socket {
             Some(_) => Vec::new(),
-            None => vec![format!("whether `{HOST_SERVICE}` is there in the machine")],
+            None => vec![format!("whether `{HOST_SERVICE}` exists in the virtual machine")],
         };
-        let reason = format!("{found} forwards the host's agent into its machine");
+        let reason = format!("{found} forwards the host's agent into its virtual machine");
         SshPlan { pending, ..SshPlan::forwarded(Strategy::HostService, keys, reason, mount) }
     }
 
-    /// R7: a tunnel of the sandbox's own.
+    /// Plans a tunnel for this session (R7).
     fn tunnel(&self, connection: &Connection, socket: &HostPath, keys: u32) -> SshPlan {
         let planned = tunnel_timeout(self.host)
             .and_then(|timeout| TunnelPlan::new(connection.clone(), socket, self.id, self.facts.ssh.clone(), timeout));
         let tunnel = match planned {
             Ok(tunnel) => tunnel,
-            Err(problem) => {
-                return SshPlan {
-                    problem: Some(problem.clone()),
-                    ..SshPlan::not(SshState::Skipped, problem.message())
-                };
+            Err(error) => {
+                let reason = error.to_string();
+                return SshPlan { problem: Some(error.into()), ..SshPlan::not(SshState::Skipped, reason) };
             }
         };
         let mount = Mount::machine_socket(tunnel.socket.clone(), agent_target(), self.why_agent("R7.5"));
@@ -212,13 +233,11 @@ impl Draft<'_> {
     }
 }
 
-fn tunnel_timeout(host: &Host) -> Result<Duration> {
-    let name = vars::TUNNEL_TIMEOUT;
-    let Some(text) = host.env.text(name) else { return Ok(Duration::from_secs(TUNNEL_SECONDS)) };
+fn tunnel_timeout(host: &Host) -> Result<Duration, SshError> {
+    let Some(text) = host.env.text(vars::TUNNEL_TIMEOUT) else { return Ok(TUNNEL_TIMEOUT) };
     match text.parse() {
         Ok(seconds @ 1..=3600) => Ok(Duration::from_secs(seconds)),
-        _ => Err(Error::usage(format!("env {name}: `{text}` is not a number of seconds"))
-            .hint("expected a whole number from 1 to 3600")),
+        _ => Err(SshError::BadTimeout { text: text.to_owned() }),
     }
 }
 
@@ -226,7 +245,7 @@ fn agent_target() -> GuestPath {
     constant!(GuestPath, SOCKET)
 }
 
-/// Decides what the engine's virtual machine is asked, if the agent has to get into one.
+/// Decides which question the engine's virtual machine is asked, if the agent must be forwarded into one.
 pub fn machine_question(inputs: Inputs, engine: EngineKind) -> Option<MachineQuestion> {
     let Inputs { host, facts, .. } = inputs;
     if !matches!(facts.agent, AgentFacts::Answers { .. }) {
@@ -244,34 +263,38 @@ pub fn machine_question(inputs: Inputs, engine: EngineKind) -> Option<MachineQue
 /// ssh-agent refuses peers of another uid.
 fn warn_of_other_user(host: &Host, user: &UserPlan, warnings: &mut Vec<Warning>) {
     if user.how == UserHow::Image && user.uid != Some(host.uid) && user.uid != Some(0) {
-        warnings.push(Warning::new(WarningTopic::SshAgent, format!(
-            "the guest is the image's own user, and ssh-agent only serves uid {} and root: it will refuse. Use --user host",
-            host.uid
-        )));
+        warnings.push(Warning::new(
+            WarningTopic::SshAgent,
+            format!(
+                "the guest is the image's user, but ssh-agent only accepts uid {} and root. Use --user host",
+                host.uid
+            ),
+        ));
     }
 }
 
 impl Draft<'_> {
-    /// R4.1: with forwarding off, the agent's socket is covered wherever a directory that is mounted would show it: the host's
-    /// temp directory, a home. Nothing to do where containers live in a virtual machine: sockets do not cross into it.
+    /// Covers the agent's socket in every mounted directory that contains it, if forwarding is off (R4.1). Not
+    /// needed if containers run in a virtual machine, which sockets of the host do not reach.
     pub fn hide_agent(&mut self) {
         let variable = self.host.env.path(vars::SSH_AUTH_SOCK).and_then(|path| HostPath::new(path).ok());
         let found = variable.and_then(|socket| self.facts.files.get(&socket));
         let Some(socket) = found.map(|fact| &fact.real).filter(|_| self.host.platform == Platform::Linux) else {
             return;
         };
-        let nothing = constant!(HostPath, "/dev/null");
+        let null = constant!(HostPath, "/dev/null");
         let covers: Vec<Mount> = self
             .mounts
             .iter()
             .filter_map(|mount| {
                 let Source::Host(source) = &mount.source else { return None };
-                // A socket that was asked for by its own name is meant.
+                // A mount of the socket itself was requested explicitly.
                 let below = socket.as_path().strip_prefix(source.as_path()).ok().filter(|_| source != socket)?;
-                let why = Why::new("the SSH agent is hidden: forwarding is off", self.config.ssh_agent.origin.clone())
-                    .about(Topic::Ssh);
+                let why =
+                    Why::new("covers the SSH agent's socket: forwarding is off", self.config.ssh_agent.origin.clone())
+                        .about(Topic::Ssh);
                 let target = mount.target.join(below);
-                Some(Mount::file(nothing.clone(), target, Access::Ro, why.requirement("R4.1")))
+                Some(Mount::file(null.clone(), target, Access::Ro, why.requirement("R4.1")))
             })
             .collect();
         covers.into_iter().for_each(|cover| self.mounts.add(cover));

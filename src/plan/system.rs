@@ -1,66 +1,57 @@
-//! What the native engine shows of the host beyond the workspace: its programs and libraries, an allow-list of `/etc`, and what
-//! the command needs that is installed elsewhere. Containers bring an image instead.
+//! Decides which parts of the host the native engine mounts besides the workspace: programs and libraries, an
+//! allow-list of `/etc`, and the installation of the command. Containers have an image instead.
 
 use std::path::{Path, PathBuf};
 
 use super::Draft;
 use super::entry::{Mount, Topic, Why};
-use crate::config::Origin;
+use super::mounts::existing;
 use crate::config::value::{Access, NetworkMode};
-use crate::facts::{FileKind, SystemEntry};
-use crate::path::{GuestPath, HostPath};
+use crate::facts::SystemEntry;
+use crate::path::{HostPath, constant};
 use crate::vars;
 
-/// Variables of the host that its own tools rely on: language, time zone, and where certificates are.
+/// Variables of the host that set language and time zone.
 const PASSED: &[&str] =
     &["LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "LC_TIME", "LC_NUMERIC", "LC_COLLATE", "TZ"];
 
 impl Draft<'_> {
-    /// The host's system, read-only.
+    /// Adds the host's system, read-only, and generated files in `/etc`; `name` is the sandbox's host name.
     pub fn system(&mut self, name: &str) {
         let Some(native) = &self.facts.native else { return };
         let system = &native.system;
         for entry in &system.entries {
-            let why = |path: &HostPath| match path.as_path().starts_with("/etc") {
-                true => Why::default("settings without secrets, from an allow-list").about(Topic::System),
-                false => Why::default("the host's own programs and libraries").about(Topic::System),
-            };
             match entry {
-                SystemEntry::Link { path, to } => self.mounts.add(Mount::link(to.clone(), path.to_guest(), why(path))),
+                SystemEntry::Link { path, to } => {
+                    self.mounts.add(Mount::link(to.clone(), path.to_guest(), why_system(path)));
+                }
                 SystemEntry::Shown { path, fact } => {
-                    let make = if fact.kind == FileKind::Directory { Mount::directory } else { Mount::file };
-                    self.mounts.add(make(fact.real.clone(), path.to_guest(), Access::Ro, why(path)));
+                    self.mounts.add(existing(fact, path.to_guest(), Access::Ro, why_system(path)));
                 }
             }
         }
         if let (Some(file), NetworkMode::On) = (&system.resolv_conf, self.config.network.value) {
-            let why = Why::default("names are resolved as on the host").about(Topic::System);
-            self.etc("resolv.conf", |target| Mount::file(file.clone(), target, Access::Ro, why));
+            let why = Why::default("the host's name servers").about(Topic::System);
+            let target = constant!(GuestPath, "/etc/resolv.conf");
+            self.mounts.add(Mount::file(file.clone(), target, Access::Ro, why));
         }
-        for (name, place) in [("tmp", "/tmp"), ("var-tmp", "/var/tmp")] {
-            if let Ok(target) = GuestPath::new(place) {
-                self.scratch(
-                    name,
-                    target,
-                    0o1777,
-                    Why::default("temporary files of the sandbox's own").about(Topic::Temp),
-                );
-            }
+        for (name, target) in [("tmp", constant!(GuestPath, "/tmp")), ("var-tmp", constant!(GuestPath, "/var/tmp"))] {
+            let why = Why::default("a private directory for temporary files").about(Topic::Temp);
+            self.scratch(name, target, 0o1777, why);
         }
         let hosts = format!("{}\n127.0.0.1 {name}\n", system.hosts.trim_end());
-        self.generated("hosts", hosts, "the host's names, and the sandbox's own");
+        self.generated("hosts", hosts, "the host's /etc/hosts, and the sandbox's name");
         self.generated("hostname", format!("{name}\n"), "the sandbox's name");
     }
 
-    /// What the command needs to run that is not the system's.
+    /// Adds the installation of the command, if it is not part of the system.
     pub fn tool(&mut self) {
         let tool = &self.facts.tool;
         let name = tool.program.as_ref().map_or("the command".into(), |program| format!("`{program}`"));
         for path in &tool.shown {
             let Some(fact) = self.facts.files.get(path) else { continue };
             let why = Why::default(format!("{name} is installed there")).about(Topic::System);
-            let make = if fact.kind == FileKind::Directory { Mount::directory } else { Mount::file };
-            self.mounts.add(make(fact.real.clone(), path.to_guest(), Access::Ro, why));
+            self.mounts.add(existing(fact, path.to_guest(), Access::Ro, why));
         }
         for (link, to) in &tool.links {
             self.mounts.add(Mount::link(
@@ -71,7 +62,7 @@ impl Draft<'_> {
         }
     }
 
-    /// PATH as on the host, as far as it leads to something visible; and the variables that host tools rely on.
+    /// Sets PATH to the host's directories that exist inside, and passes language and time zone.
     pub fn host_tools_environment(&mut self) {
         let system = ["/usr", "/bin", "/sbin"].map(Path::new);
         let shown: Vec<&HostPath> =
@@ -88,27 +79,25 @@ impl Draft<'_> {
         self.env.plain(
             vars::PATH,
             path.to_string_lossy(),
-            Why::default("the host's PATH, as far as it is visible inside").about(Topic::System),
+            Why::default("the directories of the host's PATH that exist inside").about(Topic::System),
         );
         self.language();
     }
 
-    /// The host's language and time zone.
     pub fn language(&mut self) {
         for name in PASSED {
             if let Some(value) = self.host.env.text(name) {
-                self.env.plain(
-                    name,
-                    value,
-                    Why::new("the host's tools speak its language", Origin::Default).about(Topic::System),
-                );
+                self.env.plain(name, value, Why::default("the host's language and time zone").about(Topic::System));
             }
         }
     }
+}
 
-    fn etc(&mut self, name: &str, mount: impl FnOnce(GuestPath) -> Mount) {
-        if let Ok(target) = GuestPath::new(Path::new("/etc").join(name)) {
-            self.mounts.add(mount(target));
-        }
-    }
+fn why_system(path: &HostPath) -> Why {
+    let reason = if path.as_path().starts_with("/etc") {
+        "settings without secrets, from an allow-list"
+    } else {
+        "the host's programs and libraries"
+    };
+    Why::default(reason).about(Topic::System)
 }

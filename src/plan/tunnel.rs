@@ -1,64 +1,57 @@
-//! Plans the SSH reverse tunnel into a Podman machine (R7): the socket's names there and the ssh command line.
+//! Plans the SSH reverse tunnel into a Podman machine (R7): the sockets' paths there and the ssh command line.
+//! Runs nothing.
 
 use std::ffi::OsString;
 use std::time::Duration;
 
-use crate::error::{Error, Result};
+use super::ssh::SshError;
 use crate::facts::engines::connection::Connection;
 use crate::path::{HostPath, MachinePath};
 use crate::session_id::SessionId;
 
-/// A tunnel as data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TunnelPlan {
-    /// The connection, to which the container is pinned.
+    /// The container is pinned to this connection.
     pub connection: Connection,
-    /// The ssh program.
+    /// The ssh program; `None` if it is not installed.
     pub program: Option<HostPath>,
-    /// Its command line.
     pub argv: Vec<OsString>,
-    /// The socket in the machine.
+    /// The agent's socket in the machine, which is mounted.
     pub socket: MachinePath,
-    /// The script's parameters, as assignments of its first lines.
+    /// Assignments that precede the script which runs in the machine.
     pub parameters: String,
-    /// How long readiness is waited for (R7.4).
+    /// Limits the time until the tunnel is ready (R7.4).
     pub timeout: Duration,
 }
 
 impl TunnelPlan {
-    /// Plans the tunnel for a session.
     pub fn new(
         connection: Connection,
         agent: &HostPath,
         id: &SessionId,
         program: Option<HostPath>,
         timeout: Duration,
-    ) -> Result<Self> {
+    ) -> Result<Self, SshError> {
         let agent = agent
             .to_str()
             .filter(|path| !path.contains([':', '\\', '%', '"', '$']) && !path.contains(char::is_whitespace));
-        let agent = agent.ok_or_else(|| {
-            Error::launch(
-                "the SSH agent's socket has a name that ssh cannot forward (blanks, colons, percent or dollar signs)",
-            )
-            .hint("start an agent at a plain path: `eval $(ssh-agent)`")
-        })?;
-        // The secret part of the name is as random as the id is public.
+        let agent = agent.ok_or(SshError::UnsupportedSocket)?;
+        // The id is public, so the socket also has a random name that other users cannot guess.
         let secret = id.secret();
         let landing = format!("/tmp/sandpen-{id}.sock");
         let directory = format!("/tmp/sandpen-{id}");
         let socket = MachinePath::new(format!("{directory}/{secret}.sock"))
-            .map_err(|error| Error::launch("the session's name is not one for a socket").cause(error))?;
+            .map_err(|source| SshError::UnsupportedName { source })?;
         let option = |text: &str| ["-o".to_owned(), text.to_owned()];
         let mut argv: Vec<String> = vec!["ssh".into(), "-F".into(), "/dev/null".into()];
         if let Some(identity) = &connection.identity {
-            // ssh expands percent signs in it.
+            // ssh expands percent signs.
             argv.extend(["-i".into(), identity.replace('%', "%%")]);
-            // Without a key of the connection's own, Podman asks the agent; so does ssh then.
+            // Without an identity, Podman uses the agent's keys, and so must ssh.
             argv.extend(option("IdentitiesOnly=yes"));
         }
         argv.extend(["-p".into(), connection.port.to_string(), "-R".into(), format!("{landing}:{agent}")]);
-        // The user's own ssh configuration has no say in reaching the machine.
+        // The user's ssh configuration does not apply to the machine.
         for text in [
             "StrictHostKeyChecking=no",
             "UserKnownHostsFile=/dev/null",

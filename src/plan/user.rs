@@ -1,53 +1,52 @@
-//! Who the guest is, so that files in the working directory keep their owner and the SSH agent accepts it.
+//! Decides the guest's user, so that files in the workspace keep their owner and the SSH agent accepts the guest.
 
 use serde::Serialize;
 
 use super::Inputs;
 use super::engine::EnginePlan;
-use crate::config::value::EngineKind;
-use crate::config::value::UserMode;
+use crate::config::value::{EngineKind, UserMode};
 use crate::facts::ImageFacts;
 use crate::host::Platform;
 use crate::path::{GuestPath, constant};
 use crate::warning::{Warning, WarningTopic};
 
-/// How the guest's user is arranged.
+/// The mechanism by which the guest gets its user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum UserHow {
-    /// The guest's uid is the host's.
+    /// The guest has the host's uid, or is root if a rootless daemon maps root to the host's user.
     Host,
-    /// Rootless Podman: the host's user is mapped to itself.
+    /// Rootless Podman maps the host's user to itself.
     KeepId,
-    /// The image's own user.
+    /// The image decides.
     Image,
 }
 
-/// The guest's user.
+/// The user that the command runs as.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserPlan {
-    /// Its uid inside; `None` when only the image knows.
+    /// The uid inside; `None` if only the image knows it.
     pub uid: Option<u32>,
-    /// Its gid inside.
+    /// The gid inside; `None` if only the image knows it.
     pub gid: Option<u32>,
-    /// Its name, for passwd.
+    /// The name for passwd.
     pub name: String,
-    /// Its home inside.
+    /// The home directory inside.
     pub home: GuestPath,
-    /// How.
+    /// Selects the mechanism.
     pub how: UserHow,
-    /// Why.
+    /// Tells the user why.
     pub reason: String,
 }
 
 impl UserPlan {
-    /// Whether sandpen brings passwd, group and a home directory, rather than the image.
+    /// Tells whether sandpen provides passwd, group and a home directory, and not the image.
     pub fn is_host_user(&self) -> bool {
         self.how != UserHow::Image
     }
 }
 
-/// Tells whether the guest is the image's own user, whose home only the image knows.
+/// Tells whether the guest is the image's user, whose home directory only the image knows.
 pub fn needs_image_facts(inputs: Inputs) -> bool {
     let is_image_user = match inputs.config.user.value {
         UserMode::Image => true,
@@ -57,7 +56,6 @@ pub fn needs_image_facts(inputs: Inputs) -> bool {
     is_image_user && !inputs.preset.is_some_and(|preset| preset.image_home.is_some())
 }
 
-/// Decides who the guest is.
 pub fn plan(inputs: Inputs, engine: &EnginePlan, warnings: &mut Vec<Warning>) -> UserPlan {
     let Inputs { host, config, facts, workspace, .. } = inputs;
     let wanted = match config.user.value {
@@ -70,13 +68,13 @@ pub fn plan(inputs: Inputs, engine: &EnginePlan, warnings: &mut Vec<Warning>) ->
     }
     let docker_rootless =
         engine.kind == EngineKind::Docker && facts.docker.as_ref().is_some_and(|docker| docker.rootless);
-    // A machine's root has a Podman of its own, which refuses keep-id.
+    // A connection as root leads to a rootful Podman, which refuses keep-id.
     let rootful_machine = matches!(&facts.connection, Some(Ok(connection)) if connection.user == "root");
     let podman_rootless = engine.kind == EngineKind::Podman
         && !rootful_machine
         && facts.podman.as_ref().is_some_and(|podman| podman.rootless || podman.remote);
     let (uid, gid, name, how, reason) = if docker_rootless {
-        (0, 0, "root", UserHow::Host, "rootless Docker: container root is the host's user".to_owned())
+        (0, 0, "root", UserHow::Host, "rootless Docker: root in the container is the host's user".to_owned())
     } else if podman_rootless {
         (
             host.uid,
@@ -96,7 +94,7 @@ pub fn plan(inputs: Inputs, engine: &EnginePlan, warnings: &mut Vec<Warning>) ->
     };
     if host.uid == 0 && workspace.owner != 0 && engine.kind.is_container() {
         warnings.push(Warning::new(WarningTopic::User, format!(
-            "the working directory belongs to uid {}, and root inside has no capabilities: it can only write what its permissions allow. Run sandpen as the owner",
+            "the working directory belongs to uid {}, and root inside has no capabilities: it can only write files that their permissions allow. Run sandpen as the owner",
             workspace.owner
         )));
     }
@@ -111,12 +109,12 @@ fn image_user(inputs: Inputs, warnings: &mut Vec<Warning>) -> UserPlan {
     if known.is_none() && facts.image.is_none() {
         warnings.push(Warning::new(
             WarningTopic::User,
-            "the image is not here yet, so the home of its own user is not known: /root is assumed",
+            "the image has not been pulled yet, so the home directory of its user is unknown: /root is assumed",
         ));
     }
     let reason = match &preset_home {
-        Some(_) => format!("the image's own user ({}), whose home the preset knows", config.user.origin),
-        None => format!("the image's own user ({})", config.user.origin),
+        Some(_) => format!("the image's user ({}), with the home directory from the preset", config.user.origin),
+        None => format!("the image's user ({})", config.user.origin),
     };
     let (user, group) = match image.user.as_deref() {
         None => (Some(0), Some(0)),
@@ -130,7 +128,7 @@ fn image_user(inputs: Inputs, warnings: &mut Vec<Warning>) -> UserPlan {
     UserPlan { uid, gid, name: image.user.unwrap_or_else(|| "root".into()), home, how: UserHow::Image, reason }
 }
 
-/// HOME if the image sets it, else the place where its user's home usually is.
+/// Returns the image's HOME, else the usual home directory of its user.
 fn image_home(image: &ImageFacts) -> Option<String> {
     if image.home.is_some() {
         return image.home.clone();

@@ -1,4 +1,4 @@
-//! Decides which directories the sandbox is opened over, and refuses those that are too wide.
+//! Decides which directories the guest works in, and refuses those that contain too much, such as `/` or HOME.
 
 use serde::Serialize;
 
@@ -12,21 +12,21 @@ use crate::path::{HostPath, PathError};
 /// The directories that the guest works in, as real paths.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Workspace {
-    /// The current directory.
+    /// The current directory of the command.
     pub workdir: HostPath,
-    /// The repository around it.
+    /// The repository that contains `workdir`, if it is mounted.
     pub repository: Option<Repository>,
-    /// Why a repository around it is not mounted.
+    /// The reason for which the repository that contains `workdir` is not mounted.
     pub refused_repository: Option<String>,
     /// The directories that `--include-dir` adds.
     pub includes: Vec<HostPath>,
-    /// The repositories that begin at included directories.
+    /// Repositories whose root is an included directory.
     pub included_repositories: Vec<Repository>,
     /// The uid that owns the working directory.
     pub owner: u32,
 }
 
-/// Why a directory cannot be part of the workspace.
+/// `name` is the option and its value, `what` the role of the directory.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkspaceError {
     #[error("{name} cannot be used")]
@@ -37,9 +37,9 @@ pub enum WorkspaceError {
     LinkOut { name: String, target: HostPath },
     #[error("{what} is `/`: a sandbox over the whole host protects nothing")]
     WholeHost { what: &'static str },
-    #[error("{what} `{directory}` contains your whole home: keys, credentials and all")]
+    #[error("{what} `{directory}` contains your whole home directory, including keys and credentials")]
     WholeHome { what: &'static str, directory: HostPath },
-    #[error("{what} `{directory}` holds sandpen's own configuration, which the guest must not change")]
+    #[error("{what} `{directory}` contains sandpen's configuration, which the guest must not change")]
     OwnFiles { what: &'static str, directory: HostPath },
 }
 
@@ -51,10 +51,12 @@ impl Diagnostic for WorkspaceError {
     fn hints(&self) -> Vec<String> {
         match self {
             Self::BadPath { .. } | Self::NotADirectory { .. } => Vec::new(),
-            Self::LinkOut { target, .. } => vec![format!("if it is meant, name its target: --include-dir {target}")],
+            Self::LinkOut { target, .. } => {
+                vec![format!("to include it anyway, name its target: --include-dir {target}")]
+            }
             Self::WholeHost { .. } => vec!["change to the directory of your project".into()],
             Self::WholeHome { .. } | Self::OwnFiles { .. } => {
-                vec!["change to the directory of your project, or pass --allow-home if you mean it".into()]
+                vec!["change to the directory of your project, or pass --allow-home".into()]
             }
         }
     }
@@ -70,7 +72,7 @@ pub fn include_paths(host: &Host, config: &Config) -> Result<Vec<HostPath>> {
 }
 
 impl Workspace {
-    /// Takes the directories that were found, unless they are too wide or lead out of the working directory.
+    /// Checks the directories that were found.
     pub fn decide(host: &Host, config: &Config, facts: &RootFacts) -> Result<Self> {
         let workdir = host.cwd.clone();
         refuse_wide(host, config, &workdir, "the working directory")?;
@@ -78,10 +80,10 @@ impl Workspace {
         let (repository, refused_repository) = match &facts.around {
             Search::Nothing => (None, None),
             Search::Found(found) if is_wide(&found.root) => {
-                (None, Some(format!("it begins at `{}`, which is too wide to mount", found.root)))
+                (None, Some(format!("its root `{}` contains too much to be mounted", found.root)))
             }
             Search::Found(found) if is_wide(&found.common_dir) => {
-                (None, Some(format!("it is kept in `{}`, which is too wide to mount", found.common_dir)))
+                (None, Some(format!("its Git directory `{}` contains too much to be mounted", found.common_dir)))
             }
             Search::Found(found) => (Some(found.clone()), None),
             Search::Unconfirmed { at, reason } => {
@@ -108,30 +110,31 @@ impl Workspace {
         Ok(Workspace { workdir, repository, refused_repository, includes, included_repositories, owner })
     }
 
-    /// Returns the directory that is mounted for the working directory: the repository's root, or itself.
+    /// Returns the root of the repository, or the working directory without one.
     pub fn root(&self) -> &HostPath {
         self.repository.as_ref().map_or(&self.workdir, |repository| &repository.root)
     }
 
-    /// Iterates over all directories that the guest may write to: the workspaces, and where their repositories are kept.
+    /// Iterates over all directories that the guest may write to: the root, included directories, and Git
+    /// directories outside of them.
     pub fn writable(&self) -> impl Iterator<Item = &HostPath> {
         let workspaces = || std::iter::once(self.root()).chain(&self.includes);
         let kept = self.repositories().map(|repository| &repository.common_dir);
         workspaces().chain(kept.filter(move |kept| !workspaces().any(|root| kept.is_within(root))))
     }
 
-    /// Tells whether a path is part of what the guest may write to.
+    /// Tells whether the guest may write to a path.
     pub fn contains(&self, path: &HostPath) -> bool {
         self.writable().any(|root| path.is_within(root))
     }
 
-    /// Iterates over the repositories at the workspaces.
+    /// Iterates over the repositories of the working directory and of included directories.
     pub fn repositories(&self) -> impl Iterator<Item = &Repository> {
         self.repository.iter().chain(&self.included_repositories)
     }
 }
 
-/// Refuses `/` always, and the home, or a directory above it, unless the user permits it.
+/// Refuses `/` always, and directories that contain HOME or sandpen's files unless `--allow-home` is set.
 fn refuse_wide(
     host: &Host,
     config: &Config,
