@@ -1,4 +1,4 @@
-"""Measure when and how often sandpen calls an engine's client, and the memory while the guest runs."""
+"""Measure when and how often sandpen calls an engine's client, and the memory of a launch."""
 import json
 import os
 import shutil
@@ -94,7 +94,7 @@ def name(pid):
 
 
 def helper(rig, engine, launcher):
-    """Return the pids of sandpen's helper in the container, which is no descendant of the launcher."""
+    """Return the pid of the helper in the container, which is no descendant of the launcher."""
     output_of = lambda *argv: subprocess.run(argv, env=rig.runner.env, stdin=subprocess.DEVNULL, capture_output=True, text=True).stdout
     names = [line["name"] for line in json.loads(output_of(rig.sandpen, "ps", "--format", "json") or "[]") if line["pid"] == launcher]
     return [int(pid) for name in names for pid in output_of(engine, "inspect", "--format", "{{.State.Pid}}", name).split() if pid != "0"]

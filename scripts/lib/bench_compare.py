@@ -8,7 +8,7 @@ REFERENCE, REPEAT = "reference", "repeat"
 
 
 class Command:
-    """A command line. `env` is added to the environment of the runner, `title` names it in tables."""
+    """Describes a command. `env` extends the runner's environment, `title` is shown in tables."""
 
     def __init__(self, argv, cwd=None, env=None, title=None):
         self.argv, self.cwd, self.env, self.title = [str(argument) for argument in argv], cwd, env or {}, title

@@ -70,7 +70,7 @@ def engine(rig, name):
 
 
 def engine_without_network(rig, name):
-    """Compare without a network, and with the proxy, which leaves the guest without a network, too."""
+    """Compare without a network, and with the proxy, where the guest has no network either."""
     table = rig.runner.compare(rig.fewer_rounds(3, 5), rig.bare(name, "--network", "off"), {
         "sandpen --network off": rig.run(name, "--network", "off"),
         "sandpen --allow-host": rig.run(name, "--allow-host", "example.org"),
@@ -114,7 +114,7 @@ class gemini_image:
 
 
 class devcontainer:
-    """Provides a command that creates and removes a devcontainer, and one that enters a running one."""
+    """Provides commands that create and remove a devcontainer, and that enter a running one."""
 
     def __init__(self, rig):
         self.rig, self.full_cycle, self.running = rig, None, None

@@ -18,7 +18,10 @@ def goals(results):
         found.append((figure, limit if isinstance(limit, str) else style.format(limit), "" if measured is None else style.format(measured), outcome))
 
     def within_noise(figure, table, name):
-        """Use 1 plus the noise as the limit: the larger distance from 1 of the repeated reference's quartiles."""
+        """Set the limit to 1 plus the noise.
+
+        The noise is the larger distance from 1 of the quartiles of the repeated reference.
+        """
         ratio = (table or {}).get(name, {}).get("ratio")
         goal(figure, "1 + noise" if ratio is None else 1 + max(abs(1 - quartile) for quartile in table["repeat"]["quartiles"]), ratio)
 

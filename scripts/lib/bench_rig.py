@@ -81,7 +81,7 @@ class Rig:
         return Command([self.sandpen, "run", "--ssh-agent", agent, "--engine", engine, *image, *flags, "--", *command], title=title, **where)
 
     def bare(self, engine, *flags):
-        """Return the engine's command with sandpen's flags, except the helper and single-use flags."""
+        """Return the engine's command with sandpen's flags, without the helper and unique names."""
         text = subprocess.run([self.sandpen, "explain", "--format", "json", "--ssh-agent", "off", "--engine", engine, "--image", IMAGE,
                                *flags, "--", "true"], cwd=self.empty, env=self.runner.env, capture_output=True, text=True, check=True).stdout
         argv = json.loads(text)["argv"]
@@ -117,7 +117,7 @@ class Rig:
         return replaced
 
     def repository(self, name, files=0, includes=False):
-        """Create a Git repository, optionally with files, or with a configuration that has includes."""
+        """Create a Git repository, optionally with files or with includes in the configuration."""
         path = self.make_directory(f"home/{name}")
         if os.path.exists(f"{path}/.git"):
             return path

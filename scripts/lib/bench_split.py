@@ -44,7 +44,7 @@ class Api(http.client.HTTPConnection):
 
 
 class service:
-    """Connects to Docker's daemon, or to a Podman service that it starts, and stops it at the end."""
+    """Connects to Docker's daemon, or to a Podman service that it starts and stops."""
 
     def __init__(self, rig, engine):
         self.rig, self.engine, self.process = rig, engine, None
@@ -58,7 +58,7 @@ class service:
                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         for _ in range(500):
             if os.path.exists(path):
-                # Docker's wait request makes Podman poll every 250 ms; its own request has an interval.
+                # Docker's request makes Podman poll every 250 ms; Podman's has an interval.
                 return Api(path, "/v4.0.0/libpod/containers/{}/wait?interval=5ms")
             time.sleep(0.02)
         return None
@@ -159,7 +159,7 @@ def container(rig, engine):
 
 
 TRACED_CALLS = "execve,clone,clone3,pivot_root,umount2,rename,renameat,renameat2,exit_group"
-# Each step ends with a system call: its name, the process that makes the call, and a pattern for the line.
+# Each step has a name, the process whose system call ends it, and a pattern for that call.
 STEPS = (
     ("start, configuration, facts, plan", "launcher", r"^rename\w*\(.*\.new-"),
     ("session directory", "launcher", r"^clone3?\(.*NEWNS"),
@@ -173,7 +173,7 @@ STEPS = (
 
 
 def native(rig):
-    """Return the duration of sandpen's steps from strace, scaled to the time of an untraced launch."""
+    """Measure sandpen's steps with strace, scaled to the time of an untraced launch."""
     command = rig.run("native", cwd=rig.repository("repository"))
     untraced, without_network, with_git, steps = [], [], [], []
     for _ in range(rig.fewer_rounds(2, 5)):

@@ -1,5 +1,5 @@
-# Runs in the Podman machine. The caller sets $landing, $directory, $socket and $limit (the number of
-# polls of 50 ms).
+# Runs in the Podman machine. The caller sets $landing, $directory, $socket and $limit (the number
+# of polls of 50 ms).
 umask 077
 trap 'rm -rf "$directory" "$landing"' EXIT
 trap 'exit 0' HUP INT TERM PIPE
@@ -10,8 +10,8 @@ for owner in /tmp/sandpen-*/owner; do
         rm -rf "${owner%/owner}"
     fi
 done
-# Remove sockets that sshd left because the launch ended before this script ran. A launch in progress
-# needs its socket for much less than an hour.
+# Remove sockets that sshd left because the launch ended before this script ran. A launch in
+# progress needs its socket for much less than an hour.
 find /tmp -maxdepth 1 -type s -name 'sandpen-*.sock' -mmin +60 -exec rm -f {} + 2>/dev/null
 mkdir -m 711 "$directory" || exit 1
 # Rename the complete file: another sandbox that starts now would remove a directory with an empty
