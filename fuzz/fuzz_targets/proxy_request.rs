@@ -8,7 +8,7 @@ use sandpen::value::HostName;
 fuzz_target!(|bytes: &[u8]| {
     let Ok(Some((request, length))) = parse(bytes) else { return };
     assert!(length <= bytes.len());
-    // The host that the policy decides on is canonical, and is part of the request as it is.
+    // The host that the policy checks is canonical, and occurs verbatim in the request.
     let host = request.host.to_string();
     assert_eq!(HostName::parse(&host).as_ref(), Ok(&request.host));
     assert!(bytes.windows(host.len()).any(|part| part == host.as_bytes()));

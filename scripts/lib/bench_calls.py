@@ -1,4 +1,4 @@
-"""How sandpen deals with an engine's client: the time until it calls it, how often it does, and what is held while the guest runs."""
+"""Measure when and how often sandpen calls an engine's client, and the memory of a launch."""
 import json
 import os
 import shutil
@@ -6,34 +6,37 @@ import statistics
 import subprocess
 import time
 
+from bench_compare import Command
 from bench_launch import BWRAP
-from bench_race import Command
 from bench_rig import IMAGE
 
-# Says when it was started. A builtin of bash: no further process.
-STAMP = '#!/bin/bash\necho "$EPOCHREALTIME" >"${0%/*}/../stamp"\n'
-COUNT = '#!/bin/sh\necho >>"${0%/*}/../calls"\nexec REAL "$@"\n'
+# Records its start time. $EPOCHREALTIME of bash needs no further process.
+TIMESTAMP_CLIENT = '#!/bin/bash\necho "$EPOCHREALTIME" >"${0%/*}/../stamp"\n'
+COUNTING_CLIENT = '#!/bin/sh\necho >>"${0%/*}/../calls"\nexec REAL "$@"\n'
 
 
-def stand_in(rig, engine, name, text):
-    directory = rig.place(f"{name}-{engine}/bin")
+def write_fake_client(rig, engine, name, text):
+    directory = rig.make_directory(f"{name}-{engine}/bin")
     with open(f"{directory}/{engine}", "w") as file:
         file.write(text)
     os.chmod(f"{directory}/{engine}", 0o755)
-    return os.path.dirname(directory), {"PATH": f"{directory}:{rig.track.env['PATH']}"}
+    return os.path.dirname(directory), {"PATH": f"{directory}:{rig.runner.env['PATH']}"}
 
 
-def until_called(rig, engine):
-    """From sandpen's start to its engine's: what a stand-in for the client noted, less what the same takes when it is called directly."""
-    directory, env = stand_in(rig, engine, "stamp", STAMP)
-    noted = f"{directory}/stamp"
+def time_until_called(rig, engine):
+    """Return the time from the start of sandpen to that of the engine's client.
+
+    A fake client records when it starts. The time that a direct call of it takes is subtracted.
+    """
+    directory, env = write_fake_client(rig, engine, "stamp", TIMESTAMP_CLIENT)
+    recorded = f"{directory}/stamp"
 
     def measure(command):
-        if os.path.exists(noted):
-            os.remove(noted)
-        begun = time.time()
-        rig.track.time(command)
-        return (float(open(noted).read()) - begun) * 1000 if os.path.exists(noted) else None
+        if os.path.exists(recorded):
+            os.remove(recorded)
+        started = time.time()
+        rig.runner.time(command)
+        return (float(open(recorded).read()) - started) * 1000 if os.path.exists(recorded) else None
 
     through, direct = rig.run(engine, env=env), Command([f"{directory}/bin/{engine}"])
     repository = rig.run(engine, env=env, cwd=rig.repository("repository"))
@@ -45,9 +48,9 @@ def until_called(rig, engine):
 
 
 def processes(rig, engine):
-    """How many of the engine's processes one launch takes."""
-    directory, env = stand_in(rig, engine, "count", COUNT.replace("REAL", rig.has(engine)))
-    rig.track.time(rig.run(engine, env=env))
+    """Return how often one launch starts the engine's client."""
+    directory, env = write_fake_client(rig, engine, "count", COUNTING_CLIENT.replace("REAL", rig.has(engine)))
+    rig.runner.time(rig.run(engine, env=env))
     try:
         return len(open(f"{directory}/calls").read().splitlines())
     except FileNotFoundError:
@@ -55,28 +58,28 @@ def processes(rig, engine):
 
 
 def calls(rig, engine):
-    found = {"until_called": until_called(rig, engine), "processes": processes(rig, engine)}
+    found = {"until_called": time_until_called(rig, engine), "processes": processes(rig, engine)}
     until = found["until_called"]
-    shown = f"{until['ms']:.2f} ms, in a Git repository {until['in_repository_ms']:.2f} ms" if until else "not seen"
-    print(f"\n{engine}: until its client is called {shown}; {found['processes']} of its processes per launch")
+    duration = f"{until['ms']:.2f} ms, in a Git repository {until['in_repository_ms']:.2f} ms" if until else "not measured"
+    print(f"\n{engine}: time until the client is called: {duration}; client processes per launch: {found['processes']}")
     return found
 
 
 def descendants(pid):
-    found, open_ = [], [pid]
-    while open_:
-        pid = open_.pop()
+    found, pending = [], [pid]
+    while pending:
+        pid = pending.pop()
         found.append(pid)
         try:
-            open_.extend(int(child) for task in os.listdir(f"/proc/{pid}/task")
-                         for child in open(f"/proc/{pid}/task/{task}/children").read().split())
+            pending.extend(int(child) for task in os.listdir(f"/proc/{pid}/task")
+                           for child in open(f"/proc/{pid}/task/{task}/children").read().split())
         except OSError:
             pass
     return found
 
 
 def pss(pid):
-    """In kB; None where it may not be read, or the process is gone."""
+    """Return the PSS in kB, or None if it is not readable or the process has exited."""
     try:
         return next(int(line.split()[1]) for line in open(f"/proc/{pid}/smaps_rollup") if line.startswith("Pss:"))
     except (OSError, StopIteration):
@@ -91,15 +94,14 @@ def name(pid):
 
 
 def helper(rig, engine, launcher):
-    """The process of sandpen's that is first in the container: no descendant of the launcher's, but held all the same."""
-    ask = lambda *argv: subprocess.run(argv, env=rig.track.env, stdin=subprocess.DEVNULL, capture_output=True, text=True).stdout
-    names = [line["name"] for line in json.loads(ask(rig.sandpen, "ps", "--format", "json") or "[]") if line["pid"] == launcher]
-    return [int(pid) for name in names for pid in ask(engine, "inspect", "--format", "{{.State.Pid}}", name).split() if pid != "0"]
+    """Return the pid of the helper in the container, which is no descendant of the launcher."""
+    output_of = lambda *argv: subprocess.run(argv, env=rig.runner.env, stdin=subprocess.DEVNULL, capture_output=True, text=True).stdout
+    names = [line["name"] for line in json.loads(output_of(rig.sandpen, "ps", "--format", "json") or "[]") if line["pid"] == launcher]
+    return [int(pid) for name in names for pid in output_of(engine, "inspect", "--format", "{{.State.Pid}}", name).split() if pid != "0"]
 
 
 def memory(rig, engines):
-    """PSS while the guest sleeps: of the whole tree of processes on the host, and of sandpen's helper in the container; the guest
-    itself left out."""
+    """Measure the PSS of the launcher's process tree and of sandpen's helper, without the guest."""
     sleep = ["sleep", "12"]
     launchers = {"sandpen, native": rig.run("native", command=sleep), "bubblewrap": Command([*BWRAP[:-1], *sleep]),
                  "firejail": Command(["firejail", "--quiet", "--noprofile", *sleep]), "srt": Command(["srt", *sleep]),
@@ -109,17 +111,17 @@ def memory(rig, engines):
         launchers[f"{engine} run"] = Command([engine, "run", "--rm", IMAGE, *sleep])
     table = {}
     for title, command in launchers.items():
-        if not shutil.which(command.argv[0], path=rig.track.env["PATH"]):
+        if not shutil.which(command.argv[0], path=rig.runner.env["PATH"]):
             continue
-        process = subprocess.Popen(command.argv, cwd=rig.empty, env=rig.track.env, start_new_session=True,
+        process = subprocess.Popen(command.argv, cwd=rig.empty, env=rig.runner.env, start_new_session=True,
                                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         time.sleep(2.5)
         inside = helper(rig, title.split()[1], process.pid) if title.startswith("sandpen,") and "native" not in title else []
         tree = [(pid, name(pid), pss(pid)) for pid in [*descendants(process.pid), *inside]]
-        own = [held for pid, comm, held in tree if comm == "sandpen"]
-        held = [held for _, comm, held in tree if comm != "sleep"]
+        own = [kb for pid, comm, kb in tree if comm == "sandpen"]
+        sizes = [kb for _, comm, kb in tree if comm != "sleep"]
         if process.poll() is None:
-            table[title] = {"kb": sum(held) if None not in held else None, "processes": len(held)}
+            table[title] = {"kb": sum(sizes) if None not in sizes else None, "processes": len(sizes)}
             if title.startswith("sandpen"):
                 table[title]["own_kb"] = [kb for kb in own if kb is not None]
         process.terminate()
@@ -130,6 +132,6 @@ def memory(rig, engines):
             process.wait()
     print("\nPSS while the guest sleeps, kB")
     for title, line in table.items():
-        own = f"  sandpen's own {line['own_kb']}" if "own_kb" in line else ""
+        own = f"  sandpen's processes {line['own_kb']}" if "own_kb" in line else ""
         print(f"  {title:28} {line['kb']}  in {line['processes']} processes{own}")
     return table

@@ -1,4 +1,4 @@
-"""The chart: ratios to the bare engine on a logarithmic scale, with their quartiles."""
+"""Draw the chart of the ratios to the bare engines, with quartiles, on a logarithmic scale."""
 import math
 from xml.sax.saxutils import escape
 
@@ -7,23 +7,25 @@ COLOURS = {"sandpen": "#2a6fb0", "other": "#9a9a9a"}
 
 
 def panels(results):
-    """Title and bars (name, ratio, quartiles) of every race that was run."""
-    for key, title in (("native", "without a container, the host's network: ratio to bubblewrap"),
-                       ("native-apart", "without a container, no network: ratio to bubblewrap"), ("docker", "ratio to docker run with the same flags"),
-                       ("launchers", "other launchers, ratio to docker run"), ("podman", "ratio to podman run with the same flags")):
+    """Yield the title and the bars (name, ratio, quartiles) of each comparison."""
+    for key, title in (("native", "native launch with the host's network, ratio to bubblewrap"),
+                       ("native-apart", "native launch without a network, ratio to bubblewrap"),
+                       ("docker", "launch on docker, ratio to docker run with the same flags"),
+                       ("launchers", "other container launchers, ratio to docker run with the same flags"),
+                       ("podman", "launch on podman, ratio to podman run with the same flags")):
         table = results.get(key, {})
         bars = [(name, line["ratio"], line["quartiles"]) for name, line in table.items() if name != "reference" and "ratio" in line]
         if bars:
-            yield title, [("the same again (noise)" if name == "twin" else name, *rest) for name, *rest in bars]
+            yield title, [("the same command again (noise)" if name == "repeat" else name, *rest) for name, *rest in bars]
 
 
 def svg(results):
-    shown = list(panels(results))
-    top = max([4.0] + [high for _, bars in shown for _, _, (_, high) in bars])
+    drawn = list(panels(results))
+    top = max([4.0] + [high for _, bars in drawn for _, _, (_, high) in bars])
     low, high = math.log10(0.3), math.log10(top * 1.1)
     at = lambda ratio: LEFT + (math.log10(max(ratio, 0.3)) - low) / (high - low) * (WIDTH - LEFT - RIGHT)
     parts, y = [], 34
-    for title, bars in shown:
+    for title, bars in drawn:
         parts.append(f'<text x="10" y="{y}" font-weight="bold">{escape(title)}</text>')
         y += 10
         bottom = y + LINE * len(bars)

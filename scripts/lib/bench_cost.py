@@ -1,17 +1,17 @@
-"""What a launch costs more with an SSH agent, Git's configuration, mounts, a filtered network, many files, many neighbours."""
+"""Measure how features, large repositories and other running sandboxes affect the launch time."""
 import os
 import signal
 import statistics
 import subprocess
 import time
 
-from bench_launch import BWRAP_SHARED
-from bench_race import Command, show
-from bench_rig import ASK_GIT, FILES
+from bench_compare import Command, print_table
+from bench_launch import BWRAP_HOST_NETWORK
+from bench_rig import FILES, START_GIT
 
 
 class ssh_agent:
-    """A real agent with one key, for the while; None where there is no OpenSSH."""
+    """Runs an SSH agent with one key and yields its socket, or None if OpenSSH is not installed."""
 
     def __init__(self, rig):
         self.rig, self.process = rig, None
@@ -26,7 +26,7 @@ class ssh_agent:
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "check": True}
         if not os.path.exists(key):
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], **quiet)
-        subprocess.run(["ssh-add", "-q", key], env={**self.rig.track.env, "SSH_AUTH_SOCK": socket}, **quiet)
+        subprocess.run(["ssh-add", "-q", key], env={**self.rig.runner.env, "SSH_AUTH_SOCK": socket}, **quiet)
         return socket
 
     def __exit__(self, *_):
@@ -36,8 +36,8 @@ class ssh_agent:
 
 
 def extras(rig, engine):
-    """Each beside a plain launch."""
-    mounts = [word for number in range(8) for word in ("--mount", f"{rig.place(f'mounts/{number}')}:/mnt/{number}")]
+    """Compare launches with one additional feature each to a plain launch."""
+    mounts = [argument for number in range(8) for argument in ("--mount", f"{rig.make_directory(f'mounts/{number}')}:/mnt/{number}")]
     plain = rig.run(engine)
     with ssh_agent(rig) as agent:
         others = {
@@ -48,63 +48,63 @@ def extras(rig, engine):
         }
         if agent:
             others["with an SSH agent"] = rig.run(engine, agent="auto", env={"SSH_AUTH_SOCK": agent})
-        table = rig.track.race(rig.rounds if engine == "native" else rig.few(3, 5), plain, others)
-    show(f"{engine}: what more costs", table)
+        table = rig.runner.compare(rig.rounds if engine == "native" else rig.fewer_rounds(3, 5), plain, others)
+    print_table(f"additional features on {engine}", table)
     return table
 
 
 def git_facts(rig):
-    """Git's configuration with and without files that it includes; no repository is the reference."""
+    """Compare launches in Git repositories to a launch in a plain directory."""
     repository = rig.repository("repository")
     included = rig.repository("with-includes", includes=True)
-    table = rig.track.race(rig.rounds, rig.run("native"), {
+    table = rig.runner.compare(rig.rounds, rig.run("native"), {
         "a Git repository": rig.run("native", cwd=repository),
-        "whose configuration includes others": rig.run("native", cwd=included),
-        "without the guard": rig.run("native", "--guard", "off", cwd=repository),
-        "Git asked anew": rig.run("native", cwd=repository, env=ASK_GIT),
+        "a Git repository, config with includes": rig.run("native", cwd=included),
+        "a Git repository, --guard off": rig.run("native", "--guard", "off", cwd=repository),
+        "a Git repository, Git started": rig.run("native", cwd=repository, env=START_GIT),
     })
     os.remove(f"{rig.home}/.gitconfig")
-    show("native: Git", table)
+    print_table("Git repositories on native", table)
     return table
 
 
 def many_files(rig, engine):
-    """A large repository beside an empty one."""
+    """Compare launches in a large repository to launches in an empty one."""
     small, large = rig.repository("repository"), rig.repository("large", files=FILES)
-    rounds = rig.rounds if engine == "native" else rig.few(3, 5)
-    table = rig.track.race(rounds, rig.run(engine, cwd=small), {"100,000 files": rig.run(engine, cwd=large)}, rest=0.3)
-    show(f"{engine}: a repository of 100,000 files beside an empty one", table)
+    rounds = rig.rounds if engine == "native" else rig.fewer_rounds(3, 5)
+    table = rig.runner.compare(rounds, rig.run(engine, cwd=small), {"100,000 files": rig.run(engine, cwd=large)}, pause=0.3)
+    print_table(f"large repository on {engine}, compared to an empty one", table)
     return table
 
 
-class Crowd:
-    """Sandboxes that run meanwhile."""
+class RunningSandboxes:
+    """Starts sandboxes that run during a measurement, and stops them at the end."""
 
-    AT_ONCE = 8
+    MAX_STARTING = 8
 
     def __init__(self, rig, engine):
         self.rig, self.engine, self.launchers = rig, engine, []
 
-    def grow(self, size):
+    def start_up_to(self, size):
         started = []
         while len(self.launchers) < size:
-            mark = f"{self.rig.directory}/home/empty/up-{len(self.launchers)}"
-            command = self.rig.run(self.engine, command=("sh", "-c", f"touch {mark}; exec sleep 3600"))
-            self.launchers.append(subprocess.Popen(command.argv, cwd=self.rig.empty, env=self.rig.track.env, stdin=subprocess.DEVNULL,
+            marker = f"{self.rig.directory}/home/empty/up-{len(self.launchers)}"
+            command = self.rig.run(self.engine, command=("sh", "-c", f"touch {marker}; exec sleep 3600"))
+            self.launchers.append(subprocess.Popen(command.argv, cwd=self.rig.empty, env=self.rig.runner.env, stdin=subprocess.DEVNULL,
                                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-            started.append(mark)
-            while sum(not os.path.exists(mark) for mark in started[-2 * self.AT_ONCE:]) >= self.AT_ONCE:
+            started.append(marker)
+            while sum(not os.path.exists(marker) for marker in started[-2 * self.MAX_STARTING:]) >= self.MAX_STARTING:
                 self.check()
                 time.sleep(0.01)
-        while not all(os.path.exists(mark) for mark in started):
+        while not all(os.path.exists(marker) for marker in started):
             self.check()
             time.sleep(0.01)
-        for mark in started:
-            os.remove(mark)
+        for marker in started:
+            os.remove(marker)
 
     def check(self):
         if any(launcher.poll() is not None for launcher in self.launchers):
-            raise RuntimeError("a sandbox that should run has ended")
+            raise RuntimeError("a background sandbox exited early")
 
     def __enter__(self):
         return self
@@ -116,27 +116,30 @@ class Crowd:
             launcher.wait()
 
 
-def neighbours(rig, engine, levels):
-    """A launch with so many others running, beside the bare engine at the same time. `growth` is what counts: how much the ratio
-    of the two has grown since there was nobody else."""
-    bare = Command(BWRAP_SHARED) if engine == "native" else rig.bare(engine)
-    table, alone = {}, None
-    with Crowd(rig, engine) as crowd:
+def with_other_sandboxes(rig, engine, levels):
+    """Compare launches to the bare engine while other sandboxes run.
+
+    `growth` is the ratio of sandpen to the bare engine, divided by the same ratio without other
+    sandboxes.
+    """
+    bare = Command(BWRAP_HOST_NETWORK) if engine == "native" else rig.bare(engine)
+    table, baseline = {}, None
+    with RunningSandboxes(rig, engine) as running:
         for level in levels:
-            crowd.grow(level)
+            running.start_up_to(level)
             time.sleep(0.5)
-            race = rig.track.race(rig.rounds if engine == "native" else rig.few(3, 5), bare, {"sandpen": rig.run(engine)}, with_twin=False)
-            if "ratio" not in race.get("sandpen", {}):
+            compared = rig.runner.compare(rig.rounds if engine == "native" else rig.fewer_rounds(3, 5), bare, {"sandpen": rig.run(engine)}, with_repeat=False)
+            if "ratio" not in compared.get("sandpen", {}):
                 return {}
-            alone = alone or race
+            baseline = baseline or compared
             listing = Command([rig.sandpen, "ps"])
             table[str(level)] = {
-                "sandpen_ms": race["sandpen"]["ms"], "bare_ms": race["reference"]["ms"],
-                "sandpen_growth": race["sandpen"]["ms"] / alone["sandpen"]["ms"], "bare_growth": race["reference"]["ms"] / alone["reference"]["ms"],
-                "growth": race["sandpen"]["ratio"] / alone["sandpen"]["ratio"],
-                "ps_ms": statistics.median(rig.track.time(listing)[0] * 1000 for _ in range(5))}
-    print(f"\n{engine}: with others running")
+                "sandpen_ms": compared["sandpen"]["ms"], "bare_ms": compared["reference"]["ms"],
+                "sandpen_growth": compared["sandpen"]["ms"] / baseline["sandpen"]["ms"], "bare_growth": compared["reference"]["ms"] / baseline["reference"]["ms"],
+                "growth": compared["sandpen"]["ratio"] / baseline["sandpen"]["ratio"],
+                "ps_ms": statistics.median(rig.runner.time(listing)[0] * 1000 for _ in range(5))}
+    print(f"\nlaunch on {engine} while other sandboxes run")
     for level, line in table.items():
         print(f"  {level:>4}  sandpen {line['sandpen_ms']:8.2f} ms ({line['sandpen_growth']:.2f})  bare {line['bare_ms']:8.2f} ms "
-              f"({line['bare_growth']:.2f})  sandpen's growth / the bare engine's {line['growth']:.2f}  ps {line['ps_ms']:.1f} ms")
+              f"({line['bare_growth']:.2f})  growth of the ratio {line['growth']:.2f}  ps {line['ps_ms']:.1f} ms")
     return table

@@ -1,136 +1,136 @@
-"""A launch of `true`, end to end: sandpen beside the bare engines and beside other launchers, as far as they are installed."""
+"""Compare launches of `true` by sandpen, by the bare engines and by other installed launchers."""
 import json
 import os
 import subprocess
 
-from bench_race import Command, show
-from bench_rig import ASK_GIT, IMAGE
+from bench_compare import Command, print_table
+from bench_rig import IMAGE, START_GIT
 
 BWRAP = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-all", "true"]
-# The same with the host's network, as sandpen's default has it.
-BWRAP_SHARED = [*BWRAP[:-1], "--share-net", "true"]
+# sandpen shares the host's network by default.
+BWRAP_HOST_NETWORK = [*BWRAP[:-1], "--share-net", "true"]
 UNSHARE = ["unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--ipc", "--uts", "--net", "--mount-proc", "true"]
 FIREJAIL = ["firejail", "--quiet", "--noprofile", "--net=none", "true"]
-# gemini starts a container of this name's image and in it `gemini`, which is here `true`.
+# gemini-cli runs `gemini` in a container of this image, where `gemini` is a link to `true`.
 GEMINI_IMAGE = "localhost/sandpen-bench-gemini"
 GEMINI = {"GEMINI_API_KEY": "none", "GEMINI_SANDBOX": "docker", "GEMINI_SANDBOX_IMAGE": GEMINI_IMAGE,
           "SANDBOX_SET_UID_GID": "false", "GEMINI_CLI_TRUST_WORKSPACE": "true"}
 
 
-def sandpen_alone(rig):
-    """What it takes without any engine."""
-    mine = lambda *words: Command([rig.sandpen, *words], shown=" ".join(["sandpen", *words]))
-    table = rig.track.race(rig.rounds * 2, Command(["true"], shown="true, not sandboxed"), {
-        "--version": mine("--version"),
-        "--help": mine("--help"),
-        "explain, native": mine("explain", "--ssh-agent", "off", "--engine", "native", "--", "true"),
+def sandpen_commands(rig):
+    """Measure commands that start no sandbox."""
+    sandpen = lambda *arguments: Command([rig.sandpen, *arguments], title=" ".join(["sandpen", *arguments]))
+    table = rig.runner.compare(rig.rounds * 2, Command(["true"], title="true, not sandboxed"), {
+        "--version": sandpen("--version"),
+        "--help": sandpen("--help"),
+        "explain, native": sandpen("explain", "--ssh-agent", "off", "--engine", "native", "--", "true"),
         "explain, native, in a Git repository": Command(
             [rig.sandpen, "explain", "--ssh-agent", "off", "--engine", "native", "--", "true"], cwd=rig.repository("repository")),
     })
-    show("sandpen alone", table)
+    print_table("sandpen commands without a sandbox", table)
     return table
 
 
 def native(rig):
-    """Beside bubblewrap, with the host's network on both sides."""
+    """Compare native launches to bubblewrap, both with the host's network."""
     repository = rig.repository("repository")
-    table = rig.track.race(rig.rounds * 2, Command(BWRAP_SHARED, shown=" ".join(BWRAP_SHARED)), {
+    table = rig.runner.compare(rig.rounds * 2, Command(BWRAP_HOST_NETWORK, title=" ".join(BWRAP_HOST_NETWORK)), {
         "sandpen": rig.run("native"),
-        "sandpen, the engine left to it": Command([rig.sandpen, "run", "--ssh-agent", "off", "--", "true"], shown="sandpen run -- true"),
+        "sandpen, engine chosen automatically": Command([rig.sandpen, "run", "--ssh-agent", "off", "--", "true"], title="sandpen run -- true"),
         "sandpen, in a Git repository": rig.run("native", cwd=repository),
-        "sandpen, in a Git repository, Git asked anew": rig.run("native", cwd=repository, env=ASK_GIT),
+        "sandpen, in a Git repository, Git started": rig.run("native", cwd=repository, env=START_GIT),
     })
-    show("without a container, the host's network, beside bubblewrap", table)
+    print_table("native launch with the host's network, compared to bubblewrap", table)
     return table
 
 
-def native_apart(rig):
-    """Beside bubblewrap, without a network on both sides; and the other launchers, which cannot do otherwise."""
-    repository, reference = rig.repository("repository"), Command(BWRAP, shown=" ".join(BWRAP))
-    table = rig.track.race(rig.rounds, reference, {
+def native_without_network(rig):
+    """Compare native launches and other launchers to bubblewrap, all without a network."""
+    repository, reference = rig.repository("repository"), Command(BWRAP, title=" ".join(BWRAP))
+    table = rig.runner.compare(rig.rounds, reference, {
         "sandpen --network off": rig.run("native", "--network", "off"),
         "sandpen --network off, in a Git repository": rig.run("native", "--network", "off", cwd=repository),
         "sandpen --allow-host": rig.run("native", "--allow-host", "example.org"),
-        "unshare": Command(UNSHARE, shown=" ".join(UNSHARE)),
-        "firejail": Command(FIREJAIL, shown=" ".join(FIREJAIL)),
+        "unshare": Command(UNSHARE, title=" ".join(UNSHARE)),
+        "firejail": Command(FIREJAIL, title=" ".join(FIREJAIL)),
     })
-    slow = rig.track.race(rig.few(5, 5), reference, {"srt": Command(["srt", "true"], shown="srt true"),
-                                                     "codex": Command(["codex", "sandbox", "--", "true"], shown="codex sandbox -- true")})
-    table.update({name: line for name, line in slow.items() if name not in ("reference", "twin")})
-    show("without a container, no network, beside bubblewrap", table)
+    slow = rig.runner.compare(rig.fewer_rounds(5, 5), reference, {"srt": Command(["srt", "true"], title="srt true"),
+                                                     "codex": Command(["codex", "sandbox", "--", "true"], title="codex sandbox -- true")})
+    table.update({name: line for name, line in slow.items() if name not in ("reference", "repeat")})
+    print_table("native launch without a network, compared to bubblewrap", table)
     return table
 
 
 def engine(rig, name):
-    """One engine, beside itself with the same flags."""
-    plain = Command([name, "run", "--rm", IMAGE, "true"], shown=f"{name} run --rm IMAGE true")
-    table = rig.track.race(rig.few(2, 5), rig.bare(name), {"sandpen": rig.run(name), f"{name} run --rm": plain})
-    show(f"{name}, beside the same flags without sandpen", table)
+    """Compare sandpen on an engine to the bare engine with the same flags."""
+    plain = Command([name, "run", "--rm", IMAGE, "true"], title=f"{name} run --rm IMAGE true")
+    table = rig.runner.compare(rig.fewer_rounds(2, 5), rig.bare(name), {"sandpen": rig.run(name), f"{name} run --rm": plain})
+    print_table(f"launch on {name}, compared to the bare engine with the same flags", table)
     return table
 
 
-def engine_apart(rig, name):
-    """The same without a network, and with a filtered one: the guest has none then, either."""
-    table = rig.track.race(rig.few(3, 5), rig.bare(name, "--network", "off"), {
+def engine_without_network(rig, name):
+    """Compare without a network, and with the proxy, where the guest has no network either."""
+    table = rig.runner.compare(rig.fewer_rounds(3, 5), rig.bare(name, "--network", "off"), {
         "sandpen --network off": rig.run(name, "--network", "off"),
         "sandpen --allow-host": rig.run(name, "--allow-host", "example.org"),
     })
-    show(f"{name}, no network, beside the same flags without sandpen", table)
+    print_table(f"launch on {name} without a network, compared to the bare engine with the same flags", table)
     return table
 
 
 def container_launchers(rig):
-    """Other launchers of containers, beside `docker run`: few rounds, for they are slow."""
+    """Compare other container launchers to `docker run`, in few rounds because they are slow."""
     with gemini_image(rig) as gemini, devcontainer(rig) as container, distrobox(rig) as box:
-        commands = {"gemini-cli": gemini, "devcontainer up, exec, remove": container.whole, "devcontainer exec": container.warm,
+        commands = {"gemini-cli": gemini, "devcontainer up, exec, remove": container.full_cycle, "devcontainer exec": container.running,
                     "distrobox enter": box}
-        table = rig.track.race(rig.few(10), rig.bare("docker"), {
-            "sandpen": rig.run("docker"), **{name: command for name, command in commands.items() if command}}, with_twin=False)
+        table = rig.runner.compare(rig.fewer_rounds(10), rig.bare("docker"), {
+            "sandpen": rig.run("docker"), **{name: command for name, command in commands.items() if command}}, with_repeat=False)
     table.update({name: {"absent": "not installed"} for name, command in commands.items() if not command})
-    show("other launchers of containers, beside docker run", table)
+    print_table("other container launchers, compared to docker run", table)
     return table
 
 
-def docker(rig, *words, **more):
-    return subprocess.run(["docker", *words], env=rig.track.env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, **more)
+def docker(rig, *arguments, **options):
+    return subprocess.run(["docker", *arguments], env=rig.runner.env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, **options)
 
 
 class gemini_image:
-    """The image in which gemini-cli finds its own name; made for the while."""
+    """Builds the image for gemini-cli, and removes it at the end."""
 
     def __init__(self, rig):
-        self.rig, self.is_made = rig, False
+        self.rig, self.is_built = rig, False
 
     def __enter__(self):
         if not self.rig.has("gemini"):
             return None
-        recipe = "FROM localhost/sandpen-test\nRUN ln -s /bin/true /usr/local/bin/gemini\n"
-        self.is_made = docker(self.rig, "build", "--quiet", "--tag", GEMINI_IMAGE, "-", input=recipe).returncode == 0
-        return Command(["gemini", "--sandbox", "--prompt", "hello"], cwd=self.rig.place("home/gemini"), env=GEMINI, shown="gemini --sandbox")
+        dockerfile = "FROM localhost/sandpen-test\nRUN ln -s /bin/true /usr/local/bin/gemini\n"
+        self.is_built = docker(self.rig, "build", "--quiet", "--tag", GEMINI_IMAGE, "-", input=dockerfile).returncode == 0
+        return Command(["gemini", "--sandbox", "--prompt", "hello"], cwd=self.rig.make_directory("home/gemini"), env=GEMINI, title="gemini --sandbox")
 
     def __exit__(self, *_):
-        if self.is_made:
+        if self.is_built:
             docker(self.rig, "rmi", "--force", GEMINI_IMAGE)
 
 
 class devcontainer:
-    """A devcontainer from nothing to its removal, and one that runs already."""
+    """Provides commands that create and remove a devcontainer, and that enter a running one."""
 
     def __init__(self, rig):
-        self.rig, self.whole, self.warm = rig, None, None
+        self.rig, self.full_cycle, self.running = rig, None, None
 
     def __enter__(self):
         if self.rig.has("devcontainer"):
             paths = [self.project("cold"), self.project("warm")]
             up = "devcontainer up --workspace-folder . >/dev/null && devcontainer exec --workspace-folder . true"
             remove = f"docker rm --force $(docker ps --quiet --filter label=devcontainer.local_folder={paths[0]})"
-            self.whole = Command(["sh", "-c", f"{up} && {remove}"], cwd=paths[0], shown="devcontainer up, exec, docker rm")
-            self.rig.track.trouble(Command(["devcontainer", "up", "--workspace-folder", "."], cwd=paths[1]))
-            self.warm = Command(["devcontainer", "exec", "--workspace-folder", ".", "true"], cwd=paths[1], shown="devcontainer exec true")
+            self.full_cycle = Command(["sh", "-c", f"{up} && {remove}"], cwd=paths[0], title="devcontainer up, exec, docker rm")
+            self.rig.runner.failure_reason(Command(["devcontainer", "up", "--workspace-folder", "."], cwd=paths[1]))
+            self.running = Command(["devcontainer", "exec", "--workspace-folder", ".", "true"], cwd=paths[1], title="devcontainer exec true")
         return self
 
     def project(self, name):
-        path = self.rig.place(f"home/devcontainer-{name}")
+        path = self.rig.make_directory(f"home/devcontainer-{name}")
         os.makedirs(f"{path}/.devcontainer", exist_ok=True)
         with open(f"{path}/.devcontainer/devcontainer.json", "w") as file:
             json.dump({"image": "localhost/sandpen-test", "updateRemoteUserUID": False}, file)
@@ -139,12 +139,12 @@ class devcontainer:
     def __exit__(self, *_):
         for name in ("cold", "warm"):
             label = f"label=devcontainer.local_folder={self.rig.directory}/home/devcontainer-{name}"
-            if left := docker(self.rig, "ps", "--all", "--quiet", "--filter", label).stdout.split() if self.whole else None:
+            if left := docker(self.rig, "ps", "--all", "--quiet", "--filter", label).stdout.split() if self.full_cycle else None:
                 docker(self.rig, "rm", "--force", *left)
 
 
 class distrobox:
-    """A box that runs already."""
+    """Creates a distrobox container, and removes it at the end."""
 
     NAME = "sandpen-bench-box"
 
@@ -154,8 +154,8 @@ class distrobox:
     def __enter__(self):
         if not self.rig.has("distrobox"):
             return None
-        self.rig.track.trouble(Command(["distrobox", "create", "--yes", "--image", "localhost/sandpen-test", "--name", self.NAME], env=self.env))
-        return Command(["distrobox", "enter", "--name", self.NAME, "--", "true"], env=self.env, shown="distrobox enter -- true")
+        self.rig.runner.failure_reason(Command(["distrobox", "create", "--yes", "--image", "localhost/sandpen-test", "--name", self.NAME], env=self.env))
+        return Command(["distrobox", "enter", "--name", self.NAME, "--", "true"], env=self.env, title="distrobox enter -- true")
 
     def __exit__(self, *_):
         if self.rig.has("distrobox"):

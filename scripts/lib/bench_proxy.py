@@ -1,7 +1,7 @@
-"""The proxy's part of scripts/bench: throughput and connections per second, straight, through sandpen's proxy and through tinyproxy.
+"""Measure throughput and connections per second: direct, through sandpen's proxy and tinyproxy.
 
-All three carry the same requests from the same client to the same server, in turn, round by round; what counts is the ratio to the
-straight connection. The client runs inside a native sandbox for sandpen, as a guest does, and on the host for the others.
+All three carry the same requests from the same client to the same server, in turn. The client runs
+in a native sandbox for sandpen, and on the host for the others.
 """
 import os
 import shutil
@@ -14,7 +14,7 @@ import time
 
 MEGABYTES = 512
 CONNECTIONS = 300
-# The same for all, and visible to a native guest, which sees the system's programs only.
+# All clients use the system's Python, because a native guest sees no other.
 PYTHON = "/usr/bin/python3"
 
 SERVER = r"""
@@ -53,10 +53,10 @@ def fetch(size):
     total = 0
     while got := s.recv_into(buffer): total += got
     assert total >= size << 20, total
-begun = time.perf_counter(); fetch(megabytes); bulk = time.perf_counter() - begun
-begun = time.perf_counter()
+started = time.perf_counter(); fetch(megabytes); bulk = time.perf_counter() - started
+started = time.perf_counter()
 for _ in range(connections): fetch(0)
-print(bulk, time.perf_counter() - begun)
+print(bulk, time.perf_counter() - started)
 """
 
 
@@ -76,7 +76,7 @@ def tinyproxy(directory):
     return process, port
 
 
-def race(sandpen, rounds):
+def measure(sandpen, rounds):
     with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
         os.chdir(directory)
         server = subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True)
@@ -98,18 +98,18 @@ def compare(sandpen, kind, port, other_port, rounds):
     client = [PYTHON, "-c", CLIENT, kind]
     end = [port, str(MEGABYTES), str(CONNECTIONS)]
     guest = [sandpen, "run", "--engine", "native", "--ssh-agent", "off", "--allow-host", f"127.0.0.1:{port}", "--"]
-    ways = {"straight": client + ["0"] + end, "sandpen": guest + client + ["8877"] + end}
+    routes = {"direct": client + ["0"] + end, "sandpen": guest + client + ["8877"] + end}
     if other_port:
-        ways["tinyproxy"] = client + [str(other_port)] + end
-    times = {name: [] for name in ways}
+        routes["tinyproxy"] = client + [str(other_port)] + end
+    times = {name: [] for name in routes}
     for _ in range(rounds):
-        for name, command in ways.items():
+        for name, command in routes.items():
             done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
-            times[name].append([float(word) for word in done.stdout.split()])
+            times[name].append([float(field) for field in done.stdout.split()])
     print(f"\nproxy, {kind} ({rounds} rounds, {MEGABYTES} MB and {CONNECTIONS} connections each)")
     table = {}
     for name, taken in times.items():
-        ratios = [[mine[part] / theirs[part] for mine, theirs in zip(taken, times["straight"])] for part in (0, 1)]
+        ratios = [[own[part] / other[part] for own, other in zip(taken, times["direct"])] for part in (0, 1)]
         bulk, single = (statistics.median(values) for values in zip(*taken))
         table[name] = {"mb_per_s": MEGABYTES / bulk, "connections_per_s": CONNECTIONS / single,
                        "ratio_throughput": 1 / statistics.median(ratios[0]), "ratio_connections": 1 / statistics.median(ratios[1])}
@@ -117,5 +117,5 @@ def compare(sandpen, kind, port, other_port, rounds):
         print(f"  {name:12} {row['mb_per_s']:8.0f} MB/s ({row['ratio_throughput']:.2f})  "
               f"{row['connections_per_s']:7.0f} connections/s ({row['ratio_connections']:.2f})")
     if not other_port:
-        print("  tinyproxy: absent")
+        print("  tinyproxy: not installed")
     return table

@@ -1,88 +1,90 @@
-"""Turns the figures into a summary against the goals, into the generated part of docs/benchmarks.md, and into its chart."""
+"""Print the summary, and write the generated part of docs/benchmarks.md and its chart."""
 import os
 
 import bench_chart
-import bench_map
+import bench_breakdown
 from bench_rig import HERE
 
 ENGINES = ("docker", "podman")
-BEGIN, END = "<!-- what follows is written by scripts/bench --docs -->", "<!-- what precedes is written by scripts/bench --docs -->"
+BEGIN, END = "<!-- scripts/bench --docs generates this part: begin -->", "<!-- scripts/bench --docs generates this part: end -->"
 
 
 def goals(results):
-    """What is to be reached: the figure, its limit, what was measured, and whether it held. What was not measured is there, too."""
+    """Return each figure with its limit, the measured value, and whether it meets the limit."""
     found = []
 
-    def goal(figure, limit, measured, shown="{:.2f}"):
-        held = "not measured" if measured is None else "held" if measured <= limit else "missed"
-        found.append((figure, limit if isinstance(limit, str) else shown.format(limit), "" if measured is None else shown.format(measured), held))
+    def goal(figure, limit, measured, style="{:.2f}"):
+        outcome = "not measured" if measured is None else "met" if measured <= limit else "missed"
+        found.append((figure, limit if isinstance(limit, str) else style.format(limit), "" if measured is None else style.format(measured), outcome))
 
-    def against_twin(figure, table, name):
-        """The limit is one and the noise: how far the farther quartile of the twin's ratios is from one."""
+    def within_noise(figure, table, name):
+        """Set the limit to 1 plus the noise.
+
+        The noise is the larger distance from 1 of the quartiles of the repeated reference.
+        """
         ratio = (table or {}).get(name, {}).get("ratio")
-        goal(figure, "1 + the twin's noise" if ratio is None else 1 + max(abs(1 - quartile) for quartile in table["twin"]["quartiles"]), ratio)
+        goal(figure, "1 + noise" if ratio is None else 1 + max(abs(1 - quartile) for quartile in table["repeat"]["quartiles"]), ratio)
 
     ratio = lambda section, name: results.get(section, {}).get(name, {}).get("ratio")
     for engine in ENGINES:
-        against_twin(f"{engine}: `sandpen run` / bare `{engine} run` with the same flags", results.get(engine), "sandpen")
-        against_twin(f"{engine}: … without a network", results.get(f"{engine}-apart"), "sandpen --network off")
-    goal("native / bwrap, the host's network in both", 1.0, ratio("native", "sandpen"))
-    goal("… in a Git repository", 1.0, ratio("native", "sandpen, in a Git repository"))
-    goal("native / bwrap, no network in both", 1.0, ratio("native-apart", "sandpen --network off"))
-    goal("… in a Git repository", 1.0, ratio("native-apart", "sandpen --network off, in a Git repository"))
+        within_noise(f"{engine}: `sandpen run` / bare `{engine} run` with the same flags", results.get(engine), "sandpen")
+        within_noise(f"{engine}: the same without a network", results.get(f"{engine}-apart"), "sandpen --network off")
+    goal("native / bwrap, with the host's network", 1.0, ratio("native", "sandpen"))
+    goal("native / bwrap, with the host's network, in a Git repository", 1.0, ratio("native", "sandpen, in a Git repository"))
+    goal("native / bwrap, without a network", 1.0, ratio("native-apart", "sandpen --network off"))
+    goal("native / bwrap, without a network, in a Git repository", 1.0, ratio("native-apart", "sandpen --network off, in a Git repository"))
     for engine in ENGINES:
         calls = results.get("calls", {}).get(engine, {})
         goal(f"{engine}: engine processes per launch", 1, calls.get("processes"), "{}")
         until = calls.get("until_called") or {}
-        goal(f"{engine}: sandpen's own time until the engine is called", 5, until.get("ms"), "{:.1f} ms")
-        goal("… in a Git repository", 5, until.get("in_repository_ms"), "{:.1f} ms")
+        goal(f"{engine}: time until sandpen calls the engine", 5, until.get("ms"), "{:.1f} ms")
+        goal(f"{engine}: time until sandpen calls the engine, in a Git repository", 5, until.get("in_repository_ms"), "{:.1f} ms")
     for engine in ("native", *ENGINES):
         own = results.get("memory", {}).get(f"sandpen, {engine}", {}).get("own_kb")
         goal(f"{engine}: PSS of sandpen's processes while the guest runs", 2.0, sum(own) / 1000 if own else None, "{:.2f} MB")
     for engine in ("native", *ENGINES):
         levels = results.get("neighbours", {}).get(engine, {})
-        goal(f"{engine}: growth of a launch with 100 others running / the bare engine's own", 1.1, levels.get("100", {}).get("growth"))
+        goal(f"{engine}: growth of the ratio to the bare engine with 100 other sandboxes", 1.1, levels.get("100", {}).get("growth"))
     for engine in ("native", "docker"):
-        goal(f"{engine}: a launch in a repository of 100,000 files / in an empty one", 1.05,
+        goal(f"{engine}: launch in a repository of 100,000 files / in an empty one", 1.05,
              results.get("files", {}).get(engine, {}).get("100,000 files", {}).get("ratio"))
     goal("binary, stripped", 6.0, results["binary_bytes"] / 1e6, "{:.1f} MB")
     return found
 
 
 def summary(results):
-    print(f"  {'figure':78} {'at most':26} {'measured':10}")
-    for figure, limit, measured, held in goals(results):
-        print(f"  {figure.replace('`', ''):78} {limit:26} {measured:10} {held.upper() if held == 'missed' else held}")
+    print(f"  {'figure':78} {'limit':26} {'measured':10}")
+    for figure, limit, measured, outcome in goals(results):
+        print(f"  {figure.replace('`', ''):78} {limit:26} {measured:10} {outcome.upper() if outcome == 'missed' else outcome}")
 
 
 def row(*cells):
     return "| " + " | ".join(str(cell) for cell in cells) + " |"
 
 
-def race(title, table, reference=None):
-    """One race as a table."""
+def comparison(title, table, reference=None):
     if not table:
         return []
     lines = [f"### {title}", "", row("", "median", "ratio", "quartiles"), "|---|---|---|---|"]
     for name, line in table.items():
-        shown = {"reference": reference or line.get("command", "the reference"), "twin": "its twin"}.get(name, name)
+        label = {"reference": reference or line.get("command", "the reference"), "repeat": "the same command again (noise)"}.get(name, name)
         if "absent" in line:
-            lines.append(row(shown, plain(line["absent"]), "", ""))
+            lines.append(row(label, table_text(line["absent"]), "", ""))
         else:
             spread = "" if name == "reference" else f"{line['quartiles'][0]:.2f}–{line['quartiles'][1]:.2f}"
-            lines.append(row(shown, f"{line['ms']:.1f} ms", f"{line['ratio']:.2f}", spread))
+            lines.append(row(label, f"{line['ms']:.1f} ms", f"{line['ratio']:.2f}", spread))
     return [*lines, ""]
 
 
-def plain(text):
-    """Of a program's words, what a table can hold, and nothing of this machine's paths."""
+def table_text(text):
+    """Remove paths of this machine, and characters that break a table, from a program's message."""
     return " ".join(word for word in text.replace("|", " ").split() if "/" not in word)
 
 
-def neighbours(table):
-    lines = ["### With others running", "",
-             "Growth is against a launch with nobody else there; the last column but one is sandpen's growth over the bare engine's at the same time.",
-             "", row("engine", "others", "sandpen", "growth", "bare", "growth", "sandpen's / bare's", "`sandpen ps`"),
+def other_sandboxes(table):
+    lines = ["### Launch while other sandboxes run", "",
+             "Growth is relative to a launch without other sandboxes. The growth of the ratio is that of the median ratio of sandpen to the bare engine.",
+             "", row("engine", "other sandboxes", "sandpen", "growth", "bare engine", "growth", "growth of the ratio", "`sandpen ps`"),
              "|---|---|---|---|---|---|---|---|"]
     for engine, levels in table.items():
         for level, line in levels.items():
@@ -92,8 +94,8 @@ def neighbours(table):
 
 
 def memory(table):
-    lines = ["### Memory while the guest sleeps", "", "PSS of all processes on the host's side, the guest left out; of sandpen also its own.", "",
-             row("", "all", "processes", "sandpen's own"), "|---|---|---|---|"]
+    lines = ["### Memory while the guest sleeps", "", "PSS of the launcher's process tree and of sandpen's helper, without the guest. The last column shows sandpen's processes.", "",
+             row("", "total", "processes", "sandpen's processes"), "|---|---|---|---|"]
     for title, line in table.items():
         own = " + ".join(f"{kb / 1000:.2f} MB" for kb in line.get("own_kb", []))
         lines.append(row(title, f"{line['kb'] / 1000:.1f} MB" if line["kb"] else "not readable", line["processes"], own))
@@ -101,44 +103,45 @@ def memory(table):
 
 
 def proxy(table):
-    lines = ["### The proxy", "", row("", "", "MB/s", "ratio", "connections/s", "ratio"), "|---|---|---|---|---|---|"]
-    for kind, ways in table.items():
-        for name, line in ways.items():
+    lines = ["### Proxy throughput", "", row("requests", "route", "MB/s", "ratio", "connections/s", "ratio"), "|---|---|---|---|---|---|"]
+    for kind, routes in table.items():
+        for name, line in routes.items():
             lines.append(row(kind, name, f"{line['mb_per_s']:.0f}", f"{line['ratio_throughput']:.2f}",
                              f"{line['connections_per_s']:.0f}", f"{line['ratio_connections']:.2f}"))
     return [*lines, ""]
 
 
-def taken_on(results):
+def conditions(results):
     machine, versions = results["machine"], results["versions"]
-    there = ", ".join(f"{name} {version}" for name, version in versions.items() if version and name != "sandpen")
+    installed = ", ".join(f"{name} {version}" for name, version in versions.items() if version and name != "sandpen")
     absent = [name for name, version in versions.items() if not version]
-    return [f"Taken on {results['date']} on {machine['cores']} cores ({machine['processor']}), {machine['memory_gb']} GB, "
-            f"Linux {machine['kernel']}, as {machine['user']}, load {machine['load']} at the start, {results['rounds']} rounds; {there}."
-            + (f" Absent: {', '.join(absent)}." if absent else ""), ""]
+    return [f"Measured on {results['date']} on {machine['cores']} cores ({machine['processor']}), {machine['memory_gb']} GB, "
+            f"Linux {machine['kernel']}, as {machine['user']}, load {machine['load']} at the start, {results['rounds']} rounds; {installed}."
+            + (f" Not installed: {', '.join(absent)}." if absent else ""), ""]
 
 
 def page(results):
-    """The generated part."""
-    lines = taken_on(results)
-    lines += [row("figure", "at most", "measured", ""), "|---|---|---|---|"]
-    lines += [row(figure, limit, measured, "**missed**" if held == "missed" else held) for figure, limit, measured, held in goals(results)]
-    lines += ["", "![A launch of `true`, beside the bare engines](benchmarks.svg)", ""]
-    lines += race("A launch without a container, with the host's network", results.get("native"))
-    lines += race("A launch without a container, without a network", results.get("native-apart"))
+    """Return the generated part of docs/benchmarks.md."""
+    lines = conditions(results)
+    lines += [row("figure", "limit", "measured", "result"), "|---|---|---|---|"]
+    lines += [row(figure, limit, measured, "**missed**" if outcome == "missed" else outcome)
+              for figure, limit, measured, outcome in goals(results)]
+    lines += ["", "![Launch time of `true`, relative to the bare engines](benchmarks.svg)", ""]
+    lines += comparison("Native launch with the host's network", results.get("native"))
+    lines += comparison("Native launch without a network", results.get("native-apart"))
     for engine in ENGINES:
-        lines += race(f"A launch on {engine}", results.get(engine))
-        lines += race(f"A launch on {engine}, without a network", results.get(f"{engine}-apart"))
-    lines += race("Other launchers of containers", results.get("launchers"))
-    lines += race("sandpen alone", results.get("alone"))
-    lines += race("Git, on native", results.get("git"), "a plain launch")
+        lines += comparison(f"Launch on {engine}", results.get(engine))
+        lines += comparison(f"Launch on {engine} without a network", results.get(f"{engine}-apart"))
+    lines += comparison("Other container launchers", results.get("launchers"))
+    lines += comparison("sandpen commands without a sandbox", results.get("alone"))
+    lines += comparison("Git repositories on native", results.get("git"), "a plain launch")
     for engine, table in results.get("extras", {}).items():
-        lines += race(f"What more costs, on {engine}", table, "a plain launch")
+        lines += comparison(f"Additional features on {engine}", table, "a plain launch")
     for engine, table in results.get("files", {}).items():
-        lines += race(f"A large repository, on {engine}", table, "an empty repository")
-    for name, make in (("neighbours", neighbours), ("memory", memory), ("proxy", proxy)):
+        lines += comparison(f"Large repository on {engine}", table, "an empty repository")
+    for name, make in (("neighbours", other_sandboxes), ("memory", memory), ("proxy", proxy)):
         lines += make(results[name]) if results.get(name) else []
-    lines += bench_map.page(results) if results.get("split") else []
+    lines += bench_breakdown.page(results) if results.get("split") else []
     return "\n".join(lines).rstrip() + "\n"
 
 

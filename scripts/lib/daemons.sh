@@ -1,14 +1,12 @@
 # shellcheck shell=bash
-# Background processes of the rig: started at most once, and stopped only while
-# they are provably the ones that were started.
+# Starts the daemons of the rig, and stops only those that it started.
 
-# A pid alone may have been given to another process since; pid and start time
-# together name one process of this boot.
-start_time() { # PID; fails if it has ended, even if nobody has collected it yet
+# A pid may be reused; pid and start time together identify a process of this boot.
+start_time() { # PID; fails if the process has exited or is a zombie
     local stat
     stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1
-    # The name in parentheses may hold spaces: the state, field 3, is the first
-    # after it, and the start time, field 22, the 20th.
+    # The name in parentheses may contain spaces. After it, the state (field 3) is
+    # the first field, and the start time (field 22) the 20th.
     awk '$1 == "Z" { exit 1 } { print $20 }' <<<"${stat##*) }"
 }
 
@@ -25,8 +23,8 @@ daemon_runs() { # NAME
         [ "$started" = "$(cat "$RIG/$1.start")" ]
 }
 
-# setsid: Ctrl-C in the terminal of the tests must not reach the daemon before
-# the tests have cleaned up. The lock is closed, or it would be held for good.
+# setsid keeps Ctrl-C in the tests' terminal from stopping the daemon before the
+# tests have cleaned up. The lock is closed, because the daemon would keep it.
 start_daemon() { # NAME CMD [ARG...]
     local name=$1
     shift
@@ -39,10 +37,10 @@ stop_daemon() { # NAME
         local pid tries=0
         pid=$(cat "$RIG/$1.pid")
         kill "$pid"
-        # dockerd gives its containers 15 s.
+        # dockerd waits up to 15 s for its containers.
         while daemon_runs "$1"; do
             tries=$((tries + 1))
-            [ "$tries" -lt 300 ] || { say "$1 ($pid) ignores SIGTERM, killing it"; kill -9 "$pid"; break; }
+            [ "$tries" -lt 300 ] || { say "$1 (pid $pid) did not exit after SIGTERM; killing it"; kill -9 "$pid"; break; }
             sleep 0.1
         done
     fi
@@ -55,7 +53,7 @@ wait_until_answers() { # NAME CMD [ARG...]
     until "$@" >/dev/null 2>&1; do
         tries=$((tries + 1))
         if [ "$tries" -ge 300 ] || ! daemon_runs "$name"; then
-            say "$name does not answer, see $RIG/logs/$name.log"
+            say "$name did not start, see $RIG/logs/$name.log"
             return 1
         fi
         sleep 0.2
@@ -65,8 +63,8 @@ wait_until_answers() { # NAME CMD [ARG...]
 boot_id() { cat /proc/sys/kernel/random/boot_id; }
 same_boot() { [ "$(cat "$RIG/boot-id" 2>/dev/null)" = "$(boot_id)" ]; }
 
-# Pids and sockets of an earlier boot mean nothing. A real runtime directory is
-# on a tmpfs and vanishes by itself; this one has to be emptied.
+# Removes pids and sockets of an earlier boot. The runtime directory is not on a
+# tmpfs, so it is still there after a reboot.
 forget_other_boots() {
     same_boot && return
     rm -rf "$RIG"/*.pid "$RIG"/*.start "$RIG/run-user" "$RIG/env"
@@ -86,9 +84,8 @@ start_docker() {
     wait_until_answers dockerd docker info || stop_daemon dockerd
 }
 
-# A killed dockerd leaves pid files behind, and its successor gives up while
-# /proc still lists those pids: for seconds where init is slow to collect the
-# dead, or for good if a pid was given away.
+# A killed dockerd leaves pid files. A new dockerd refuses to start while these
+# pids exist: until init has reaped the old processes, or if a pid is reused.
 remove_stale_pidfiles() { # DOCKERD_PIDFILE EXEC_ROOT
     remove_unless_running "$1" dockerd
     remove_unless_running "$2/containerd/containerd.pid" containerd
@@ -102,7 +99,7 @@ remove_unless_running() { # PIDFILE PROGRAM
     rm -f "$1"
 }
 
-# Debian ships the start script, but not in PATH.
+# Debian installs the start script outside PATH.
 rootless_start_script() {
     local script
     for script in "$(command -v dockerd-rootless.sh)" /usr/share/docker.io/contrib/dockerd-rootless.sh; do
@@ -124,7 +121,7 @@ start_rootless_docker() {
     rm -rf "$state"
     remove_stale_pidfiles "$TEST_RUNTIME/docker.pid" "$TEST_RUNTIME/docker"
     make_user_dir "$RIG/docker-user" 0700
-    # A state directory of our own: the default is a new one in /tmp each time.
+    # By default every start creates a new state directory in /tmp.
     start_daemon rootless-dockerd "$RIG/as-user" \
         env DOCKERD_ROOTLESS_ROOTLESSKIT_FLAGS="--state-dir=$state" \
         "$script" --data-root "$RIG/docker-user" --exec-root "$TEST_RUNTIME/docker" \
@@ -132,8 +129,8 @@ start_rootless_docker() {
     wait_until_answers rootless-dockerd rootless_docker info || stop_daemon rootless-dockerd
 }
 
-# Rootless Podman leaves a process behind that keeps its user namespace. In a
-# runtime directory that is not the rig's own, it may be somebody else's.
+# Rootless Podman keeps a process running that holds its user namespace. Only the
+# one in the rig's runtime directory is recorded: others may not belong to the rig.
 record_podman_pause() {
     local pid
     pid=$(cat "$RIG/run-user/libpod/tmp/pause.pid" 2>/dev/null) || return 0

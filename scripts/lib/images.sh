@@ -1,11 +1,11 @@
 # shellcheck shell=bash
-# The test images, made of this machine's own files: no registry is needed.
+# Builds the test images from files of this machine, without a registry.
 #
-# All five lie in one archive in the format of `docker save`, which Docker and
-# Podman both load. (`docker import` would do, but Docker 20.10 ignores its
-# --platform.)
+# All five are in one archive in the format of `docker save`, which Docker and
+# Podman can load. `docker import` is not used because Docker 20.10 ignores its
+# --platform.
 
-# Change it with anything below, and the images are made and loaded afresh.
+# Increase the version after a change to this file, to rebuild and reload the images.
 IMAGES_VERSION=1
 IMAGE_NAMES=(sandpen-test sandpen-busybox sandpen-entrypoint sandpen-node sandpen-arm64)
 IMAGE_LABEL=dev.sandpen.rig
@@ -13,7 +13,7 @@ IMAGE_LABEL=dev.sandpen.rig
 build_images() {
     IMAGES_ARCHIVE=$RIG/images/$IMAGES_VERSION.tar
     [ ! -e "$IMAGES_ARCHIVE" ] || return 0
-    say 'making the test images'
+    say 'building the test images'
     rm -rf "$RIG/images"
     mkdir -p "$RIG/images/work"
     (
@@ -25,7 +25,7 @@ build_images() {
         write_images
     ) >"$RIG/logs/images.log" 2>&1 || {
         tail -n 5 "$RIG/logs/images.log" >&2
-        die "cannot make the test images, see $RIG/logs/images.log"
+        die "could not build the test images, see $RIG/logs/images.log"
     }
     tar -C "$RIG/images/work/archive" -cf "$IMAGES_ARCHIVE.new" .
     mv "$IMAGES_ARCHIVE.new" "$IMAGES_ARCHIVE"
@@ -43,14 +43,14 @@ busybox_root() {
     write_accounts "$1"
 }
 
-# Says aarch64 in its ELF headers, so that an x86-64 kernel refuses to run it.
+# Writes aarch64 into the ELF header, so that an x86-64 kernel refuses to run the program.
 foreign_root() {
     cp -a "$1" "$2"
     printf '\xb7\x00' | dd of="$2/bin/busybox" bs=1 seek=18 conv=notrunc status=none
 }
 
-# Files of Debian packages and the libraries they load: seconds, where
-# debootstrap takes minutes.
+# Copies the files of installed Debian packages and the libraries that they load,
+# which takes seconds; debootstrap takes minutes.
 test_root() {
     local root=$1
     mkdir -p "$root"/usr/{bin,sbin,lib,lib64,local/bin} "$root"/{dev,proc,sys,run,etc,root,home/node,tmp,var/tmp}
@@ -63,16 +63,16 @@ test_root() {
     libraries_of files >libraries
     tar -C / --dereference -cf - -T libraries | tar -C "$root" -xf -
 
-    # Names that Debian's alternatives system would have made.
+    # Debian's alternatives system creates these links.
     ln -sf mawk "$root/usr/bin/awk"
     ln -sf which.debianutils "$root/usr/bin/which"
-    # For the promise that setuid programs gain nothing inside.
+    # The tests check that a setuid program gains no privileges in a sandbox.
     install -m 4755 /usr/bin/id "$root/usr/local/bin/setuid-id"
     write_accounts "$root"
 }
 
-# With /bin, /lib and so on spelled as what they link to, lest tar replace the
-# links by directories.
+# Replaces /bin, /lib and so on by the directories that they link to; otherwise
+# tar would replace the links by directories.
 package_files() {
     dpkg -L "${IMAGE_PACKAGES[@]}" | grep -E '^/(usr|bin|sbin|lib|lib64)/' |
         grep -vE '^/usr/share/(doc|man|info|locale|lintian|bug|bash-completion)(/|$)' |
@@ -96,7 +96,7 @@ write_accounts() {
     printf '%s\n' 'passwd: files' 'group: files' 'hosts: files dns' >"$1/etc/nsswitch.conf"
 }
 
-# Owners are written into the archive rather than set on disk: that needs no root.
+# Sets the owners in the archive, because changing them on disk needs root.
 pack_layer() {
     local layer=archive/$1.tar
     tar -C "$1" --owner=0 --group=0 --numeric-owner --exclude=./home/node -cf "$layer" .

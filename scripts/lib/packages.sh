@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# Decides which Debian packages the rig lacks, and installs them when it may.
+# Finds missing Debian packages, and installs them if the user is root.
 
-# What shows that it is there, then the Debian package that brings it. A probe
-# rather than the package's own state, so that docker-ce counts as Docker.
+# Each line has a command or file, and the Debian package that contains it. The
+# state of the package is not checked, so that docker-ce counts as Docker.
 REQUIREMENTS='
 docker                        docker.io
 dockerd                       docker.io
@@ -29,7 +29,7 @@ setpriv                       util-linux
 flock                         util-linux
 '
 
-# The test image is made of the files of these packages (lib/images.sh).
+# lib/images.sh copies the files of these packages into the test image.
 IMAGE_PACKAGES=(
     base-files bash busybox-static coreutils dash debianutils diffutils findutils
     git grep gzip hostname libc-bin mawk mount ncurses-base openssh-client
@@ -54,7 +54,7 @@ install_missing_packages() {
     mapfile -t missing < <(missing_packages)
     [ ${#missing[@]} -gt 0 ] || return 0
     if ! has apt-get; then
-        say "no apt-get here; missing: ${missing[*]}"
+        say "apt-get is not available; missing packages: ${missing[*]}"
         return 0
     fi
     say "installing ${missing[*]}"
@@ -71,5 +71,5 @@ install_missing_packages() {
 report_missing_packages() {
     local missing
     mapfile -t missing < <(missing_packages)
-    [ ${#missing[@]} -eq 0 ] || say "not root, so nothing is installed; missing: ${missing[*]}"
+    [ ${#missing[@]} -eq 0 ] || say "only root can install packages; missing packages: ${missing[*]}"
 }

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# The ordinary user who owns the rootless engines, and how to act as that user.
-# Whoever calls without being root is that user already.
+# Creates the test user, who owns the rootless engines, and runs commands as that
+# user. Without root, the calling user is the test user.
 
 prepare_test_user() {
     if is_root; then
@@ -18,11 +18,11 @@ prepare_test_user() {
     # shellcheck disable=SC2034 # scripts/engines exports it
     TEST_HOME=$(getent passwd "$TEST_USER" | cut -d: -f6)
     write_as_user
-    as_user test -r "$RIG/as-user" || die "$TEST_USER cannot reach $RIG: name another directory"
+    as_user test -r "$RIG/as-user" || die "$TEST_USER cannot access $RIG: use another directory"
 }
 
-# Ids from 1100 on: were they 1000, as the `node` user of the images has, a
-# test could not tell "the host's user" from "the image's user".
+# The ids start at 1100, because the images have a user `node` with id 1000, and
+# tests have to distinguish it from the user of the host.
 make_test_user() {
     id "$TEST_USER" >/dev/null 2>&1 ||
         useradd -m -s /bin/bash -K UID_MIN=1100 -K GID_MIN=1100 "$TEST_USER"
@@ -35,11 +35,11 @@ free_range() {
         BEGIN { first = 100000 } END { print first "-" first + 65535 }' "$1"
 }
 
-# slirp4netns runs as the user and opens the device itself.
+# slirp4netns runs as the test user and opens the device.
 allow_tun() {
     mkdir -p /dev/net
     [ -e /dev/net/tun ] || mknod /dev/net/tun c 10 200 || return 0
-    chmod 0666 /dev/net/tun || say "cannot open /dev/net/tun to $TEST_USER: no rootless networking"
+    chmod 0666 /dev/net/tun || say "could not make /dev/net/tun accessible to $TEST_USER: rootless engines have no network"
 }
 
 make_user_dir() {
@@ -48,9 +48,9 @@ make_user_dir() {
     chmod "$2" "$1"
 }
 
-# Podman keeps images below HOME unless told otherwise, and remembers in their
-# database the runtime directory it first saw. With both in the rig, a test may
-# give the user any HOME, and a second rig elsewhere does not meet the first.
+# By default Podman stores images in HOME, and their database records the first
+# runtime directory. With both in the rig, tests can change HOME, and several
+# rigs do not share state.
 write_storage_conf() {
     TEST_STORAGE_CONF=$RIG/storage.conf
     make_user_dir "$RIG/podman-user" 0700
@@ -58,8 +58,8 @@ write_storage_conf() {
         "$RIG/podman-user" "$TEST_RUNTIME/containers" >"$TEST_STORAGE_CONF"
 }
 
-# A file rather than a function, because the tests call it too. The environment
-# is cleared: nothing of root's reaches the user unless named after `env`.
+# Writes a script instead of a function, because the tests call it, too. It clears
+# the environment of root, except for variables that follow `env`.
 write_as_user() {
     if is_root; then
         cat >"$RIG/as-user.new" <<EOF
@@ -75,7 +75,7 @@ EOF
     else
         cat >"$RIG/as-user.new" <<EOF
 #!/bin/sh
-# as-user CMD [ARG...]: whoever made this rig is the user.
+# as-user CMD [ARG...]: runs CMD as the user who created this rig.
 exec env XDG_RUNTIME_DIR=${TEST_RUNTIME@Q} "\$@"
 EOF
     fi

@@ -1,19 +1,20 @@
-# Claude Code for sandpen: `sandpen build --agent claude`. Runs as any uid: nothing in it needs to be writable.
+# `sandpen build --agent claude` builds this image of Claude Code. It can run as any uid, because
+# nothing in the image has to be writable.
 FROM docker.io/library/node:22-bookworm-slim
 
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends ca-certificates git openssh-client ripgrep \
  && rm -rf /var/lib/apt/lists/*
 
-# Another version: --build-arg VERSION=1.2.3
+# Select another version with --build-arg VERSION=1.2.3.
 ARG VERSION=latest
 RUN npm install --global --no-audit --no-fund "@anthropic-ai/claude-code@${VERSION}" \
  && npm cache clean --force \
  && claude --version
 
-# A new version comes with a new image; the user inside could not install one.
+# The user in the container cannot install updates; rebuild the image instead.
 ENV DISABLE_AUTOUPDATER=1
 
-# The base image's own entry point turns an unknown command into a script for node.
+# The entry point of the base image passes unknown commands to node as scripts.
 ENTRYPOINT []
 CMD ["bash"]

@@ -1,16 +1,17 @@
-# LLxprt Code for sandpen: `sandpen build --agent llxprt`. Runs as any uid: nothing in it needs to be writable.
+# `sandpen build --agent llxprt` builds this image of LLxprt Code. It can run as any uid, because
+# nothing in the image has to be writable.
 FROM docker.io/library/node:24-bookworm-slim
 
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends ca-certificates git openssh-client ripgrep \
  && rm -rf /var/lib/apt/lists/*
 
-# Another version: --build-arg VERSION=1.2.3
+# Select another version with --build-arg VERSION=1.2.3.
 ARG VERSION=latest
 RUN npm install --global --no-audit --no-fund "@vybestack/llxprt-code@${VERSION}" \
  && npm cache clean --force \
  && llxprt --version
 
-# The base image's own entry point turns an unknown command into a script for node.
+# The entry point of the base image passes unknown commands to node as scripts.
 ENTRYPOINT []
 CMD ["bash"]

@@ -1,57 +1,62 @@
-"""Runs commands in turn, round by round, so that load hits all alike, and takes medians of the per-round ratios to the first."""
+"""Run commands in turn, so that load affects all of them equally, and compare them to the first."""
 import os
 import statistics
 import subprocess
 import time
 
-REFERENCE, TWIN = "reference", "twin"
+REFERENCE, REPEAT = "reference", "repeat"
 
 
 class Command:
-    """What is run, where, and with what in its environment beyond everyone's."""
+    """Describes a command. `env` extends the runner's environment, `title` is shown in tables."""
 
-    def __init__(self, argv, cwd=None, env=None, shown=None):
-        self.argv, self.cwd, self.env, self.shown = [str(word) for word in argv], cwd, env or {}, shown
+    def __init__(self, argv, cwd=None, env=None, title=None):
+        self.argv, self.cwd, self.env, self.title = [str(argument) for argument in argv], cwd, env or {}, title
 
 
-class Track:
-    """Where commands run: a directory and an environment that are the same for all."""
+class Runner:
+    """Runs commands in the same directory and environment, unless they name their own."""
 
     def __init__(self, directory, env):
         self.directory, self.env = directory, env
         self.null = os.open("/dev/null", os.O_RDWR)
 
     def time(self, command):
-        """Seconds from the start to the end, and the exit code. posix_spawn: a fork of this interpreter would take longer than
-        some of what is measured."""
+        """Run a command and return its duration in seconds and its exit code.
+
+        posix_spawn is used because a fork of this interpreter takes longer than some commands.
+        """
         os.chdir(command.cwd or self.directory)
         env = {**self.env, **command.env}
         streams = [(os.POSIX_SPAWN_DUP2, self.null, stream) for stream in (0, 1, 2)]
-        begun = time.perf_counter()
+        started = time.perf_counter()
         pid = os.posix_spawnp(command.argv[0], command.argv, env, file_actions=streams)
         _, status = os.waitpid(pid, 0)
-        return time.perf_counter() - begun, os.waitstatus_to_exitcode(status)
+        return time.perf_counter() - started, os.waitstatus_to_exitcode(status)
 
-    def trouble(self, command, patience=120):
-        """Why a command does not run here; None if it does."""
+    def failure_reason(self, command, timeout=120):
+        """Return the reason why a command fails, or None if it succeeds."""
         try:
-            done = subprocess.run(command.argv, cwd=command.cwd or self.directory, env={**self.env, **command.env}, timeout=patience,
+            done = subprocess.run(command.argv, cwd=command.cwd or self.directory, env={**self.env, **command.env}, timeout=timeout,
                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
         except subprocess.TimeoutExpired:
-            return f"it did not end within {patience} s"
+            return f"timed out after {timeout} s"
         except FileNotFoundError:
             return "not installed"
         lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
         return None if done.returncode == 0 else f"does not run here: {lines[0][:120] if lines else f'exit code {done.returncode}'}"
 
-    def race(self, rounds, reference, others, with_twin=True, rest=0):
-        """A table: name to median and best time, ratio to the reference and its quartiles; what does not run says why. With a rest
-        where a command leaves work behind that would fall on the next."""
-        commands = {REFERENCE: reference, **({TWIN: reference} if with_twin else {}), **others}
+    def compare(self, rounds, reference, others, with_repeat=True, pause=0):
+        """Return a table that maps each name to its times and to its ratio to the reference.
+
+        A command that fails gets the reason instead. `pause` is the time in seconds between
+        commands, for those that leave work to a background process.
+        """
+        commands = {REFERENCE: reference, **({REPEAT: reference} if with_repeat else {}), **others}
         table = {}
         for name, command in list(commands.items()):
-            if name != TWIN and (why := self.trouble(command)):
-                table[name] = {"absent": why}
+            if name != REPEAT and (reason := self.failure_reason(command)):
+                table[name] = {"absent": reason}
                 del commands[name]
         if REFERENCE not in commands:
             return table
@@ -59,18 +64,17 @@ class Track:
         for _ in range(rounds):
             for name, command in commands.items():
                 times[name].append(self.time(command)[0])
-                time.sleep(rest)
+                time.sleep(pause)
         for name, taken in times.items():
-            table[name] = row(taken, times[REFERENCE], commands[name].shown)
+            table[name] = row(taken, times[REFERENCE], commands[name].title)
         return table
 
 
-def row(taken, reference, shown=None):
-    """One line of a table."""
-    ratios = [mine / theirs for mine, theirs in zip(taken, reference)]
+def row(taken, reference, title=None):
+    ratios = [own / other for own, other in zip(taken, reference)]
     low, middle, high = quartiles(ratios)
     line = {"ms": statistics.median(taken) * 1000, "best_ms": min(taken) * 1000, "ratio": middle, "quartiles": [low, high]}
-    return {**line, "command": shown} if shown else line
+    return {**line, "command": title} if title else line
 
 
 def quartiles(values):
@@ -79,8 +83,7 @@ def quartiles(values):
     return at(0.25), statistics.median(values), at(0.75)
 
 
-def show(title, table):
-    """The table in the terminal."""
+def print_table(title, table):
     print(f"\n{title}")
     for name, line in table.items():
         if "absent" in line:
