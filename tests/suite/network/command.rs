@@ -59,11 +59,11 @@ fn two_proxies_at_once(fixture: &Fixture) {
 }
 
 fn a_proxy_that_ends_takes_the_guest_along(fixture: &Fixture) {
-    let end = fixture.root.join("end");
+    // The proxy exits when the guest has sent it a line.
+    let end = format!("/tmp/end-{}", fixture.root.file_name().expect("a name").display());
     let proxy = format!(
-        r#"sh -c 'socat TCP-LISTEN:${{SANDPEN_PROXY_PORT:-8877}},fork,reuseaddr SYSTEM:"echo hi" &
-            until [ -e {} ]; do sleep 0.1; done; echo its last words >&2; kill $!; exit 3'"#,
-        end.display()
+        r#"sh -c 'socat TCP-LISTEN:${{SANDPEN_PROXY_PORT:-8877}},fork,reuseaddr SYSTEM:"grep -q end && touch {end}" &
+            until [ -e {end} ]; do sleep 0.1; done; rm {end}; echo its last words >&2; kill $!; exit 3'"#
     );
     let mark = format!("sleep 301.{}", std::process::id());
     let mut running = Running::start(fixture.run().args([
@@ -72,10 +72,9 @@ fn a_proxy_that_ends_takes_the_guest_along(fixture: &Fixture) {
         "--",
         "bash",
         "-c",
-        &format!("echo ready; {mark}; true"),
+        &format!("echo ready; exec 3<>/dev/tcp/127.0.0.1/8877; echo end >&3; {mark}; true"),
     ]));
     assert_eq!(running.line(), "ready");
-    std::fs::write(end, "").expect("write");
     let finished = running.finish();
     finished.failure(44);
     assert!(
