@@ -1,4 +1,4 @@
-//! The rows of the attack list that containers are concerned with, each on every engine where it applies.
+//! The attacks of SECURITY.md that concern containers, each on every engine where it applies.
 
 mod guest;
 mod network;

@@ -1,4 +1,4 @@
-//! What the Tab key brings, in the shells themselves: names of the command line, ids of running sandboxes, profiles.
+//! Shell completion in real shells: options, ids of running sandboxes, profiles.
 
 use rustix::process::Signal;
 
@@ -42,7 +42,7 @@ fn fish_completes_names() {
         let tries: Vec<String> = tries.iter().map(|line| format!("complete -C 'sandpen {line}'; echo .")).collect();
         let script = format!("set PATH {bin} $PATH; sandpen completions fish | source; {}", tries.join("; "));
         let finished = fixture.host_command("fish").args(["--no-config", "--command", &script]).finish();
-        // Behind a tab stands what it is.
+        // A tab separates the name from its description.
         let found: Vec<&str> =
             finished.success().lines().map(|line| line.split('\t').next().unwrap_or_default()).collect();
         let expected = ["review-2", ".", "review-2", ".", ".", "--all", ".", "prune", ".", "mine", ".", "native", "."];

@@ -1,4 +1,4 @@
-//! What the guest can and cannot do, on every real engine.
+//! The behaviour that guests can rely on, tested on every real engine.
 
 mod environment;
 mod exit_codes;

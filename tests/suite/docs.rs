@@ -1,10 +1,11 @@
-//! The documentation is true: its sessions are run and compared, its requirements lead to tests that exist, and no other project's
-//! contact is named.
+//! The documentation is correct: its sessions are run and compared, its requirements cite tests
+//! that exist, and it names no other project's contact.
 //!
-//! A session is a fenced block that begins with "```console". `$ COMMAND`, with further lines of it behind `> `, is run by a shell in a project
-//! of its own; the lines after it are what it says. `...` stands for any lines, or for any part of one; blanks count as one, because columns depend on the place.
-//! "```console,docker" needs that engine. In a session, HOME is `/home/me`, the project is a Git repository with one
-//! commit, and an SSH agent holds one key.
+//! A session is a fenced block that begins with "```console". A shell runs each `$ COMMAND`, with
+//! further lines of it behind `> `, in a new project; the lines that follow are its output. `...`
+//! matches any lines, or any part of one. Runs of blanks count as one, because columns depend on
+//! the length of paths. "```console,docker" needs that engine. In a session, HOME is `/home/me`,
+//! the project is a Git repository with one commit, and an SSH agent holds one key.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -127,7 +128,7 @@ fn every_link_leads_somewhere() {
     assert!(read("README.md").contains("](docs/README.md)"));
 }
 
-/// A message that troubleshooting explains is one that the program says: its parts between `…` stand in the source.
+/// Messages that the documentation explains exist: their parts between `…` are in the source.
 #[test]
 fn every_message_that_is_explained_exists() {
     let page = read("docs/troubleshooting.md");
@@ -369,7 +370,7 @@ fn sources(directory: &str) -> Vec<(PathBuf, String)> {
     found
 }
 
-/// What stands between backticks.
+/// The texts between backticks.
 fn quoted(text: &str) -> Vec<&str> {
     text.split('`').skip(1).step_by(2).collect()
 }
@@ -488,7 +489,7 @@ fn r1_2_no_file_names_another_projects_contact() {
     let upstream = ["gemini-cli-dev", "google.com"].join("@");
     assert_eq!(mail_addresses(&format!("write to {upstream}.")), [upstream]);
     assert_eq!(mail_addresses("core@127.0.0.1 name@sha256:ab a@b @c.de"), Vec::<String>::new());
-    // Names that can never be anybody's (RFC 2606).
+    // Reserved names (RFC 2606).
     let reserved = ["example.org", "example.com", "proxy.invalid"];
     let ours = "https://github.com/vybestack/llxprt-code/discussions";
     for (path, text) in texts() {

@@ -1,4 +1,5 @@
-//! `sandpen doctor`: every line has a state and every trouble its fix; it starts nothing, writes nothing, and always ends.
+//! `sandpen doctor`: every line has a state and every problem a fix. It starts nothing, writes
+//! nothing, and never hangs.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;
@@ -216,7 +217,7 @@ fn doctor_checks_every_configuration_file() {
     assert_check(&report, "files", "profile other", "ok", "not used now", None);
     assert_check(&report, "files", "preset agent", "warning", "unknown key `imagee`", Some("did you mean `image`?"));
     assert_check(&report, "files", "the project's", "warning", "until you trust it", Some("sandpen trust"));
-    // What stops `run` is a problem, and it is told once.
+    // An error that stops `run` is a problem, and is reported once.
     let (code, report) = doctor(&fixture, &["--profile", "mine"]);
     assert_eq!(code, 1);
     assert_check(&report, "files", "profile mine", "problem", "unknown key `netwrok`", Some("did you mean `network`?"));

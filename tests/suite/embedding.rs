@@ -1,4 +1,4 @@
-//! sandpen as a library: the example of docs/embedding.md is built, and run as a program of the host that is not sandpen.
+//! sandpen as a library: the example of docs/embedding.md is built and run as another program.
 
 use std::fs;
 use std::path::{Path, PathBuf};

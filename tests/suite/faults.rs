@@ -1,5 +1,5 @@
-//! The table of faults: what goes wrong around a sandbox, what the user sees, and what remains. Nothing hangs: every row has to end
-//! within the patience of `Running`.
+//! Faults around a sandbox, with the messages and the state that follow. Every row ends within the
+//! timeout of `Running`.
 
 mod clock;
 mod daemon;
@@ -182,7 +182,7 @@ fn sessions_below(directory: &Path) -> usize {
     bases.filter_map(|base| Some(fs::read_dir(base).ok()?.count())).sum()
 }
 
-/// A file system of its own, of the size that is asked for; the user's.
+/// A file system of the given size, owned by the user.
 struct Full(PathBuf);
 
 impl Full {

@@ -1,4 +1,5 @@
-//! Git inside is Git outside, wherever in a repository; and what is planted in a repository does not run on the host.
+//! Git works inside a sandbox as it does outside, and nothing planted in a repository runs on the
+//! host.
 
 mod guard;
 mod identity;

@@ -1,4 +1,4 @@
-//! `ps`, `exec`, `stop`, `prune`, and what a killed launcher leaves: over every engine.
+//! `ps`, `exec`, `stop` and `prune` on every engine, and the cleanup after a killed launcher.
 
 use crate::support::{Engine, Fixture, RunToEnd, Running, eventually, is_running, sandpen_without_home, signal};
 use crate::{for_every_container_engine, for_every_engine};

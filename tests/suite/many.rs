@@ -1,4 +1,5 @@
-//! Many sandboxes at once, over the same directory and over different ones: no interference, every code the right one, nothing left.
+//! Many sandboxes at once, in the same directory and in different ones: each has its own exit code,
+//! none disturbs another, and nothing is left.
 
 use std::fs;
 use std::path::PathBuf;
@@ -21,7 +22,7 @@ impl Drop for One {
     }
 }
 
-/// Says that it runs, waits until told to end, and ends with a code of its own. Its home and temp directory must be empty.
+/// Writes a file when it runs, waits for another one, and exits with the given code. Its home and temp directory must be empty.
 const GUEST: &str =
     "ls -A /tmp ~ | grep -v -e : -e '^$' -e '^p[0-9]*$' >&2; touch /tmp/mine ~/mine; echo $1 > started-$1;
     while [ ! -e go ]; do sleep 0.3; done; exit $2";
@@ -29,7 +30,7 @@ const GUEST: &str =
 fn at_once(fixture: &Fixture, count: usize) {
     let mut all: Vec<One> = (0..count)
         .map(|number| {
-            // Every other one has a directory of its own; the rest share one.
+            // Every second sandbox has its own directory; the others share one.
             let own = if number % 2 == 0 { 0 } else { number };
             let directory = fixture.outside("many").join(format!("p{own}"));
             fs::create_dir_all(&directory).expect("a directory");

@@ -1,4 +1,5 @@
-//! The native engine's own walls, from inside, as an ordinary user and as root: what has no counterpart in containers.
+//! Restrictions of the native engine that have no counterpart in containers, as an ordinary user
+//! and as root.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;

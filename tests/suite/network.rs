@@ -1,4 +1,4 @@
-//! The network policy on real engines: what `off` and `proxied` let through, and what becomes of a proxy.
+//! The network modes `off` and `proxied`, and proxies, on real engines.
 
 mod command;
 mod corporate;

@@ -1,5 +1,5 @@
-//! macOS Seatbelt without a Mac: the profiles are read and judged by a small reader of their language, and a stand-in for
-//! `sandbox-exec` drives the whole launch with `--assume-host macos`.
+//! macOS Seatbelt without a Mac: a small interpreter evaluates the profiles, and a stand-in for
+//! `sandbox-exec` runs the whole launch with `--assume-host macos`.
 
 mod choice;
 mod judge;

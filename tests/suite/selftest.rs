@@ -1,4 +1,4 @@
-//! `sandpen selftest`: every promise holds on every engine, and every probe can fail.
+//! `sandpen selftest`: every promise is kept on every engine, and every probe can fail.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use crate::support::{Engine, Finished, Fixture, RunToEnd, binary};
 for_every_engine!(every_promise_holds, selftest_promises_nothing_about_what_the_user_opened);
 for_every_engine!(with_agent: the_agent_is_reachable_only_if_forwarded);
 
-/// The probes of a sandbox that has a kernel around it.
+/// The probes of engines that use the kernel's isolation.
 const PROBES: &[&str] = &[
     "home",
     "temp",
@@ -127,7 +127,6 @@ fn the_agent_is_reachable_only_if_forwarded(fixture: &Fixture) {
     assert_eq!(state(&report(&off), "ssh agent").1, "none answers");
 }
 
-/// What the user's own flags take away is found out.
 #[test]
 fn selftest_detects_every_protection_that_a_flag_removes() {
     Fixture::on_prepared(Engine::Docker, Fixture::with_agent, |fixture| {
@@ -153,7 +152,7 @@ fn selftest_detects_every_protection_that_a_flag_removes() {
     });
 }
 
-/// An "engine" that only starts the command: not one of the probes may be content.
+/// An engine that only starts the command: every probe must fail.
 #[test]
 fn without_a_sandbox_every_probe_fails() {
     let fixture = Fixture::new().with_recording_docker();
@@ -181,7 +180,7 @@ fn without_a_sandbox_every_probe_fails() {
     assert!(text.stdout.contains("\nNOT SAFE: ") && text.stdout.contains("  FAILED  home "), "{}", text.stdout);
 }
 
-/// One that starts nothing, and says that all is well.
+/// An engine that starts nothing and reports success.
 #[test]
 fn a_probe_that_cannot_run_has_failed() {
     let fixture = Fixture::new().with_recording_docker();

@@ -1,4 +1,4 @@
-//! A long wait is never silent, and never on stdout.
+//! Progress messages: every long wait prints one, to stderr.
 
 use crate::support::pty::Pty;
 use crate::support::{Fixture, RunToEnd};
@@ -20,7 +20,7 @@ fn a_slow_start_shows_progress() {
     assert_eq!((finished.stdout.as_str(), finished.progress.as_str()), ("", ""));
 }
 
-/// The engine shows how it pulls.
+/// The engine shows its own progress.
 #[test]
 fn a_pull_is_left_to_the_engines_own_progress() {
     let finished = slow("exit 1").sandpen(["run", "--", "true"]).finish();
@@ -35,7 +35,7 @@ fn slow_engines_show_progress() {
     assert_eq!((finished.code, finished.progress.as_str()), (Some(1), "sandpen: waiting for the engines to answer\n"));
     let finished = fixture.sandpen(["doctor", "-q"]).finish();
     assert_eq!((finished.code, finished.progress.as_str()), (Some(1), ""));
-    // At a terminal it counts, in one line that goes.
+    // At a terminal it counts seconds, in a line that is removed.
     let mut terminal = Pty::start(&fixture.sandpen(["doctor"]));
     terminal.expect("Not ready");
     let said = terminal.said();

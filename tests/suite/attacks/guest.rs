@@ -1,4 +1,4 @@
-//! What a guest may try against its launcher: 25, and the one directory that both of them use.
+//! Attacks of a guest on its launcher: 25, and the directory that both use.
 
 use std::process::Stdio;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a guest may try against the network policy: 21, 22, 23.
+//! Attacks of a guest on the network policy: 21, 22, 23.
 
 use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt;

@@ -1,4 +1,4 @@
-//! What a repository may try on the host before anything runs inside: 07–10, 19.
+//! Attacks by the content of a repository on the host, before anything runs inside: 07–10, 19.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -236,7 +236,6 @@ fn attack_10_terminal_escapes_are_not_printed(fixture: &Fixture) {
     say(&["trust"]);
 }
 
-/// What the parser of the command line says is printed, too.
 #[test]
 fn attack_10_the_argument_parser_prints_no_terminal_escapes() {
     for arguments in [&["run", "--engine", EVIL][..], &[EVIL], &["profile", "show", EVIL]] {
@@ -279,7 +278,7 @@ fn attack_19_links_are_not_mounted(fixture: &Fixture) {
         let finished = fixture.run().args(arguments).args(["--", "cat", "/x", "/x/secret", "link/secret"]).finish();
         assert_eq!((finished.code, finished.stdout.as_str()), (Some(2), ""), "{arguments:?}: {}", finished.stderr);
     }
-    // As a Python environment it is left out, with a word.
+    // As a Python environment it is left out, with a warning.
     let finished =
         fixture.run().env("VIRTUAL_ENV", fixture.project.join("link")).args(["--", "cat", "link/secret"]).finish();
     assert!(

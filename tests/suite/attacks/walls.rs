@@ -1,4 +1,4 @@
-//! What a guest may try against its walls: 13, 14, 17, 18, 20.
+//! Attempts of a guest to leave its sandbox: 12–14, 17, 18, 20.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -37,7 +37,7 @@ fn attack_14_no_inherited_files(fixture: &Fixture) {
     let script = "echo ready; cat > /dev/null; perl -e 'for (3..99) { print if open my $f, q(<&), $_ }'; cat <&9";
     let mut command = fixture.run();
     command.args(["--", "bash", "-c", script]);
-    // The same command with two files open that nobody asked for, one of them a directory.
+    // The same command with two further files open, one of them a directory.
     let mut shell = Command::new("sh");
     shell.args(["-c", r#"secret=$1; shift; exec 9<"$secret" 8</ "$@""#, "sh"]).arg(&secret);
     shell.arg(command.get_program()).args(command.get_args());

@@ -1,4 +1,5 @@
-//! Bytes that are no text, and text that drives a terminal: shown escaped or refused, never a crash (attack 10).
+//! Bytes that are not UTF-8, and text that controls a terminal: escaped or refused, without a crash
+//! (attack 10).
 
 use std::ffi::{OsStr, OsString};
 use std::fs;

@@ -1,4 +1,4 @@
-//! Which directories sandpen opens a sandbox over, which it refuses, and what it says of mounts.
+//! Accepted and refused working directories, and messages about mounts.
 
 use std::fs;
 use std::os::unix::fs::symlink;

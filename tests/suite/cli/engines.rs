@@ -89,7 +89,7 @@ hint: or use another engine: --engine podman
     );
 }
 
-/// A daemon that this user may not talk to. A root that tests as root becomes `nobody` for this.
+/// A daemon that this user may not connect to. If root runs the tests, sandpen runs as `nobody`.
 #[test]
 fn r1_a_daemon_that_refuses_permission() {
     let fixture = Fixture::new().with_recording_docker();
@@ -157,7 +157,7 @@ hint: or use another engine: --engine docker
 fn r1_no_engine_at_all() {
     let fixture = Fixture::new().with_recording_docker();
     fixture.uninstall("docker");
-    // An image asks for a container; `auto` by name, or by nobody: the same.
+    // An image needs a container engine, whether `auto` is explicit or the default.
     down(&fixture, |subcommand| fixture.sandpen([subcommand, "--engine", "auto", "--image", "debian"]), NONE);
     let command = |subcommand: &str| {
         let mut command = fixture.sandpen([subcommand]);

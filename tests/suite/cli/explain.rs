@@ -1,4 +1,4 @@
-//! `explain` as a page, and `explain --why` about one thing.
+//! `explain` as text, and `explain --why`.
 
 use std::fs;
 use std::process::Command;
@@ -67,7 +67,7 @@ fn no_line_but_a_command_is_wider_than_the_page() {
     let fixture = Fixture::new().with_recording_docker();
     let text = page(&fixture, &["--agent", "llxprt", "--", "llxprt"]);
     let columns = text.split("\nCommand line").next().expect("a page").lines();
-    // A value is never broken; what is longer stands alone.
+    // A value is never broken; a longer one has its own line.
     let wide: Vec<&str> =
         columns.filter(|line| line.chars().count() > 100 && line.split_whitespace().count() > 4).collect();
     assert_eq!(wide, Vec::<&str>::new());

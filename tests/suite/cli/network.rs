@@ -1,4 +1,4 @@
-//! What can be wrong with a network policy: always exit 2, with the entry.
+//! Invalid network policies: exit code 2, and the message names the entry.
 
 use crate::support::Fixture;
 

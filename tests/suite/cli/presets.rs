@@ -1,4 +1,5 @@
-//! Presets of the user's own: what is wrong with one is said of its file, and what one exposes is shown.
+//! The user's own presets: errors name the file, and `explain` shows everything that a preset
+//! exposes.
 
 use std::fs;
 use std::os::unix::fs::symlink;

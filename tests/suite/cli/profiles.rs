@@ -1,4 +1,4 @@
-//! `profile`: what holds and who said so, files to begin with, and what editors know of them.
+//! `profile`: effective values with their origin, new profile files, and the schemas for editors.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Names that sandpen does not know: exit code 2, with the name that may have been meant.
+//! Unknown names: exit code 2, with the most similar known name.
 
 use crate::support::Fixture;
 

@@ -1,4 +1,4 @@
-//! `trust`: a project's file is shown in words, takes effect as it was shown, and can be taken back.
+//! `trust`: shows a project's file, lets exactly the shown content take effect, and can be revoked.
 
 use std::fs;
 

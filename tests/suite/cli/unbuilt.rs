@@ -1,4 +1,4 @@
-//! What is not built yet is refused with exactly that, never ignored.
+//! Options without an effect on an engine are refused, never ignored.
 
 use crate::support::Fixture;
 

@@ -1,4 +1,4 @@
-//! Which variables the guest has, and that their values arrive as they were.
+//! The guest's environment variables, and their exact values.
 
 use std::collections::BTreeMap;
 
@@ -96,7 +96,7 @@ fn variables_come_from_every_layer(fixture: &Fixture) {
     }
 }
 
-/// The whole list is compared: an engine that adds something of the host's would be seen.
+/// Compares the whole list, so that a variable that an engine adds is noticed.
 fn only_requested_variables_are_set(fixture: &Fixture) {
     let host = [
         ("GITHUB_TOKEN", "hunter2"),

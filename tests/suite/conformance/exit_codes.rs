@@ -1,4 +1,4 @@
-//! Exit codes: the guest's own, and the launcher's.
+//! Exit codes of the guest and of the launcher.
 
 use crate::support::{Fixture, RunToEnd};
 use crate::{for_every_container_engine, for_every_engine};

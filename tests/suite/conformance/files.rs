@@ -1,4 +1,5 @@
-//! Which files the guest sees: the working directory, what was asked for, and nothing else of the host.
+//! The files that the guest sees: the working directory, requested mounts, and no other file of the
+//! host.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,4 +1,4 @@
-//! Who the guest is: the owner of its files, its home, its entry in passwd.
+//! The guest's user: the owner of its files, its home, its entry in passwd.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

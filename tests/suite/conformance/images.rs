@@ -18,7 +18,7 @@ fn on_image(fixture: &Fixture, image: &str, command: &[&str]) -> Finished {
     sandpen.args(["--"]).args(command).finish()
 }
 
-/// Never pulled; a registry that refuses; a digest nobody has.
+/// Never pulled; a registry that refuses; a digest that does not exist.
 fn missing_images() -> [String; 4] {
     let digest = format!("localhost/sandpen-test@sha256:{}", "0".repeat(64));
     ["localhost/no-such-image:1.2".into(), "127.0.0.1:1/no/such:image".into(), "llxprt-code-sandbox".into(), digest]

@@ -1,4 +1,4 @@
-//! A sandbox's life: its name and labels, signals, and that nothing is left whatever the end.
+//! Name, labels and signals of a sandbox, and the cleanup after it.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -28,7 +28,7 @@ fn start(fixture: &Fixture, script: &str) -> Running {
     running
 }
 
-/// The same, and the engine knows that it runs: before that Podman's client loses signals, which is a test of its own.
+/// Waits until the engine knows that the guest runs: before that, Podman's client loses signals.
 fn start_and_settle(fixture: &Fixture, script: &str) -> Running {
     let running = start(fixture, script);
     if !fixture.engine().is_container() {
@@ -143,7 +143,7 @@ fn locked_directories_do_not_keep_the_session(fixture: &Fixture) {
     assert_nothing_left(fixture);
 }
 
-/// The image's own user is somebody else to the host.
+/// The image's user is another one than the host's.
 fn files_of_the_images_user_do_not_keep_the_session(fixture: &Fixture) {
     let mut command = fixture.run_image("localhost/sandpen-node");
     command.args(["--user", "image"]);

@@ -1,4 +1,5 @@
-//! Limits hold where the engine can enforce them; where it cannot, that is said, and an error under `--strict`.
+//! Limits are enforced where the engine can; elsewhere there is a warning, and an error with
+//! `--strict`.
 
 use crate::support::{Fixture, RunToEnd};
 use crate::{for_every_container_engine, for_every_engine};

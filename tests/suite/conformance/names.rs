@@ -1,4 +1,4 @@
-//! Paths with everything a path may hold: what an engine can carry arrives, what it cannot is refused with exit 2.
+//! Paths with special characters: mounted if the engine can, refused with exit code 2 if not.
 
 use std::ffi::OsStr;
 use std::fs;

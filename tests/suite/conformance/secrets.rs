@@ -1,4 +1,4 @@
-//! Secrets reach the guest, and no command line, no explanation, no file that stays.
+//! Secrets reach the guest, but no command line, no explanation, and no file that remains.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,4 @@
-//! The SSH agent, a real one: forwarded or not reachable at all (R4, R5).
+//! A real SSH agent is either forwarded or unreachable (R4, R5).
 
 use crate::support::{Finished, Fixture, RunToEnd};
 use crate::{for_every_container_engine, for_every_engine};
@@ -30,7 +30,7 @@ fn r4_1_off_means_not_reachable(fixture: &Fixture) {
     }
     let finished = run(fixture, &[], &["--ssh-agent", "off"], script);
     assert_eq!(finished.success(), "unset");
-    // The host's temp directory holds the agent's socket: it is masked, or the user hears of it.
+    // The host's temp directory holds the agent's socket: it is masked, or there is a warning.
     let finished = run(
         fixture,
         &[],

@@ -1,4 +1,5 @@
-//! What the project brings along: its Python environment, its parts of PATH, its sandbox.bashrc.
+//! Parts of the project that affect the guest: its Python environment, its parts of PATH, its
+//! sandbox.bashrc.
 
 use std::fs;
 
@@ -55,7 +56,7 @@ fn parts_of_path_below_the_project_are_appended(fixture: &Fixture) {
     command.env("PYTHONPATH", format!("/usr/lib/python:{project}/lib"));
     let finished = command.args(["--", "bash", "-c", "tool; ls -d /; echo $PATH; echo $PYTHONPATH"]).finish();
     let image = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-    // Behind the image's own, so that nothing of the project stands in for a system program.
+    // Behind the image's own, so that no file of the project replaces a system program.
     assert_eq!(finished.success(), format!("tool\n/\n{image}:{}\n{project}/lib", tools.display()));
 }
 

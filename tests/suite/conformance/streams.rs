@@ -1,4 +1,5 @@
-//! stdin, stdout and stderr: every byte, apart from each other, and a terminal only where there is one.
+//! stdin, stdout and stderr: every byte arrives, the streams stay separate, and there is a terminal
+//! only if the caller has one.
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};

@@ -1,4 +1,4 @@
-//! A sandbox in a real terminal: what the guest sees of it, what its keys do, and how it is left behind.
+//! A sandbox in a real terminal: its size, its keys, and its settings afterwards.
 
 use std::process::Command;
 
@@ -121,7 +121,7 @@ fn no_key_detaches(fixture: &Fixture) {
     assert_nothing_left(fixture);
 }
 
-/// Nobody outside could resume it, so it is resumed at once.
+/// No shell outside could resume it, so it is resumed at once.
 fn ctrl_z_leaves_a_container_running(fixture: &Fixture) {
     let mut pty = Pty::start(&bash(fixture, "echo ready; exec cat"));
     pty.expect("ready");
@@ -136,7 +136,7 @@ fn ctrl_z_leaves_a_container_running(fixture: &Fixture) {
     assert_nothing_left(fixture);
 }
 
-/// On native the shell outside has the last word, as with any other program.
+/// On native the shell outside suspends and resumes it, as any other program.
 fn ctrl_z_suspends(fixture: &Fixture) {
     let mut command = fixture.run();
     fixture.write_script("project/ready-and-cat", "#!/bin/sh\necho ready\nexec cat\n");

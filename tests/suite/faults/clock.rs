@@ -1,5 +1,6 @@
-//! Clock jumps. Waits are measured by a clock that does not jump, and whether a sandbox lives is decided by its lock; the clock on the
-//! wall only tells ages, and how old a directory is that has no lock yet.
+//! Clock jumps. sandpen measures waits by the monotonic clock and decides by a lock whether a
+//! sandbox runs. The wall clock only affects ages, and when a directory without a lock counts as
+//! stale.
 
 use std::fs::{self, File};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Docker's daemon killed or stopped while a sandbox runs: a daemon of the test's own, with a small image.
+//! A private Docker daemon is killed or stopped while a sandbox runs.
 
 use std::fs::File;
 use std::path::Path;

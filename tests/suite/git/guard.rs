@@ -1,4 +1,4 @@
-//! What is planted in a repository does not run on the host: attacks 02–05, and what the guard reports.
+//! Nothing planted in a repository runs on the host: attacks 02–05, and the reports of the guard.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -259,7 +259,7 @@ fn repositories_made_inside_are_reviewed(fixture: &Fixture) {
     let finished =
         bash_in(fixture, &main, &["--mount", &mount], "git init -q /other/r; git -C /other/r config alias.x '!evil'");
     assert!(finished.stderr.contains("alias.x = !evil"), "{}", finished.stderr);
-    // So many that taking each apart would take minutes.
+    // Too many to examine each.
     let script = "git init -q one; git -C one config alias.x '!evil'; mkdir many; for i in $(seq 300); do cp -r one many/$i; done";
     let finished = bash_in(fixture, &main, &[], script);
     assert!(
@@ -289,7 +289,7 @@ fn a_large_workspace_is_reviewed_without_waiting_for_it(fixture: &Fixture) {
     finished.success();
     let config = large.join("0/new/.git/config");
     eventually("it is set aside", || !fs::read_to_string(&config).expect("config").contains("evil"));
-    // Told at once, or by whoever comes next; what the user does afterwards stays.
+    // Reported at once or by the next command; later changes of the user stay.
     git(fixture, large.join("0/new"), &["config", "alias.y", "!mine"]).success();
     eventually("the review is over", || {
         let told = finished.stderr.clone() + &fixture.sandpen(["ps"]).finish().stderr;

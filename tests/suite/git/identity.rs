@@ -1,4 +1,5 @@
-//! The identity inside is the identity outside, through every kind of include; only the user's own files are followed.
+//! The identity inside equals the identity outside, through every kind of include; only the user's
+//! own files are followed.
 
 use super::{bash_in, git, repository};
 use crate::support::{Fixture, RunToEnd};
@@ -84,7 +85,7 @@ fn the_hosts_variables_of_identity_come_along(fixture: &Fixture) {
     let mut command = fixture.run();
     command.current_dir(&main).env("GIT_CONFIG_GLOBAL", own).env("GIT_AUTHOR_EMAIL", "author@x");
     command.env("GIT_CONFIG_COUNT", "1").env("GIT_CONFIG_KEY_0", "user.email").env("GIT_CONFIG_VALUE_0", "count@x");
-    // A value that could be a token is nobody's business.
+    // A value that could be a token is not shown.
     let finished = command
         .args(["--", "bash", "-c", "git config user.name; git config user.email; git var GIT_AUTHOR_IDENT"])
         .finish();

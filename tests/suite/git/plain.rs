@@ -1,4 +1,4 @@
-//! What sandpen reads of Git's settings itself is what Git says; and everything that is not plain is Git's to read.
+//! Where sandpen reads Git settings itself, it reads what Git would; anything else it asks Git.
 
 use std::fs;
 use std::os::unix::fs::{chown, symlink};

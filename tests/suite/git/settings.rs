@@ -15,10 +15,10 @@ for_every_engine!(
 for_every_engine!(with_empty_agent: ssh_signing_works_through_the_agent);
 for_every_container_engine!(a_repository_of_another_owner_is_not_dubious);
 
-/// The guest is not the owner of the files it sees, which Git refuses unless it is told.
+/// Git refuses repositories of another owner unless `safe.directory` names them.
 fn a_repository_of_another_owner_is_not_dubious(fixture: &Fixture) {
     let main = repository(fixture, &fixture.project.join("main"));
-    // As the image's own user, and, where root runs it, over the files of somebody else.
+    // As the image's user, and, where root runs sandpen, with files of another user.
     let mut command = fixture.run_image("localhost/sandpen-node");
     command.args(["--user", "image"]);
     let finished = command.current_dir(&main).args(["--", "git", "log", "--format=%s"]).finish();
@@ -159,7 +159,7 @@ fn openpgp_signing_is_disabled_with_a_warning(fixture: &Fixture) {
     let strict = bash_in(fixture, &main, &["--strict"], "true");
     strict.failure(44);
     assert!(strict.stderr.contains("would not be signed inside"), "{}", strict.stderr);
-    // Who does not sign hears nothing of it.
+    // Without signing there is no message.
     fixture.write(".gitconfig", "[user]\n\tname = N\n\temail = n@x\n\tsigningKey = ABCD\n");
     assert_eq!(bash_in(fixture, &main, &[], "git commit --quiet --allow-empty -m inside").stderr, "");
 }
@@ -191,7 +191,7 @@ fn ssh_signing_works_through_the_agent(fixture: &Fixture) {
         let finished = command.args(["--", "bash", "-c", script]).finish();
         assert_eq!(finished.stdout.trim_end(), "G signed", "{}", finished.stderr);
     }
-    // Without the agent there is no signature, and a word.
+    // Without the agent there is no signature, and a warning.
     let finished = bash_in(
         fixture,
         &main,

@@ -108,7 +108,7 @@ impl HandwrittenHost {
 
     /// Replaces everything that was found on this machine, except for the fixture's files.
     pub fn replace_facts(&self, resolved: &mut Resolved, with_agent: bool) {
-        // The files here belong to whoever runs the tests, not to the host's user.
+        // The files belong to the user that runs the tests, not to the host's user.
         resolved.request.workspace.owner = self.host.uid;
         let facts = &mut resolved.facts;
         facts.selinux = false;

@@ -1,4 +1,5 @@
-//! A proxy of the user's own: started before the guest, the guest's only way out, and gone with it.
+//! A proxy command of the user's: it starts before the guest, is the guest's only way out, and ends
+//! with it.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -17,7 +18,7 @@ for_every_engine!(
 );
 for_every_container_engine!(two_proxies_at_once);
 
-/// Answers every request with a word. On native the port may be another than 8877: other tests run at the same time.
+/// Answers every request with a word. On native the port can differ from 8877, because tests run concurrently.
 fn proxy(word: &str) -> String {
     format!(
         r#"sh -c 'exec socat TCP-LISTEN:${{SANDPEN_PROXY_PORT:-8877}},fork,reuseaddr SYSTEM:"read x; echo {word}"'"#

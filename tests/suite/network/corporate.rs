@@ -1,4 +1,4 @@
-//! Networks that lead out through a proxy: the host's variables and certificates arrive inside, and mean the same there.
+//! Networks that require a proxy: the host's proxy variables and certificates work inside.
 
 use crate::for_every_engine;
 use crate::support::{Fixture, RunToEnd};

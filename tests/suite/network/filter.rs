@@ -1,4 +1,5 @@
-//! sandpen's own proxy: what is listed is reached, nothing else is, and the guest, the log and the user are told.
+//! sandpen's own proxy: only listed hosts are reachable; the guest, the log and the user learn what
+//! was refused.
 
 use std::fs;
 use std::process::Stdio;

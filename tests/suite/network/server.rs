@@ -1,4 +1,4 @@
-//! Servers of the tests' own on this machine, and how a guest asks for them.
+//! Servers on this machine, and shell functions by which a guest connects to them.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};

@@ -1,5 +1,6 @@
-//! Engines in a virtual machine, as on macOS: the proxy is a container of its own, and the guest's port changes hands in a volume.
-//! Played on the engines of this machine with `--assume-host macos`.
+//! Engines in a virtual machine, as on macOS: the proxy runs in a second container, and passes its
+//! socket to the guest through a volume. Tested on the engines of this machine with `--assume-host
+//! macos`.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -53,7 +54,7 @@ fn the_proxy_is_a_container_of_its_own(fixture: &Fixture) {
         "{}",
         finished.stdout
     );
-    // Listed, and nobody is there: the proxy itself has tried.
+    // A listed host that does not answer: the proxy itself has tried.
     assert!(lines[3].starts_with("HTTP/1.1 502 sandpen: 127.0.0.1:9: failed to connect"), "{}", finished.stdout);
     assert!(finished.stderr.contains("sandpen: proxy: refused evil.example:443: "), "{}", finished.stderr);
     assert!(finished.stderr.contains("the proxy refused connections to evil.example:443 (1)"), "{}", finished.stderr);

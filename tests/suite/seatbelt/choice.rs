@@ -1,4 +1,4 @@
-//! Which profile is taken, and what is refused.
+//! The choice of a profile, and refused options.
 
 use serde_json::Value;
 

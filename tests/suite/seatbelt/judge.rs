@@ -1,5 +1,6 @@
-//! What a profile answers. The last rule that matches wins; but how a later rule without filters, or one with a `*`, stands to an
-//! earlier particular one is told in different ways, so every question is also judged the other way, and both must agree.
+//! Evaluates a profile. The last matching rule wins; but sources disagree whether a later rule
+//! without filters, or with a `*`, overrides an earlier specific one. So every question is
+//! evaluated in both ways, and both answers must agree.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! A filtered network under Seatbelt: the proxy is on the host, and the guest's only way out is its port. Each test has a network
-//! of its own, because the port is the host's.
+//! A filtered network under Seatbelt: the proxy runs on the host, and the guest can reach its port
+//! only. Each test has its own network namespace, because the port is fixed.
 
 use std::process::Command;
 
@@ -54,7 +54,7 @@ fn a_proxy_of_the_users_own_is_started_and_ended() {
     let finished = alone(&fixture, &["--proxy-command", proxy], script);
     assert_eq!(finished.success(), "mine", "{}", finished.stderr);
     assert_eq!(fixture.sessions().len(), 0, "{finished:?}");
-    // One that does not stay stops the guest, with a word.
+    // A proxy that exits stops the guest, with an error.
     let finished = alone(&fixture, &["--proxy-command", "echo broken"], "echo started; sleep 20");
     assert!(finished.code == Some(44) && finished.stderr.contains("broken"), "{finished:?}");
     assert_eq!(fixture.sessions().len(), 0, "{finished:?}");

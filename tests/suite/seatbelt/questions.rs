@@ -1,4 +1,4 @@
-//! What each profile allows, question by question.
+//! What each profile allows and denies.
 
 use std::fs;
 use std::os::unix::net::UnixListener;

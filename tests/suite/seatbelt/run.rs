@@ -1,4 +1,4 @@
-//! The whole way of `run` through a stand-in for `sandbox-exec`: environment, exit codes, signals, the agent, clean-up.
+//! `run` with a stand-in for `sandbox-exec`: environment, exit codes, signals, the agent, cleanup.
 
 use std::fs;
 use std::os::unix::net::UnixListener;
@@ -101,7 +101,7 @@ fn signals_reach_the_command_and_its_end_is_reported() {
         running.signal(signal);
         assert_eq!(running.finish().code, Some(code), "{signal:?}");
     }
-    // One that handles it decides itself, and hears of it once.
+    // A command that handles the signal receives it once.
     let mut run = fixture.run();
     let script = "trap 'echo got; exit 5' TERM; echo ready; while :; do sleep 0.05; done";
     let mut running = Running::start(run.args(["--", "sh", "-c", script]));

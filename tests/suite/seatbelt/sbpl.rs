@@ -1,4 +1,5 @@
-//! A reader of Seatbelt's profile language: expressions in parentheses, strings, `#"regular expressions"`, comments.
+//! A parser of Seatbelt's profile language: expressions in parentheses, strings, regular
+//! expressions, comments.
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Expression {

@@ -1,4 +1,4 @@
-//! A real terminal around the stand-in: whom its keys reach, and that it comes back.
+//! A real terminal around the stand-in: signals of its keys, and its settings afterwards.
 
 use crate::support::pty::Pty;
 use crate::support::{Fixture, eventually};

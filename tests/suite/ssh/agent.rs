@@ -12,7 +12,7 @@ for_every_engine!(
     r4_3_and_r5_the_guest_lists_and_uses_the_hosts_keys,
 );
 
-/// Tries to speak to an agent at every socket there is, in the file system, in the roots of other processes, in the abstract
+/// Tries to reach an agent at every socket: in the file system, in the roots of other processes, in the abstract
 /// namespace and behind open files.
 const HUNT: &str = r#"
 for socket in $(find / /proc/[0-9]*/root -xdev -type s 2>/dev/null) $(find /tmp /run /var /home /dev -type s 2>/dev/null) "$1"; do
@@ -29,7 +29,7 @@ echo "${SSH_AUTH_SOCK-unset}"; ls -d /ssh-agent 2>/dev/null; true"#;
 fn r4_1_and_attack_12_off_leaves_no_way_to_the_agent(fixture: &Fixture) {
     let socket = fixture.agent().socket.display().to_string();
     let mut command = fixture.run();
-    // An open connection to the agent, inherited by whoever starts sandpen, must not travel on.
+    // A connection to the agent that sandpen inherits must not reach the guest.
     command.args(["--ssh-agent", "off", "--", "bash", "-c", HUNT, "hunt", &socket]);
     let connection = std::os::unix::net::UnixStream::connect(&fixture.agent().socket).expect("connect");
     rustix::io::fcntl_setfd(&connection, rustix::io::FdFlags::empty()).expect("inherited");

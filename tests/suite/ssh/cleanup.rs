@@ -1,4 +1,5 @@
-//! R7.9–R7.11: the tunnel ends with the sandbox, however that ends, exactly once and without holding up the exit.
+//! R7.9–R7.11: the tunnel is closed exactly once, however the sandbox ends, and does not delay the
+//! exit.
 
 use std::fs;
 use std::process::Stdio;

@@ -1,5 +1,5 @@
-//! R6: Docker Desktop and its relatives. The daemon is real, and the socket in "its machine" is, too: this machine is the one that
-//! dockerd runs on. Only the answer to `docker info` is another.
+//! R6: Docker Desktop and similar products. The daemon and the socket in its machine are real: this
+//! machine is the one that dockerd runs on. Only the answer to `docker info` is replaced.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;

@@ -1,5 +1,5 @@
-//! R7.6–R7.8: whatever goes wrong before the tunnel stands is exit 44 with ssh's own words and the command that helps, and no
-//! container is started.
+//! R7.6–R7.8: any failure before the tunnel is open exits with 44, quotes ssh, suggests a fix, and
+//! starts no container.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};

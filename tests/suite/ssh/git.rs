@@ -1,4 +1,5 @@
-//! What it is all for: clone, commit and push over SSH from inside, with the host's known_hosts deciding whom to trust.
+//! Clone, commit and push over SSH from a sandbox. The host's known_hosts decides which servers are
+//! trusted.
 
 use super::sshd::Sshd;
 use crate::for_every_engine;

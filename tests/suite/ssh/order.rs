@@ -1,4 +1,4 @@
-//! The order in which a session is taken down, as its parts record it: the container, the tunnel, the directory.
+//! A session is removed in this order: the container, the tunnel, the directory.
 
 use rustix::process::Signal;
 

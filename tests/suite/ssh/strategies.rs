@@ -1,4 +1,5 @@
-//! How the agent reaches the guest on every platform and engine: by a mount, by Docker Desktop's socket, or by a tunnel.
+//! The agent reaches the guest by a mount, by Docker Desktop's socket, or by a tunnel, depending on
+//! the platform and the engine.
 
 use super::podman_machine::PodmanMachine;
 use crate::support::{Engine, Fixture, KEY_COMMENT, RunToEnd, Shim};

@@ -1,4 +1,4 @@
-//! R7 where it works: the tunnel into a Podman machine, end to end.
+//! R7: a working tunnel into a Podman machine, end to end.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -49,7 +49,7 @@ fn r7_5_with_the_helper_beside_the_program_and_the_hosts_user() {
         for (name, value) in command.get_envs().filter_map(|(name, value)| Some((name, value?))) {
             shipped.env(name, value);
         }
-        // A guest that is neither root nor anybody the image knows (R7.5), and a code that only the guest can have.
+        // A user that is neither root nor in the image (R7.5), and an exit code that can only be the guest's.
         let script = format!("id -u; {LIST}; echo text >made; exit 125");
         let finished = shipped.args(["--user", "host", "--", "sh", "-c", &script]).finish();
         finished.failure(125);

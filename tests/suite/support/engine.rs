@@ -59,8 +59,8 @@ impl Engine {
         true
     }
 
-    /// The user that runs sandpen on this engine: whoever runs the tests, unless that is root and
-    /// the engine is an ordinary user's.
+    /// The user that runs sandpen on this engine: the one that runs the tests, unless that is root
+    /// and the engine belongs to an ordinary user.
     pub fn user(self) -> User {
         if self.is_rootless() { User::ordinary() } else { User::current() }
     }

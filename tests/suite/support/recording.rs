@@ -96,7 +96,7 @@ impl Fixture {
         finished.stderr
     }
 
-    /// `fails_without_effect` with exit code 2, which stands for wrong usage.
+    /// `fails_without_effect` with exit code 2, the code of usage errors.
     #[track_caller]
     pub fn usage_error(&self, command: &mut Command) -> String {
         self.fails_without_effect(2, command)
