@@ -10,6 +10,7 @@ pub mod explain;
 pub mod profile;
 pub mod prune;
 pub mod ps;
+mod report;
 pub mod run;
 pub mod selftest;
 pub mod stop;

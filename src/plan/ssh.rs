@@ -159,8 +159,8 @@ impl Draft<'_> {
 
     /// R6: both checks, or a warning and no agent.
     fn host_service(&self, desktop: &DesktopFacts, keys: u32, warnings: &mut Vec<Warning>) -> SshPlan {
-        let found = match (desktop.system.as_str(), self.facts.docker.as_ref().and_then(DockerFacts::nickname)) {
-            (_, Some(nickname)) => nickname.to_owned(),
+        let found = match (desktop.system.as_str(), self.facts.docker.as_ref().and_then(DockerFacts::provider)) {
+            (_, Some(provider)) => provider.name().to_owned(),
             ("", None) => "an engine that does not say what it is".to_owned(),
             (system, None) => format!("`{system}`"),
         };

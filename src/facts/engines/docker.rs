@@ -1,12 +1,13 @@
 //! Whether Docker answers: a connect on its socket, no process.
 
+use std::fmt;
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::facts::Reach;
 use crate::host::Host;
@@ -19,8 +20,8 @@ pub struct DockerFacts {
     pub program: Option<HostPath>,
     /// The address the client will talk to.
     pub endpoint: String,
-    /// Who says so.
-    pub chosen_by: String,
+    /// The setting that names the address.
+    pub chosen_by: EndpointOrigin,
     /// Whether it answers.
     pub reach: Reach,
     /// Whether the daemon runs as this ordinary user, so that container root is the host's user.
@@ -29,6 +30,55 @@ pub struct DockerFacts {
     pub remote: bool,
     /// Which limits a rootless daemon can enforce; it ignores the others without a word.
     pub controllers: Vec<String>,
+}
+
+/// The setting that names the address of Docker's daemon.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum EndpointOrigin {
+    /// DOCKER_HOST.
+    Environment,
+    Context(String),
+    /// The socket of a rootless daemon exists, and that of the system does not.
+    RootlessSocket,
+    #[default]
+    Default,
+}
+
+impl fmt::Display for EndpointOrigin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Environment => f.write_str("env DOCKER_HOST"),
+            Self::Context(name) => write!(f, "docker context {name}"),
+            Self::RootlessSocket => f.write_str("rootless socket"),
+            Self::Default => f.write_str("default"),
+        }
+    }
+}
+
+impl Serialize for EndpointOrigin {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// A program that runs Docker's daemon in a virtual machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MachineProvider {
+    Colima,
+    Lima,
+    RancherDesktop,
+    Podman,
+}
+
+impl MachineProvider {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Colima => "Colima",
+            Self::Lima => "Lima",
+            Self::RancherDesktop => "Rancher Desktop",
+            Self::Podman => "Podman",
+        }
+    }
 }
 
 const SYSTEM_SOCKET: &str = "/var/run/docker.sock";
@@ -76,21 +126,26 @@ impl DockerFacts {
 impl DockerFacts {
     /// Docker Desktop for Linux keeps its containers in a virtual machine, too.
     pub fn is_desktop(&self) -> bool {
-        self.endpoint.contains("/.docker/desktop/") || self.chosen_by == "docker context desktop-linux"
+        self.endpoint.contains("/.docker/desktop/")
+            || matches!(&self.chosen_by, EndpointOrigin::Context(name) if name == "desktop-linux")
     }
 
-    /// What kind of machine the endpoint betrays, for messages.
-    pub fn nickname(&self) -> Option<&'static str> {
+    /// Recognizes the provider by the address or the name of the context.
+    pub fn provider(&self) -> Option<MachineProvider> {
+        let context = match &self.chosen_by {
+            EndpointOrigin::Context(name) => name.as_str(),
+            _ => "",
+        };
         [
-            ("colima", "Colima"),
-            ("lima", "Lima"),
-            (".rd/", "Rancher Desktop"),
-            ("rancher", "Rancher Desktop"),
-            ("podman", "Podman"),
+            ("colima", MachineProvider::Colima),
+            ("lima", MachineProvider::Lima),
+            (".rd/", MachineProvider::RancherDesktop),
+            ("rancher", MachineProvider::RancherDesktop),
+            ("podman", MachineProvider::Podman),
         ]
         .into_iter()
-        .find(|(part, _)| self.endpoint.contains(part) || self.chosen_by.contains(part))
-        .map(|(_, name)| name)
+        .find(|(part, _)| self.endpoint.contains(part) || context.contains(part))
+        .map(|(_, provider)| provider)
     }
 }
 
@@ -113,28 +168,25 @@ fn connect(address: &str) -> io::Result<()> {
 }
 
 /// The client's own order: DOCKER_HOST, DOCKER_CONTEXT, the configured context, the system's socket, the rootless one.
-fn endpoint(host: &Host) -> (String, String) {
+fn endpoint(host: &Host) -> (String, EndpointOrigin) {
     if let Some(address) = host.env.text("DOCKER_HOST") {
-        return (address.to_owned(), "env DOCKER_HOST".into());
+        return (address.to_owned(), EndpointOrigin::Environment);
     }
     let directory =
         host.env.path("DOCKER_CONFIG").map_or_else(|| host.home.join(".docker").as_path().to_owned(), Path::to_owned);
     let named = host.env.text("DOCKER_CONTEXT").map(str::to_owned).or_else(|| current_context(&directory));
     if let Some(name) = named.filter(|name| name != "default") {
-        let chosen_by = format!("docker context {name}");
-        return match context_endpoint(&directory, &name) {
-            Some(address) => (address, chosen_by),
-            None => ("unknown".into(), chosen_by),
-        };
+        let address = context_endpoint(&directory, &name).unwrap_or_else(|| "unknown".into());
+        return (address, EndpointOrigin::Context(name));
     }
     if !Path::new(SYSTEM_SOCKET).exists() {
         // The installer of rootless Docker asks users to set DOCKER_HOST; those who forgot mean this socket.
         let runtime = host.env.path("XDG_RUNTIME_DIR").map(|directory| directory.join("docker.sock"));
         if let Some(socket) = runtime.filter(|socket| socket.exists()) {
-            return (format!("unix://{}", socket.display()), "rootless socket".into());
+            return (format!("unix://{}", socket.display()), EndpointOrigin::RootlessSocket);
         }
     }
-    (format!("unix://{SYSTEM_SOCKET}"), "default".into())
+    (format!("unix://{SYSTEM_SOCKET}"), EndpointOrigin::Default)
 }
 
 fn current_context(directory: &Path) -> Option<String> {
