@@ -1,6 +1,7 @@
-//! Plans a sandbox without a network, shows part of the plan, runs a command in it, and tells how that ended.
+//! Plans a sandbox without a network, prints part of the plan, runs a command in it and prints the
+//! outcome.
 
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example talks to its reader")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
 
 use std::process::ExitCode;
 

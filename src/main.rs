@@ -1,4 +1,4 @@
-//! The `sandpen` program; everything is in the library.
+//! The `sandpen` program, which only calls the library.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `sandpen exec`: runs a further command in a running sandbox, behind the same walls as its first process.
+//! `sandpen exec`: runs another command in a running sandbox, with the restrictions of the first one.
 
 use std::ffi::OsString;
 

@@ -10,6 +10,7 @@ pub mod explain;
 pub mod profile;
 pub mod prune;
 pub mod ps;
+mod report;
 pub mod run;
 pub mod selftest;
 pub mod stop;
@@ -29,7 +30,7 @@ use crate::session::outcome_file::OutcomeFileWriter;
 use crate::ui::Ui;
 use crate::{guard, helper, proxy, session};
 
-/// Runs the `sandpen` program with these arguments, the program's own name first.
+/// Runs the `sandpen` program. The first argument is the program's name, as in `std::env::args_os`.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     if let Some(internal) = internal_command(&arguments) {
@@ -38,7 +39,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let (outcome_file, arguments) = OutcomeFileWriter::from_arguments(arguments);
     let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
-        Err(error) => return explain_parse_failure(&error, &arguments),
+        Err(error) => return print_help_or_error(&error, &arguments),
     };
     let ui = Ui::new(cli.options().verbosity());
     let ended = dispatch(cli, ui);
@@ -55,10 +56,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// A subcommand that sandpen starts itself and that is in no help text.
+/// A subcommand that sandpen starts itself and that no help text lists.
 type InternalCommand = fn(Vec<OsString>) -> ExitCode;
 
-/// Finds the internal subcommand that the first argument names.
 fn internal_command(arguments: &[OsString]) -> Option<InternalCommand> {
     Some(match arguments.get(1)?.to_str()? {
         "guest" => |rest| helper::main(rest.into_iter()),
@@ -70,8 +70,8 @@ fn internal_command(arguments: &[OsString]) -> Option<InternalCommand> {
     })
 }
 
-/// Prints the help that was asked for, or what is wrong with the arguments.
-fn explain_parse_failure(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
+/// Handles what clap reports as an error: a request for help, or wrong arguments.
+fn print_help_or_error(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
     if let Some(error) = errors::translate(error, arguments).map(Error::from) {
         Ui::default().error(&error);
         return ExitCode::from(error.kind().exit_code());
@@ -111,7 +111,8 @@ fn print(ui: Ui, text: &str) -> Result<Outcome> {
     ui.data(text).map(|()| Outcome::Exited(0))
 }
 
-/// Keeps files that the caller of sandpen left open out of every program that sandpen starts (attack 14).
+/// Prevents the programs that sandpen starts from inheriting files that its caller left open
+/// (attack 14).
 fn close_inherited_files() {
     descriptors::close_on_exec_beyond_stdio();
 }

@@ -1,4 +1,4 @@
-//! `sandpen prune`: removes what killed launchers left behind, and what `run --keep` kept.
+//! `sandpen prune`: removes the sandboxes of killed launchers and those that `run --keep` kept.
 
 use crate::error::Result;
 use crate::facts;
@@ -6,7 +6,7 @@ use crate::host::Host;
 use crate::process::Outcome;
 use crate::session::cleanup;
 use crate::session::registry::{self, Entry};
-use crate::ui::Ui;
+use crate::ui::{Ui, counted};
 
 pub fn run(ui: Ui) -> Result<Outcome> {
     let host = Host::read()?;
@@ -17,9 +17,9 @@ pub fn run(ui: Ui) -> Result<Outcome> {
     let (kept, stale) = (removed(&kept), removed(&stale));
     #[cfg(target_os = "linux")]
     let stale = stale + crate::native::remove_stale();
-    ui.notice(&format!("{stale} leftover{} removed", if stale == 1 { "" } else { "s" }));
+    ui.notice(&format!("{} removed", counted(stale, "leftover")));
     if kept > 0 {
-        ui.notice(&format!("{kept} kept sandbox{} removed", if kept == 1 { "" } else { "es" }));
+        ui.notice(&format!("{} removed", counted(kept, "kept sandbox")));
     }
     Ok(Outcome::Exited(0))
 }

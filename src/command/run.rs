@@ -1,4 +1,4 @@
-//! `sandpen run`: plans a sandbox, launches it and waits for its end.
+//! `sandpen run`: plans a sandbox, launches it and waits for it to exit.
 
 use crate::cli::Run;
 use crate::error::Result;

@@ -1,4 +1,5 @@
-//! `sandpen stop`: ends sandboxes through their launchers, which clean up, and kills those that do not end in time.
+//! `sandpen stop`: sends SIGTERM to launchers, which stop their sandboxes and clean up, and kills the
+//! launchers that do not exit in time.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,7 @@ pub fn run(ids: &[String], all: bool, time: Duration, ui: Ui) -> Result<Outcome>
     let mut records = if all { cleanup::running(&base) } else { Vec::new() };
     for id in ids {
         match cleanup::find_kept(&host, id) {
-            Some(record) => ui.notice(&format!("{} has ended already; `sandpen prune` removes it", record.id)),
+            Some(record) => ui.notice(&format!("{} has already exited; `sandpen prune` removes it", record.id)),
             None => records.push(cleanup::find_running(&host, id)?),
         }
     }
@@ -33,13 +34,13 @@ pub fn run(ids: &[String], all: bool, time: Duration, ui: Ui) -> Result<Outcome>
     let limit = Instant::now() + time;
     let is_live = |record: &Record| cleanup::running(&base).iter().any(|other| other.owner == record.owner);
     for record in &records {
-        let waiting = Progress::start(ui, format!("{} to end", record.id));
+        let progress = Progress::start(ui, format!("{} to exit", record.id));
         while is_live(record) && Instant::now() < limit {
             std::thread::sleep(POLL_INTERVAL);
         }
-        drop(waiting);
+        drop(progress);
         if is_live(record) {
-            ui.notice(&format!("{} did not end within {} s and is killed", record.id, time.as_secs()));
+            ui.notice(&format!("{} did not exit within {} s, killing it", record.id, time.as_secs()));
             signal_launcher(record, Signal::KILL);
             while is_live(record) && Instant::now() < limit + KILL_TIMEOUT {
                 std::thread::sleep(POLL_INTERVAL);
@@ -52,7 +53,7 @@ pub fn run(ids: &[String], all: bool, time: Duration, ui: Ui) -> Result<Outcome>
 
 fn signal_launcher(record: &Record, signal: Signal) {
     if let Some(pid) = i32::try_from(record.owner.pid).ok().and_then(Pid::from_raw) {
-        // A launcher that has ended meanwhile needs no signal.
+        // It fails if the launcher has exited meanwhile.
         let _ = kill_process(pid, signal);
     }
 }

@@ -1,7 +1,6 @@
-//! Reviews that nobody waits for: large workspaces are walked by a process of their own, and what it finds is told by the next
-//! sandpen.
+//! Reviews large workspaces in a background process, whose findings the next call of sandpen prints.
 
-#![allow(clippy::disallowed_methods, reason = "starts sandpen itself, for a review that nobody waits for")]
+#![allow(clippy::disallowed_methods, reason = "starts sandpen for a review in the background")]
 
 use std::fs;
 use std::io;
@@ -14,40 +13,42 @@ use crate::path::HostPath;
 use crate::process::lock;
 use crate::session_id::SessionId;
 
-/// The subcommand that makes the reviews that wait. Hidden.
+/// The internal subcommand that runs the pending reviews.
 pub const SUBCOMMAND: &str = "review";
 
-/// Where reviews wait to be made, beside the sessions.
-fn waiting(sessions: &HostPath) -> PathBuf {
+/// The directory of baselines whose review is pending.
+fn pending(sessions: &HostPath) -> PathBuf {
     sessions.as_path().with_file_name("waiting")
 }
 
-/// Where reviews wait to be read.
+/// The directory of reviews that were not printed yet.
 fn unread(sessions: &HostPath) -> PathBuf {
     sessions.as_path().with_file_name("unread")
 }
 
-/// Leaves a session's review to a process of its own. If that cannot be started, the next sandpen makes it.
+/// Starts a background process for a session's review. If that fails, the next call of sandpen runs
+/// the review.
 pub fn leave(baseline: &Baseline, session: &HostPath, program: Option<&HostPath>) -> io::Result<()> {
     let sessions = session.as_path().parent().and_then(|base| HostPath::new(base).ok());
     let sessions = sessions.ok_or(io::ErrorKind::InvalidInput)?;
-    fs::create_dir_all(waiting(&sessions))?;
-    let file = waiting(&sessions).join(format!("{}.json", SessionId::random()));
+    fs::create_dir_all(pending(&sessions))?;
+    let file = pending(&sessions).join(format!("{}.json", SessionId::random()));
     fs::write(file, serde_json::to_vec(baseline)?)?;
     if let Some(program) = program {
         let mut command = Command::new(program.as_path());
-        // Away from every stream and terminal of the caller's. It leaves the directory itself: to be started in another one would
-        // take a fork of this process.
+        // It must not keep the caller's streams and terminal open. It changes the directory itself,
+        // because `current_dir` would make this process fork.
         command.arg(SUBCOMMAND).process_group(0);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
     }
     Ok(())
 }
 
-/// Makes the reviews that wait, and returns those that wait to be read. What another process is at is left to it.
+/// Runs the pending reviews and returns all that were not printed yet. Skips those that another
+/// process is running.
 pub fn catch_up(sessions: &HostPath) -> Vec<Review> {
     let mut reviews = Vec::new();
-    for file in files(&waiting(sessions)) {
+    for file in files(&pending(sessions)) {
         let Ok(_lock) = lock::take(&file) else { continue };
         let baseline = fs::read(&file).ok().and_then(|json| serde_json::from_slice::<Baseline>(&json).ok());
         reviews.extend(baseline.map(|baseline| baseline.catch_up()));
@@ -62,13 +63,12 @@ pub fn catch_up(sessions: &HostPath) -> Vec<Review> {
     reviews
 }
 
-/// Whether nothing waits to be made or to be read.
 #[cfg(target_os = "linux")]
 pub fn is_idle(sessions: &HostPath) -> bool {
-    files(&waiting(sessions)).next().is_none() && files(&unread(sessions)).next().is_none()
+    files(&pending(sessions)).next().is_none() && files(&unread(sessions)).next().is_none()
 }
 
-/// Keeps reviews until somebody can be told: who made them has no terminal.
+/// Saves reviews for the next call of sandpen that has a terminal.
 pub fn keep(sessions: &HostPath, reviews: &[Review]) -> io::Result<()> {
     for review in reviews.iter().filter(|review| !review.is_empty()) {
         fs::create_dir_all(unread(sessions))?;

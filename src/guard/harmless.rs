@@ -1,7 +1,7 @@
-//! Settings of a repository that neither run code nor redirect Git. A list of what is allowed: what Git will learn to run next
-//! year is not on it.
+//! Lists the settings of a repository that neither run code nor redirect Git. An unknown setting counts
+//! as dangerous, so settings of future versions of Git do.
 
-/// Whole sections whose settings are numbers, switches and words. Only names of two parts.
+/// Sections whose settings `SECTION.NAME` are all harmless, apart from [`EXCEPTIONS`].
 const SECTIONS: &[&str] = &[
     "add",
     "advice",
@@ -49,8 +49,8 @@ const SECTIONS: &[&str] = &[
     "format",
 ];
 
-/// In those sections, what does run something or lead elsewhere.
-const NOT: &[&str] = &[
+/// Settings in those sections that run code or redirect Git.
+const EXCEPTIONS: &[&str] = &[
     "blame.ignorerevsfile",
     "commit.template",
     "diff.external",
@@ -67,7 +67,7 @@ const NOT: &[&str] = &[
     "user.signingkey",
 ];
 
-/// `core` is mostly about programs and places; these are not.
+/// The harmless settings of `core`, most of which name programs and paths.
 const CORE: &[&str] = &[
     "abbrev",
     "autocrlf",
@@ -109,8 +109,8 @@ const CORE: &[&str] = &[
     "whitespace",
 ];
 
-/// Names of three parts: section and variable.
-const THREE: &[(&str, &[&str])] = &[
+/// The harmless names of `SECTION.SUBSECTION.NAME`.
+const SUBSECTIONS: &[(&str, &[&str])] = &[
     (
         "branch",
         &[
@@ -149,7 +149,7 @@ const THREE: &[(&str, &[&str])] = &[
     ("lfs", &["access"]),
 ];
 
-/// Two-part names outside of those sections.
+/// Harmless settings of other sections.
 const SINGLE: &[&str] = &[
     "submodule.active",
     "submodule.recurse",
@@ -159,20 +159,19 @@ const SINGLE: &[&str] = &[
     "checkout.defaultremote",
 ];
 
-/// Whether a new setting may stay.
 pub fn is_harmless(key: &str, value: &str) -> bool {
     let (Some((section, rest)), Some((_, name))) = (key.split_once('.'), key.rsplit_once('.')) else { return false };
     if rest == name {
         return match section {
             "core" => CORE.contains(&name),
-            _ => SINGLE.contains(&key) || SECTIONS.contains(&section) && !NOT.contains(&key),
+            _ => SINGLE.contains(&key) || SECTIONS.contains(&section) && !EXCEPTIONS.contains(&key),
         };
     }
-    let is_known = THREE.iter().any(|(known, names)| *known == section && names.contains(&name));
+    let is_known = SUBSECTIONS.iter().any(|(known, names)| *known == section && names.contains(&name));
     is_known && is_harmless_value(section, name, value)
 }
 
-/// `ext::` and other remote helpers run programs, and so does an update command.
+/// Refuses remote helpers such as `ext::` and update commands, which run programs.
 fn is_harmless_value(section: &str, name: &str, value: &str) -> bool {
     match (section, name) {
         ("remote" | "submodule", "url" | "pushurl") => !value.contains("::") && !value.starts_with('-'),

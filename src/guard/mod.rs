@@ -1,8 +1,9 @@
-//! The guard's review: what a sandbox left in a repository that would run code on the host, or redirect Git, is set aside.
+//! Reviews repositories after a sandbox has exited, and sets aside files and settings that would run
+//! code on the host or redirect Git.
 //!
-//! [`Baseline::record`] notes what there was before the launch; [`Baseline::review`] compares when the sandbox has ended, or when
-//! a later sandpen finds that its launcher was killed. Everything it reads is untrusted: links are never followed, nothing large
-//! is read, and only Git itself parses Git's files.
+//! [`Baseline::record`] saves the state before the launch. [`Baseline::conclude`] compares it when the
+//! sandbox has exited, [`Baseline::catch_up`] when a later call finds that its launcher was killed. All
+//! input is untrusted: the review follows no links, reads no large files and lets Git parse Git's files.
 
 pub mod background_review;
 mod harmless;
@@ -28,14 +29,14 @@ use repository::Examiner;
 use state::{Moment, Period, Stamps, State};
 use walk::{Budget, Found};
 
-/// The baseline's file in the session's directory.
+/// Name of the baseline in the session directory.
 const FILE: &str = "guard.json";
-/// How many changed files the closing summary names.
-const MOST_NAMED: usize = 8;
-/// How many things that were set aside are told one by one.
-const MOST_TOLD: usize = 20;
+/// The summary names at most this many changed files.
+const MAX_NAMED: usize = 8;
+/// At most this many findings are printed in detail.
+const MAX_PRINTED: usize = 20;
 
-/// What there was before.
+/// The state of the repositories before the launch.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Baseline {
     plan: GuardPlan,
@@ -48,41 +49,38 @@ pub struct Baseline {
     started: Instant,
 }
 
-/// What the review did, in words.
+/// The result of a review.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Review {
-    /// Whether everything was looked at.
+    /// `false` if the search for new repositories was left to a background process.
     #[serde(skip)]
     pub is_complete: bool,
-    /// What was set aside.
     pub set_aside: Vec<Finding>,
-    /// Files that changed and that tools on the host run or obey unasked.
+    /// Changed files that tools on the host run or read without asking.
     pub changed: Vec<PathBuf>,
-    /// What could not be reviewed, and what else the user should know.
+    /// Warnings, for example about files that could not be reviewed.
     pub notes: Vec<String>,
 }
 
-/// Something that was set aside.
+/// A file that was set aside, or from which settings were removed.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Finding {
-    /// The file it was in, or that it was.
     pub file: PathBuf,
-    /// What it would have done.
+    /// The settings that were removed, or why the file was.
     pub what: Vec<String>,
-    /// The commands that would accept it.
+    /// The commands that accept the change.
     pub accept: Vec<Vec<std::ffi::OsString>>,
-    /// Where the file is kept as it was left.
+    /// The copy of the file as the guest left it.
     pub kept: PathBuf,
 }
 
 impl Baseline {
-    /// Notes what there is.
     pub fn record(plan: &GuardPlan, session: &HostPath) -> io::Result<Self> {
         let files = plan.git_dirs.iter().flat_map(|dir| decisive_files(dir));
         let watched = plan.watched.iter().flat_map(|path| walk::watched_files(path));
         Ok(Baseline {
             session: session.as_path().file_name().unwrap_or_default().to_string_lossy().into_owned(),
-            // Of a file made just now, by the clock that also stamps the guest's changes.
+            // The file system's clock, which also stamps the guest's changes, set this time just now.
             period: Period {
                 since: Moment::of_change(session.join(crate::process::lock::OWNER).as_path())?,
                 until: None,
@@ -95,30 +93,30 @@ impl Baseline {
         })
     }
 
-    /// Keeps it in the session's directory: a launcher that is killed leaves it for the next.
+    /// Saves the baseline for the case that the launcher is killed.
     pub fn save(&self, session: &HostPath) -> io::Result<()> {
         fs::write(session.join(FILE).as_path(), serde_json::to_vec(self)?)
     }
 
-    /// What a killed launcher noted.
+    /// Loads the baseline of a killed launcher.
     pub fn of_session(session: &HostPath) -> Option<Self> {
         serde_json::from_slice(&fs::read(session.join(FILE).as_path()).ok()?).ok()
     }
 
-    /// Reviews a session that has just ended. A large workspace is left to a later look, unless the session was long: whoever ran
-    /// a quick command in it does not wait for a walk through all of its directories.
+    /// Reviews a session that has just ended. The search for new repositories in a large workspace is
+    /// left to the background after a short session, so that quick commands stay quick.
     pub fn conclude(&mut self, session: &HostPath) -> Review {
         let mut review = self.review_known();
         let found = walk::repositories(&self.plan.roots, &self.known(), Budget::after(self.started.elapsed()));
         review.is_complete = found.is_some();
         self.review_found(&found.unwrap_or_default(), &mut review);
         let _ = fs::remove_file(session.join(FILE).as_path());
-        // The directory has just changed, by the clock that stamped the guest's changes.
+        // Removing the file has just set this time.
         self.period.until = Moment::of_change(session.as_path()).ok();
         review
     }
 
-    /// Reviews what was left: all of it after a kill, new repositories after an end that could not wait for them.
+    /// Reviews everything if the launcher was killed, otherwise only searches for new repositories.
     pub fn catch_up(&self) -> Review {
         let mut review = if self.period.until.is_none() { self.review_known() } else { Review::default() };
         let found = walk::repositories(&self.plan.roots, &self.known(), Budget::UNLIMITED);
@@ -130,10 +128,10 @@ impl Baseline {
         self.plan.git_dirs.iter().map(PathBuf::as_path).collect()
     }
 
-    /// Compares what was noted, and sets aside.
+    /// Reviews the files and directories of the baseline.
     fn review_known(&self) -> Review {
         let mut review = Review { is_complete: true, ..Review::default() };
-        let mut examiner = Examiner::new(&self.plan, self.period, self.shelf(), &mut review);
+        let mut examiner = Examiner::new(&self.plan, self.period, self.quarantine(), &mut review);
         for (file, before) in &self.files {
             examiner.file(file, before);
         }
@@ -150,18 +148,18 @@ impl Baseline {
     }
 
     fn review_found(&self, found: &[Found], review: &mut Review) {
-        let mut examiner = Examiner::new(&self.plan, self.period, self.shelf(), review);
+        let mut examiner = Examiner::new(&self.plan, self.period, self.quarantine(), review);
         for found in found {
             examiner.found(found);
         }
     }
 
-    fn shelf(&self) -> Quarantine {
+    fn quarantine(&self) -> Quarantine {
         Quarantine::new(self.plan.aside.join(&self.session))
     }
 }
 
-/// The files of a Git directory that decide what Git runs.
+/// Lists the files of a Git directory that decide which programs Git runs.
 fn decisive_files(git_dir: &Path) -> Vec<PathBuf> {
     CONFIG_FILES.iter().chain(POINTERS).map(|name| git_dir.join(name)).collect()
 }
@@ -170,21 +168,23 @@ fn rebase_files(git_dir: &Path) -> [PathBuf; 2] {
     ["rebase-merge/git-rebase-todo", "rebase-apply"].map(|name| git_dir.join(name))
 }
 
-/// An unfinished rebase carries commands that `git rebase --continue` executes.
+/// Warns of an unfinished rebase, whose commands `git rebase --continue` executes.
 fn unfinished(git_dir: &Path, before: &Stamps) -> Option<String> {
     let left = rebase_files(git_dir).into_iter().find(|path| before.differ_at(path))?;
-    Some(format!("an unfinished rebase was left in `{}`: `git rebase --continue` runs what it lists", left.display()))
+    Some(format!(
+        "the guest left an unfinished rebase in `{}`: `git rebase --continue` runs its commands",
+        left.display()
+    ))
 }
 
 impl Review {
-    /// Whether there is nothing to tell.
     pub fn is_empty(&self) -> bool {
         self.set_aside.is_empty() && self.changed.is_empty() && self.notes.is_empty()
     }
 
-    /// Tells the user. What was set aside is never silenced.
+    /// Prints the review. `-q` does not hide what was set aside.
     pub fn tell(&self, ui: Ui) {
-        for finding in self.set_aside.iter().take(MOST_TOLD) {
+        for finding in self.set_aside.iter().take(MAX_PRINTED) {
             ui.alert(&format!(
                 "set aside, because it would run code on the host or redirect Git: {}",
                 finding.file.display()
@@ -192,13 +192,13 @@ impl Review {
             for line in &finding.what {
                 ui.alert(&format!("  {line}"));
             }
-            ui.hint(&format!("it is kept as it was left: {}", finding.kept.display()));
+            ui.hint(&format!("the original is kept in {}", finding.kept.display()));
             for command in &finding.accept {
                 ui.hint(&format!("to accept it: {}", crate::ui::shell::shell_words(command)));
             }
         }
-        if let Some(next) = self.set_aside.get(MOST_TOLD) {
-            let (more, place) = (self.set_aside.len() - MOST_TOLD, next.kept.parent().unwrap_or(&next.kept));
+        if let Some(next) = self.set_aside.get(MAX_PRINTED) {
+            let (more, place) = (self.set_aside.len() - MAX_PRINTED, next.kept.parent().unwrap_or(&next.kept));
             ui.alert(&format!("{more} more were set aside; all are kept in {}", place.display()));
         }
         for note in &self.notes {
@@ -206,10 +206,10 @@ impl Review {
         }
         if !self.changed.is_empty() {
             let named: Vec<String> =
-                self.changed.iter().take(MOST_NAMED).map(|path| path.display().to_string()).collect();
-            let more = self.changed.len().saturating_sub(MOST_NAMED);
+                self.changed.iter().take(MAX_NAMED).map(|path| path.display().to_string()).collect();
+            let more = self.changed.len().saturating_sub(MAX_NAMED);
             let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-            ui.notice(&format!("changed inside, and run or obeyed by tools on the host: {}{more}", named.join(", ")));
+            ui.notice(&format!("changed inside, and used by tools on the host: {}{more}", named.join(", ")));
         }
     }
 }

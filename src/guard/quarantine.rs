@@ -1,4 +1,5 @@
-//! Sets things aside: keeps them out of Git's reach in sandpen's own state, and puts back what was there.
+//! Moves files to sandpen's state directory, where Git does not find them, and restores the previous
+//! state.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::state::State;
 
-/// Where the things that one sandbox left are kept.
+/// The directory with the files of one sandbox that were set aside.
 #[derive(Debug)]
 pub struct Quarantine {
     directory: PathBuf,
@@ -15,13 +16,13 @@ pub struct Quarantine {
 }
 
 impl Quarantine {
-    /// A place that is made when something needs to be put there.
+    /// The directory is created with the first file.
     pub fn new(directory: PathBuf) -> Self {
         Quarantine { directory, count: 0 }
     }
 
-    /// A free place for something of this name.
-    fn place(&mut self, name: &Path) -> io::Result<PathBuf> {
+    /// Returns an unused path for a file of this name.
+    fn free_path(&mut self, name: &Path) -> io::Result<PathBuf> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
         let name = name.file_name().unwrap_or_default().to_string_lossy().into_owned();
         loop {
@@ -33,19 +34,20 @@ impl Quarantine {
         }
     }
 
-    /// Keeps a copy of these bytes.
+    /// Writes a copy.
     pub fn keep(&mut self, name: &Path, content: &[u8]) -> io::Result<PathBuf> {
-        let place = self.place(name)?;
+        let place = self.free_path(name)?;
         write_new(&place, content, 0o600)?;
         Ok(place)
     }
 
-    /// Moves something away, whatever it is.
+    /// Moves a file, link or directory away.
     pub fn take(&mut self, path: &Path) -> io::Result<PathBuf> {
         refuse_links(path)?;
-        let place = self.place(path)?;
+        let place = self.free_path(path)?;
         match fs::rename(path, &place) {
-            // Another file system: a file is copied; anything else stays beside its place, under a name Git does not know.
+            // Across file systems, a file is copied; anything else is renamed in its directory, so that
+            // Git ignores it.
             Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
                 if let State::File(content) = State::of(path) {
                     write_new(&place, &content, 0o600)?;
@@ -62,7 +64,7 @@ impl Quarantine {
     }
 }
 
-/// Puts back what was there before.
+/// Restores the previous state.
 pub fn put_back(path: &Path, before: &State) -> io::Result<()> {
     match before {
         State::File(content) => install(path, content),
@@ -72,7 +74,7 @@ pub fn put_back(path: &Path, before: &State) -> io::Result<()> {
     }
 }
 
-/// Replaces a file in one step; a link that someone puts there meanwhile is replaced, not followed.
+/// Replaces a file atomically. A link that is created there meanwhile is replaced, not followed.
 pub fn install(path: &Path, content: &[u8]) -> io::Result<()> {
     let parent = refuse_links(path)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -82,13 +84,10 @@ pub fn install(path: &Path, content: &[u8]) -> io::Result<()> {
     fs::rename(&draft, path)
 }
 
-/// Another sandbox over the same directory may run, and try to lead this one elsewhere.
+/// Another sandbox may run over the same directory and replace a parent directory by a link.
 fn refuse_links(path: &Path) -> io::Result<&Path> {
     let parent = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    match fs::canonicalize(parent)? == parent {
-        true => Ok(parent),
-        false => Err(io::Error::other("a link leads to it")),
-    }
+    if fs::canonicalize(parent)? == parent { Ok(parent) } else { Err(io::Error::other("its path contains a link")) }
 }
 
 fn write_new(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {

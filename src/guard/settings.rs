@@ -1,6 +1,6 @@
-//! Git's own reading of a configuration file, and Git's own editing of a copy of one.
+//! Reads and edits configuration files with Git itself.
 
-#![allow(clippy::disallowed_methods, reason = "only Git reads and edits Git's files as Git does")]
+#![allow(clippy::disallowed_methods, reason = "runs Git, which alone reads its files exactly")]
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -9,14 +9,15 @@ use std::process::{Command, Stdio};
 
 use crate::plan::GuardPlan;
 
-/// One setting: its name and its value.
+/// A key and its value.
 pub type Setting = (String, String);
 
-/// The settings in a file's bytes, without following includes (Git would, for what comes from stdin). `None` where there is no Git, or Git cannot read them.
+/// Lists the settings of a file without its includes. Returns `None` if there is no Git or Git cannot
+/// read the file.
 pub fn list(plan: &GuardPlan, content: &[u8]) -> Option<Vec<Setting>> {
     let mut child = git(plan)?.args(["config", "--file", "-", "--no-includes", "--list", "-z"]).spawn().ok()?;
     let mut stdin = child.stdin.take()?;
-    // A file may be larger than the pipe while Git's answer is larger, too.
+    // Write in a thread: both the file and Git's output may exceed the size of a pipe.
     let content = content.to_owned();
     let writer = std::thread::spawn(move || stdin.write_all(&content));
     let output = child.wait_with_output().ok()?;
@@ -32,7 +33,7 @@ fn setting(entry: &[u8]) -> Setting {
     (key.to_owned(), value.to_owned())
 }
 
-/// Edits a private copy so that a name has exactly these values.
+/// Edits a private copy so that a key has exactly these values.
 pub fn replace(plan: &GuardPlan, copy: &Path, key: &str, values: &[&str]) -> bool {
     let run = |arguments: &[&OsStr]| {
         let git = git(plan).map(|mut git| git.args(["config", "--file"]).arg(copy).args(arguments).status());
@@ -43,7 +44,7 @@ pub fn replace(plan: &GuardPlan, copy: &Path, key: &str, values: &[&str]) -> boo
         && values.iter().all(|value| run(&[&word("--add"), &word(key), &word(value)]))
 }
 
-/// Git, away from every repository, with nothing of the user's configuration.
+/// Returns a call of Git outside of any repository and without the user's configuration.
 fn git(plan: &GuardPlan) -> Option<Command> {
     let mut command = Command::new(plan.git.as_ref()?);
     command.current_dir("/").env_clear().env("PATH", &plan.path).env("LC_ALL", "C");

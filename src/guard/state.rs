@@ -1,4 +1,4 @@
-//! What a path is, without following it, and whether it has changed.
+//! Reads the type, content and change time of a path without following links, and tells whether it has changed.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,33 +10,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::process::untrusted;
 
-/// Larger than any configuration file; what is larger is not taken for one.
-const LARGEST: u64 = 1 << 20;
+/// A larger file is not taken for a configuration file.
+const MAX_FILE_SIZE: u64 = 1 << 20;
 
-/// What a path is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum State {
-    /// Nothing.
     Missing,
-    /// A regular file and what it holds.
     File(Vec<u8>),
-    /// A symbolic link and what it names.
     Link(PathBuf),
-    /// A directory.
     Directory,
     /// A pipe, a device, a file that is too large or cannot be read.
     Other,
 }
 
 impl State {
-    /// Of a path.
     pub fn of(path: &Path) -> Self {
         match path.symlink_metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => State::Missing,
             Err(_) => State::Other,
             Ok(meta) if meta.is_dir() => State::Directory,
             Ok(meta) if meta.is_symlink() => fs::read_link(path).map_or(State::Other, State::Link),
-            Ok(_) => untrusted::read_bytes(path, LARGEST).map_or(State::Other, State::File),
+            Ok(_) => untrusted::read_bytes(path, MAX_FILE_SIZE).map_or(State::Other, State::File),
         }
     }
 }
@@ -79,7 +73,7 @@ impl Stamps {
         Stamps(stamps)
     }
 
-    /// Whether a path exists and is not as it was.
+    /// Tells whether a path exists and is not as it was.
     pub fn differ_at(&self, path: &Path) -> bool {
         let before = self.0.binary_search_by(|(known, _)| known.as_os_str().cmp(path.as_os_str()));
         let before = before.ok().and_then(|at| self.0.get(at)).map(|(_, stamp)| stamp);
@@ -87,28 +81,26 @@ impl Stamps {
     }
 }
 
-/// A point in time by the clock that stamps changes. The change time of a file cannot be set by anyone.
+/// A change time (ctime). Unlike the modification time, programs cannot set it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Moment(i64, i64);
 
 impl Moment {
-    /// When a path last changed.
     pub fn of_change(path: &Path) -> io::Result<Self> {
         path.symlink_metadata().map(|meta| Moment(meta.ctime(), meta.ctime_nsec()))
     }
 }
 
-/// The time in which a sandbox could change things.
+/// The time during which a sandbox could change files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Period {
-    /// Its beginning.
     pub since: Moment,
-    /// Its end, where that is known: what the user did afterwards is no business of the guard's.
+    /// Excludes later changes of the user; `None` if the launcher was killed.
     pub until: Option<Moment>,
 }
 
 impl Period {
-    /// Whether a path last changed in it.
+    /// Tells whether a path last changed in the period.
     pub fn covers(self, path: &Path) -> bool {
         let change = Moment::of_change(path);
         change.is_ok_and(|change| change >= self.since && self.until.is_none_or(|until| change <= until))

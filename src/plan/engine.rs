@@ -5,7 +5,7 @@ use crate::config::preset::Preset;
 use crate::config::value::{EngineKind, EngineSetting, ImageRef, Value};
 use crate::config::{Config, Origin, Sourced};
 use crate::error::{Diagnostic, Error, Kind, Result};
-use crate::facts::{DockerFacts, Facts, PodmanFacts, Reach};
+use crate::facts::{DockerFacts, EndpointOrigin, Facts, PodmanFacts, Reach};
 use crate::host::Platform;
 use crate::path::HostPath;
 
@@ -108,7 +108,7 @@ pub enum EngineError {
     #[error("permission denied at Docker's socket `{endpoint}`")]
     DockerDenied { endpoint: String, error: String },
     #[error("Docker does not answer at `{endpoint}` ({chosen_by}): its daemon is not running there")]
-    DockerSilent { endpoint: String, chosen_by: String, error: String },
+    DockerSilent { endpoint: String, chosen_by: EndpointOrigin, error: String },
     #[error("Podman is not installed: there is no `podman` on PATH")]
     PodmanMissing,
     #[error("Podman's remote service does not answer at CONTAINER_HOST")]
@@ -123,10 +123,9 @@ pub enum EngineError {
 impl Diagnostic for EngineError {
     fn kind(&self) -> Kind {
         match self {
-            Self::NotMacos { .. }
-            | Self::NoProfiles { .. }
-            | Self::NoImages { .. }
-            | Self::NoCommandLine { .. } => Kind::Usage,
+            Self::NotMacos { .. } | Self::NoProfiles { .. } | Self::NoImages { .. } | Self::NoCommandLine { .. } => {
+                Kind::Usage
+            }
             _ => Kind::Launch,
         }
     }

@@ -182,8 +182,8 @@ impl Draft<'_> {
 
     /// Uses Docker Desktop's socket if both checks of R6 succeed; otherwise warns.
     fn host_service(&self, desktop: &DesktopFacts, keys: u32, warnings: &mut Vec<Warning>) -> SshPlan {
-        let found = match (desktop.system.as_str(), self.facts.docker.as_ref().and_then(DockerFacts::product)) {
-            (_, Some(product)) => product.to_owned(),
+        let found = match (desktop.system.as_str(), self.facts.docker.as_ref().and_then(DockerFacts::provider)) {
+            (_, Some(provider)) => provider.name().to_owned(),
             ("", None) => "an unidentified engine".to_owned(),
             (system, None) => format!("`{system}`"),
         };

@@ -1,16 +1,17 @@
-//! The library's front door: what is wanted, as a value that can be planned, explained and run.
+//! The public API: a sandbox as a value that can be planned, explained and run.
 
-#![allow(clippy::disallowed_methods, reason = "the library starts the program, which is the launcher")]
+#![allow(clippy::disallowed_methods, reason = "the library starts the `sandpen` program")]
 
 mod arguments;
 
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 
 use crate::command::explain::Explanation;
 use crate::config::Options;
-use crate::error::{Error, Result};
+use crate::error::{Diagnostic, Kind, Result};
 use crate::host::Host;
 use crate::path::HostPath;
 use crate::plan::Plan;
@@ -20,14 +21,62 @@ use crate::resolve::Resolved;
 use crate::session::outcome_file::{ARGUMENT, OutcomeFileReader};
 use crate::ui::{Ui, Verbosity};
 
-/// The program that launches, and is the first process inside a container.
 const PROGRAM: &str = "sandpen";
 
-/// A sandbox that someone wants: options, a command, a directory. PendingSandbox one does nothing yet.
+const VERSION: &str = concat!("sandpen ", env!("CARGO_PKG_VERSION"));
+
+#[derive(Debug, thiserror::Error)]
+enum SandboxError {
+    #[error("cannot write to sandpen's state directory")]
+    OutcomeFile { source: io::Error },
+    #[error("cannot start sandpen")]
+    Start { source: io::Error },
+    #[error("sandpen exited without reporting an outcome: {status}")]
+    NoOutcome { status: ExitStatus },
+    #[error("the path `{}` cannot be used", path.display())]
+    BadPath { path: PathBuf, cause: String },
+    #[error("there is no program `{PROGRAM}` on PATH outside of mounted directories")]
+    NoProgram,
+    #[error("cannot execute `{program}`")]
+    Execute { program: HostPath, source: io::Error },
+    #[error("`{program}` is not `{VERSION}`, the version of this library")]
+    WrongVersion { program: HostPath, found: String },
+}
+
+impl Diagnostic for SandboxError {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::BadPath { .. } => Kind::Usage,
+            _ => Kind::Launch,
+        }
+    }
+
+    fn causes(&self) -> Vec<String> {
+        match self {
+            Self::OutcomeFile { source } | Self::Start { source } | Self::Execute { source, .. } => {
+                vec![source.to_string()]
+            }
+            Self::BadPath { cause, .. } => vec![cause.clone()],
+            Self::WrongVersion { found, .. } => vec![format!("it reports `{found}`")],
+            Self::NoOutcome { .. } | Self::NoProgram => Vec::new(),
+        }
+    }
+
+    fn hints(&self) -> Vec<String> {
+        match self {
+            Self::NoProgram => vec!["install it, or set its path with `Sandbox::program`".into()],
+            Self::WrongVersion { .. } => vec!["install the same version of both".into()],
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// A sandbox: options, a command and a directory. Creating the value has no effect.
 ///
-/// Planning and explaining happen in this process, print nothing and start nothing. Running is left to a process of its own, the
-/// `sandpen` program of the same version: a sandbox belongs to one process, which ends with it, forwards signals to it and has no
-/// other threads. So a program that embeds sandpen keeps its threads, its signals and its open files to itself.
+/// Planning and explaining happen in this process, print nothing and start no sandbox. Running starts
+/// the `sandpen` program of the same version, because the launcher of a sandbox handles signals, must
+/// have no other threads and exits with the sandbox. The embedding program keeps its threads, signal
+/// handlers and open files to itself.
 ///
 /// ```
 /// use sandpen::{Options, Sandbox};
@@ -42,7 +91,8 @@ const PROGRAM: &str = "sandpen";
 /// # }
 /// ```
 ///
-/// Everything else that decides – variables, profiles, configuration files, trust – is read as the program reads it.
+/// Environment variables, profiles, configuration files and trust have the same effect as for the
+/// program.
 #[derive(Debug, Clone, Default)]
 pub struct Sandbox {
     options: Options,
@@ -52,38 +102,40 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// With the options of `sandpen run`, as text: a mistake in one is an error of [`plan`](Self::plan), with the same words.
+    /// Takes the options of `sandpen run` as text. [`plan`](Self::plan) reports invalid values with the
+    /// messages of the program.
     pub fn new(options: Options) -> Self {
         Sandbox { options, ..Sandbox::default() }
     }
 
-    /// The command and its arguments; without one, a shell.
+    /// Sets the command and its arguments. The default is a shell.
     #[must_use]
     pub fn command<W: Into<OsString>>(mut self, words: impl IntoIterator<Item = W>) -> Self {
         self.command = words.into_iter().map(Into::into).collect();
         self
     }
 
-    /// The working directory; without one, the process's own.
+    /// Sets the working directory. The default is that of the process.
     #[must_use]
     pub fn directory(mut self, directory: impl Into<PathBuf>) -> Self {
         self.directory = Some(directory.into());
         self
     }
 
-    /// Where the `sandpen` program is; without this it is looked for on PATH, outside of what the guest may write to.
+    /// Sets the path of the `sandpen` program. The default is the first one on PATH that is in no
+    /// directory to which the guest may write.
     #[must_use]
     pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
         self.program = Some(program.into());
         self
     }
 
-    /// What would be done: every mount, variable and limit, each with its reason and origin. Starts nothing.
+    /// Returns every mount, variable and limit, each with its reason and origin. Starts no sandbox.
     pub fn plan(&self) -> Result<Plan> {
         self.explain().map(|explained| explained.plan)
     }
 
-    /// The same with what the engine makes of it, for people and for other programs. Starts nothing.
+    /// Returns the plan with its translation for the engine, as text and JSON. Starts no sandbox.
     ///
     /// ```
     /// # use sandpen::{Options, Sandbox, View};
@@ -100,9 +152,10 @@ impl Sandbox {
         Ok(Explanation { host, plan, launch })
     }
 
-    /// Runs the command to its end, with this process's streams.
+    /// Runs the command with this process's standard streams and waits for it to exit.
     ///
-    /// What the guest did is the [`Outcome`]; that it could not be started is the error, with its kind, causes and hints.
+    /// The [`Outcome`] tells how the guest ended. If the sandbox could not be started, the error has the
+    /// kind, causes and hints that the program would print.
     ///
     /// ```no_run
     /// use sandpen::{Kind, Options, Outcome, Sandbox};
@@ -116,15 +169,15 @@ impl Sandbox {
     /// ```
     pub fn run(&self) -> Result<Outcome> {
         let resolved = self.prepare()?;
-        let outcome_file = OutcomeFileReader::create(&resolved.host)
-            .map_err(|error| Error::launch("sandpen's own directory cannot be written").cause(error))?;
+        let outcome_file =
+            OutcomeFileReader::create(&resolved.host).map_err(|source| SandboxError::OutcomeFile { source })?;
         let mut command = self.launcher(&resolved, &[ARGUMENT.as_ref(), outcome_file.path().as_os_str()])?;
-        let status = command.status().map_err(|error| Error::launch("sandpen cannot be started").cause(error))?;
-        outcome_file.read().unwrap_or_else(|| Err(Error::launch(format!("sandpen ended without a word: {status}"))))
+        let status = command.status().map_err(|source| SandboxError::Start { source })?;
+        outcome_file.read().unwrap_or_else(|| Err(SandboxError::NoOutcome { status }.into()))
     }
 
-    /// `sandpen run` with these options as a process, for whoever wants its streams, or starts it in a way of their own. Its exit
-    /// code is the guest's, or one of those that the command line documents.
+    /// Returns the call of `sandpen run` with these options, for programs that redirect its streams or
+    /// start it themselves. Its exit code is that of the guest, or one that the command line documents.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -141,16 +194,16 @@ impl Sandbox {
 
     fn prepare(&self) -> Result<Resolved> {
         let mut host = Host::read()?;
-        let real = |path: &PathBuf| {
+        let canonical = |path: &PathBuf| {
             let real = path.canonicalize().map_err(|error| error.to_string());
             real.and_then(|path| HostPath::new(path).map_err(|error| error.to_string()))
-                .map_err(|error| Error::usage(format!("the path `{}` cannot be used", path.display())).cause(error))
+                .map_err(|cause| SandboxError::BadPath { path: path.clone(), cause })
         };
         if let Some(directory) = &self.directory {
-            host.cwd = real(directory)?;
+            host.cwd = canonical(directory)?;
         }
-        // Not the program that embeds this library: inside a container it would not know what to do.
-        host.executable = self.program.as_ref().map(real).transpose()?;
+        // The embedding program is not sandpen, so it cannot be the helper inside.
+        host.executable = self.program.as_ref().map(canonical).transpose()?;
         let mut resolved = Resolved::on(host, &self.options, self.command.clone(), Purpose::Run)?;
         if self.program.is_none() {
             resolved.facts.find_program(&mut resolved.host, PROGRAM);
@@ -159,10 +212,7 @@ impl Sandbox {
     }
 
     fn launcher(&self, resolved: &Resolved, before: &[&OsStr]) -> Result<Command> {
-        let program = resolved.host.executable.as_ref().ok_or_else(|| {
-            Error::launch(format!("there is no program `{PROGRAM}` on PATH, mounted directories apart"))
-                .hint("install it, or name its file with `Sandbox::program`")
-        })?;
+        let program = resolved.host.executable.as_ref().ok_or(SandboxError::NoProgram)?;
         check_version(program)?;
         let mut command = Command::new(program.as_path());
         let (options, secrets) = arguments::without_secrets(&self.options);
@@ -172,15 +222,14 @@ impl Sandbox {
     }
 }
 
-/// The two sides of a launch must speak of the same things.
-fn check_version(program: &HostPath) -> Result<()> {
-    let said = Command::new(program.as_path()).arg("--version").output();
-    let said = said.map_err(|error| Error::launch(format!("`{program}` cannot be executed")).cause(error))?;
-    let (said, own) = (String::from_utf8_lossy(&said.stdout), concat!("sandpen ", env!("CARGO_PKG_VERSION")));
-    match said.trim() == own {
-        true => Ok(()),
-        false => Err(Error::launch(format!("`{program}` is not `{own}`, which this library belongs to"))
-            .cause(format!("it calls itself `{}`", said.trim().lines().next().unwrap_or_default()))
-            .hint("install the same version of both")),
+/// The library and the program exchange internal data, so they must be of the same version.
+fn check_version(program: &HostPath) -> std::result::Result<(), SandboxError> {
+    let output = Command::new(program.as_path()).arg("--version").output();
+    let output = output.map_err(|source| SandboxError::Execute { program: program.clone(), source })?;
+    let found = String::from_utf8_lossy(&output.stdout);
+    if found.trim() == VERSION {
+        return Ok(());
     }
+    let found = found.trim().lines().next().unwrap_or_default().to_owned();
+    Err(SandboxError::WrongVersion { program: program.clone(), found })
 }

@@ -1,17 +1,18 @@
-//! Makes untrusted text safe to print: nothing a repository, an agent or an engine names can drive the terminal.
+//! Escapes text of repositories, agents and engines so that it cannot send control sequences to the
+//! terminal.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Characters that act on a terminal or reorder what is read, rather than being read.
-fn acts(c: char) -> bool {
+/// Tells whether a character controls the terminal or the direction of text.
+fn is_control(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
 /// Replaces every control and direction character with a visible escape such as `\u{1b}`.
 pub fn escape(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(acts) {
+    if !text.chars().any(is_control) {
         return Cow::Borrowed(text);
     }
     let mut safe = String::with_capacity(text.len() + 16);
@@ -20,7 +21,7 @@ pub fn escape(text: &str) -> Cow<'_, str> {
             '\n' => safe.push_str("\\n"),
             '\t' => safe.push_str("\\t"),
             '\r' => safe.push_str("\\r"),
-            c if acts(c) => {
+            c if is_control(c) => {
                 // Writing to a String cannot fail.
                 let _ = write!(safe, "\\u{{{:x}}}", u32::from(c));
             }
@@ -30,9 +31,9 @@ pub fn escape(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// Serialised JSON with the characters that `serde_json` leaves raw (DEL, C1, direction marks) escaped as JSON allows.
+/// Escapes the characters that `serde_json` leaves raw (DEL, C1, direction marks), as JSON permits.
 pub fn escape_json(json: &str) -> Cow<'_, str> {
-    let raw = |c: char| acts(c) && c != '\n';
+    let raw = |c: char| is_control(c) && c != '\n';
     if !json.chars().any(raw) {
         return Cow::Borrowed(json);
     }
@@ -60,8 +61,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_that_acts_survives(text in any::<String>()) {
-            prop_assert!(!escape(&text).chars().any(acts));
+        fn no_control_character_remains(text in any::<String>()) {
+            prop_assert!(!escape(&text).chars().any(is_control));
         }
 
         #[test]

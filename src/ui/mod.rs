@@ -1,99 +1,109 @@
-//! Everything sandpen says: diagnostics to stderr, data to stdout, always escaped. The only place that prints.
+//! Prints diagnostics to stderr and data to stdout, always escaped. No other module prints.
+
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod escape;
+mod format;
 mod page;
 pub mod progress;
 pub mod shell;
 pub mod suggest;
 mod view;
 
+pub use format::{counted, json, size};
 pub use page::Page;
 pub use view::View;
 
 use std::io::{self, IsTerminal, Write};
 
-use crate::error::{Error, Result};
-use crate::ui::escape::escape;
+use crate::error::{Diagnostic, Error, Kind, Result};
+use escape::escape;
 
-/// How much is said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Verbosity {
-    /// Errors only.
     Quiet,
-    /// Warnings and errors.
     #[default]
     Normal,
-    /// What is done, too.
     Verbose,
 }
 
-/// The voice of sandpen.
+#[derive(Debug, thiserror::Error)]
+pub enum UiError {
+    #[error("cannot write to stdout")]
+    Stdout { source: io::Error },
+    #[error("cannot write the report as JSON")]
+    Json { source: serde_json::Error },
+}
+
+impl Diagnostic for UiError {
+    fn kind(&self) -> Kind {
+        Kind::Failed
+    }
+}
+
+/// Prints as much as the verbosity permits. A copy is as good as the original.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Ui {
     verbosity: Verbosity,
 }
 
 impl Ui {
-    /// A voice of the given loudness.
     pub fn new(verbosity: Verbosity) -> Self {
         Ui { verbosity }
     }
 
-    /// Whether `-v` was given.
     pub fn is_verbose(self) -> bool {
         self.verbosity >= Verbosity::Verbose
     }
 
-    /// Whether `-q` was given.
     pub fn is_quiet(self) -> bool {
         self.verbosity == Verbosity::Quiet
     }
 
-    /// Whether a line can be written again and again.
-    pub fn counts(self) -> bool {
+    /// Tells whether [`Ui::status`] can overwrite its line.
+    pub fn has_status_line(self) -> bool {
         io::stderr().is_terminal()
     }
 
-    /// Writes over the last line that was counted; nothing removes it.
-    pub fn count(self, text: &str) {
+    /// Overwrites the current line of the terminal; an empty text clears it.
+    pub fn status(self, text: &str) {
         let prefix = if text.is_empty() { "" } else { "sandpen: " };
         let mut out = io::stderr().lock();
         let _ = write!(out, "\r\x1b[K{prefix}{}", escape(text)).and_then(|()| out.flush());
     }
 
-    /// Something will not work inside, or not as asked for.
+    /// Prints what will not work inside, or not as requested.
     pub fn warn(self, text: &str) {
         if self.verbosity >= Verbosity::Normal {
             Self::line("sandpen: warning: ", text);
         }
     }
 
-    /// Something the user should see although nothing is wrong.
+    /// Prints information that `-q` hides.
     pub fn notice(self, text: &str) {
         if self.verbosity >= Verbosity::Normal {
             Self::line("sandpen: ", text);
         }
     }
 
-    /// What is being done, for `-v`.
+    /// Prints information that only `-v` shows.
     pub fn verbose(self, text: &str) {
         if self.is_verbose() {
             Self::line("sandpen: ", text);
         }
     }
 
-    /// Something that must not be missed; never silenced.
+    /// Prints a message that `-q` does not hide.
     pub fn alert(self, text: &str) {
         Self::line("sandpen: ", text);
     }
 
-    /// What the user can do about an alert.
+    /// Prints what the user can do about an alert.
     pub fn hint(self, text: &str) {
         Self::line("hint: ", text);
     }
 
-    /// An error with its causes and hints; never silenced.
+    /// Prints an error with its causes and hints, even with `-q`.
     pub fn error(self, error: &Error) {
         Self::line("sandpen: error: ", error.message());
         for cause in error.causes() {
@@ -106,7 +116,7 @@ impl Ui {
         }
     }
 
-    /// Asks the person at the terminal; anything but a yes is a no.
+    /// Asks for confirmation; any answer but `y` or `yes` means no.
     pub fn ask(self, question: &str) -> bool {
         let mut out = io::stderr().lock();
         let asked = write!(out, "{} [y/N] ", escape(question)).and_then(|()| out.flush());
@@ -115,13 +125,11 @@ impl Ui {
         asked.is_ok() && read.is_ok() && matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
     }
 
-    /// Data for stdout. A reader that went away is not an error.
+    /// Writes to stdout. A reader that closed the pipe is not an error.
     pub fn data(self, text: &str) -> Result<()> {
         let mut out = io::stdout().lock();
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                Err(Error::failed("stdout cannot be written").cause(error))
-            }
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(UiError::Stdout { source: error }.into()),
             _ => Ok(()),
         }
     }

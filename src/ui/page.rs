@@ -1,172 +1,192 @@
-//! A page of sections, each a table of three columns: name, value, reason. Reasons are broken to the page's width; values, which
-//! people copy, never are.
+//! Lays out a page of sections, each a table of three columns: name, value, reason. Reasons are wrapped
+//! to the page's width; values are not, because users copy them.
 
 use std::fmt::Write;
 
 use unicode_width::UnicodeWidthStr;
 
-use crate::ui::escape::escape;
-use crate::ui::view::{Ink, View};
+use super::escape::escape;
+use super::view::{TextRole, View};
 
-/// Columns for reasons that are narrower than this are not worth having.
-const NARROW: usize = 28;
+/// A narrower column of reasons is moved below the values.
+const MIN_REASON_WIDTH: usize = 28;
 
-/// One line of a section.
 #[derive(Debug, Clone, Default)]
 struct Row {
     name: String,
     value: String,
     reason: String,
-    kind: Kind,
+    kind: RowKind,
 }
 
-/// What a line looks like.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Kind {
-    /// Three columns.
+enum RowKind {
+    /// Three columns; the reason is wrapped.
     #[default]
     Table,
-    /// A name, and words in the place of both other columns.
+    /// Three columns, of which none is wrapped: users search and copy the text.
+    Entry,
+    /// A name, and wrapped text in the place of both other columns.
     Prose,
-    /// One text, never broken.
+    /// One text that is not wrapped.
     Line,
 }
 
-/// A page in the making. Everything in it is escaped when it is added.
 #[derive(Debug)]
-pub struct Page {
-    view: View,
-    text: String,
+struct Section {
     title: String,
     note: String,
-    ink: Ink,
+    role: TextRole,
     rows: Vec<Row>,
 }
 
+/// A page to which sections and rows are added. It escapes all text.
+#[derive(Debug)]
+pub struct Page {
+    view: View,
+    sections: Vec<Section>,
+    has_common_columns: bool,
+}
+
 impl Page {
-    /// An empty page.
     pub fn new(view: View) -> Self {
-        Page { view, text: String::new(), title: String::new(), note: String::new(), ink: Ink::Title, rows: Vec::new() }
+        Page { view, sections: Vec::new(), has_common_columns: false }
     }
 
-    /// How it is shown.
+    /// Makes a page whose columns have the same width in all sections.
+    pub fn with_common_columns(view: View) -> Self {
+        Page { has_common_columns: true, ..Page::new(view) }
+    }
+
     pub fn view(&self) -> View {
         self.view
     }
 
-    /// Begins a section; one without rows is left out.
+    /// Begins a section. A section without rows is not printed.
     pub fn section(&mut self, title: &str) {
-        self.flush();
-        self.title = escape(title).into_owned();
-        self.note.clear();
-        self.ink = Ink::Title;
+        let title = escape(title).into_owned();
+        self.sections.push(Section { title, note: String::new(), role: TextRole::Title, rows: Vec::new() });
     }
 
-    /// What the section's title does not say.
+    /// Sets the text behind the section's title.
     pub fn note(&mut self, note: &str) {
-        self.note = escape(note).into_owned();
+        self.current().note = escape(note).into_owned();
     }
 
-    /// The section is a warning.
+    /// Colours the section's title as a warning.
     pub fn warn(&mut self) {
-        self.ink = Ink::Warning;
+        self.current().role = TextRole::Warning;
     }
 
-    /// A line.
     pub fn row(&mut self, name: &str, value: &str, reason: &str) {
-        let [name, value, reason] = [name, value, reason].map(|text| escape(text).into_owned());
-        self.rows.push(Row { name, value, reason, kind: Kind::Table });
+        self.push(RowKind::Table, name, value, reason);
     }
 
-    /// A name, and what there is to say.
-    pub fn prose(&mut self, name: &str, words: &str) {
-        let [name, reason] = [name, words].map(|text| escape(text).into_owned());
-        self.rows.push(Row { name, reason, value: String::new(), kind: Kind::Prose });
+    /// Adds a row whose text is not wrapped.
+    pub fn entry(&mut self, name: &str, value: &str, text: &str) {
+        self.push(RowKind::Entry, name, value, text);
     }
 
-    /// A line that may be as long as it likes.
+    /// Adds a row of a name and wrapped text.
+    pub fn prose(&mut self, name: &str, text: &str) {
+        self.push(RowKind::Prose, name, "", text);
+    }
+
+    /// Adds a line that is not wrapped.
     pub fn line(&mut self, line: &str) {
-        self.rows.push(Row { name: escape(line).into_owned(), kind: Kind::Line, ..Row::default() });
+        self.push(RowKind::Line, line, "", "");
     }
 
-    fn flush(&mut self) {
-        let rows = std::mem::take(&mut self.rows);
-        if rows.is_empty() {
-            return;
-        }
-        let gap = if self.text.is_empty() { "" } else { "\n" };
-        let note = if self.note.is_empty() { String::new() } else { format!(" – {}", self.note) };
-        let (title, note) = (self.view.paint(self.ink, &self.title), self.view.paint(Ink::Reason, &note));
-        // Writing to a String cannot fail.
-        let _ = writeln!(self.text, "{gap}{title}{note}");
-        let layout = Layout::of(&rows, self.view.width);
-        for row in rows {
-            layout.write(&row, self.view, &mut self.text);
-        }
+    fn push(&mut self, kind: RowKind, name: &str, value: &str, reason: &str) {
+        let [name, value, reason] = [name, value, reason].map(|text| escape(text).into_owned());
+        self.current().rows.push(Row { name, value, reason, kind });
     }
 
-    /// The whole page.
-    pub fn finish(mut self) -> String {
-        self.flush();
-        self.text
+    fn current(&mut self) -> &mut Section {
+        if self.sections.is_empty() {
+            self.section("");
+        }
+        let last = self.sections.len() - 1;
+        &mut self.sections[last]
+    }
+
+    pub fn finish(self) -> String {
+        let mut text = String::new();
+        let common = self
+            .has_common_columns
+            .then(|| Layout::of(self.sections.iter().flat_map(|section| &section.rows), self.view.width));
+        for section in self.sections.iter().filter(|section| !section.rows.is_empty()) {
+            let gap = if text.is_empty() { "" } else { "\n" };
+            let note = if section.note.is_empty() { String::new() } else { format!(" – {}", section.note) };
+            let title = self.view.paint(section.role, &section.title);
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "{gap}{title}{}", self.view.paint(TextRole::Reason, &note));
+            let own = Layout::of(&section.rows, self.view.width);
+            for row in &section.rows {
+                common.as_ref().unwrap_or(&own).write(row, self.view, &mut text);
+            }
+        }
+        text
     }
 }
 
-/// Where a section's columns are.
+/// The widths of the columns.
 struct Layout {
     names: usize,
     values: usize,
-    /// How wide reasons are; `None` puts them below the values.
+    /// `None` puts reasons below the values.
     reasons: Option<usize>,
     width: usize,
 }
 
 impl Layout {
-    fn of(rows: &[Row], width: usize) -> Self {
-        let longest = |column: fn(&Row) -> &String, most: usize| {
-            rows.iter()
-                .filter(|row| row.kind != Kind::Line)
-                .map(|row| columns(column(row)))
-                .filter(|length| *length <= most)
-                .max()
-                .unwrap_or(0)
+    fn of<'a>(rows: impl IntoIterator<Item = &'a Row>, width: usize) -> Self {
+        let rows: Vec<&Row> = rows.into_iter().filter(|row| row.kind != RowKind::Line).collect();
+        // A longer cell does not widen its column; what follows it moves to the next line.
+        let longest = |column: fn(&Row) -> &String, limit: usize| {
+            let lengths = rows.iter().map(|row| columns(column(row)));
+            lengths.filter(|length| *length <= limit).max().unwrap_or(0)
         };
         let names = longest(|row| &row.name, width / 3);
         let values = longest(|row| &row.value, width.saturating_sub(names) / 2);
-        let reasons = width.checked_sub(names + values + 6).filter(|rest| *rest >= NARROW);
+        let reasons = width.checked_sub(names + values + 6).filter(|rest| *rest >= MIN_REASON_WIDTH);
         Layout { names, values, reasons, width }
     }
 
     fn write(&self, row: &Row, view: View, text: &mut String) {
-        if row.kind == Kind::Line {
+        if row.kind == RowKind::Line {
             let _ = writeln!(text, "  {}", row.name);
             return;
         }
         let (names, values) = (self.names, self.values);
         let gap = names.saturating_sub(columns(&row.name));
-        let mut line = format!("  {}{:gap$}", view.paint(Ink::Name, &row.name), "");
-        let mut at = 2 + columns(&row.name).max(names);
+        let mut line = format!("  {}{:gap$}", view.paint(TextRole::Name, &row.name), "");
+        let mut end = 2 + columns(&row.name).max(names);
         if !row.value.is_empty() {
             let _ = write!(line, "  {}", row.value);
-            at += 2 + columns(&row.value);
+            end += 2 + columns(&row.value);
         }
         let below = 2 + names + 2;
+        if row.kind == RowKind::Entry {
+            let gap = (below + values + 2).saturating_sub(end).max(2);
+            let _ = writeln!(text, "{line}{:gap$}{}", "", row.reason);
+            return;
+        }
         let (start, room) = match (row.kind, self.reasons) {
-            (Kind::Table, Some(room)) => (below + values + 2, room),
-            _ => (below, self.width.saturating_sub(below).max(NARROW)),
+            (RowKind::Table, Some(room)) => (below + values + 2, room),
+            _ => (below, self.width.saturating_sub(below).max(MIN_REASON_WIDTH)),
         };
-        let mut lines = wrapped(&row.reason, room).into_iter();
-        // A value that leaves no room has the line for itself.
-        if let Some(gap) = start.checked_sub(at).filter(|gap| *gap >= 2)
-            && let Some(first) = lines.next()
+        let paint = |part: String| if row.kind == RowKind::Prose { part } else { view.paint(TextRole::Reason, &part) };
+        let mut parts = wrapped(&row.reason, room).into_iter();
+        // After a value that leaves no room, the reason starts on the next line.
+        if let Some(gap) = start.checked_sub(end).filter(|gap| *gap >= 2)
+            && let Some(first) = parts.next()
         {
-            let first = if row.kind == Kind::Prose { first } else { view.paint(Ink::Reason, &first) };
-            let _ = write!(line, "{:gap$}{first}", "");
+            let _ = write!(line, "{:gap$}{}", "", paint(first));
         }
         let _ = writeln!(text, "{}", line.trim_end());
-        for rest in lines {
-            let rest = if row.kind == Kind::Prose { rest } else { view.paint(Ink::Reason, &rest) };
-            let _ = writeln!(text, "{:start$}{rest}", "");
+        for part in parts {
+            let _ = writeln!(text, "{:start$}{}", "", paint(part));
         }
     }
 }
@@ -206,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_are_broken_below_themselves_and_long_values_have_a_line_of_their_own() {
+    fn reasons_are_wrapped_in_their_column_and_follow_long_values_on_the_next_line() {
         let x = "x".repeat(60);
         assert_eq!(
             page(80),

@@ -1,10 +1,9 @@
-//! Renders a command line so that a user can copy it into a shell.
+//! Quotes command lines so that users can copy them into a shell.
 
 use std::ffi::OsString;
 
 use super::escape::escape;
 
-/// A command line as a shell would read it, escaped for the terminal.
 pub fn shell_words(argv: &[OsString]) -> String {
     argv.iter().map(shell_word).collect::<Vec<_>>().join(" ")
 }
@@ -12,7 +11,7 @@ pub fn shell_words(argv: &[OsString]) -> String {
 pub fn shell_word(word: &OsString) -> String {
     match word.to_str().map(shlex::try_quote) {
         Some(Ok(quoted)) => escape(&quoted).into_owned(),
-        // Bytes that are not text, in the form bash and zsh read back.
+        // bash and zsh read this form of bytes that are not UTF-8.
         _ => format!("$'{}'", word.as_encoded_bytes().escape_ascii()),
     }
 }

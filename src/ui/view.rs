@@ -1,77 +1,71 @@
-//! How a page is shown: for whom, how wide, with how much detail. Colour is an extra; nothing is said by it alone.
+//! Decides width, colour and detail of a page. Colour never carries information of its own.
 
 use anstyle::{AnsiColor, Style};
 
 use crate::host::Host;
 
-/// The width of a page that nobody watches: files, pipes and tests see the same text everywhere.
+/// The width for files and pipes, which is the same on every machine.
 const WIDTH: usize = 100;
-/// Narrower than this, columns would be of no use.
-const NARROWEST: usize = 60;
-/// Wider than this, the eye loses its line.
-const WIDEST: usize = 160;
+/// Three columns need at least this width.
+const MIN_WIDTH: usize = 60;
+/// Longer lines are hard to follow.
+const MAX_WIDTH: usize = 160;
 
-/// How a page is shown.
+/// The width, colour and detail of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct View {
-    /// How wide it is.
+    /// The number of columns at which text is wrapped.
     pub width: usize,
-    /// Whether a person sees it at once.
+    /// Whether stdout is a terminal.
     pub is_terminal: bool,
-    /// Whether it has colours.
+    /// Whether text is coloured with ANSI sequences.
     pub colour: bool,
-    /// Whether every entry is shown by itself, with its origin, and nothing summed up or cut off.
+    /// Whether every entry is listed with its origin, instead of being summarized or cut.
     pub detailed: bool,
 }
 
 impl Default for View {
-    /// Plain text of the usual width.
+    /// Returns plain text of 100 columns, without details.
     fn default() -> Self {
         View { width: WIDTH, is_terminal: false, colour: false, detailed: false }
     }
 }
 
 impl View {
-    /// As stdout wants it: a terminal tells its width, and `COLUMNS` that of a page for no terminal. See also
+    /// Adapts to stdout: the width is that of the terminal or, without one, `COLUMNS`. Honours
     /// <https://no-color.org>.
     pub fn of(host: &Host, detailed: bool) -> Self {
-        let told = host.env.text("COLUMNS").and_then(|columns| columns.parse().ok()).unwrap_or(WIDTH);
-        let width = host.terminal.width.map_or(told, |width| usize::from(width).min(WIDEST)).max(NARROWEST);
+        let columns = host.env.text("COLUMNS").and_then(|columns| columns.parse().ok()).unwrap_or(WIDTH);
+        let width = host.terminal.width.map_or(columns, |width| usize::from(width).min(MAX_WIDTH)).max(MIN_WIDTH);
         let is_terminal = host.terminal.stdout;
-        let wants_none = host.env.text("NO_COLOR").is_some() || host.env.text("TERM") == Some("dumb");
-        View { width, is_terminal, colour: is_terminal && !wants_none, detailed }
+        let no_colour = host.env.text("NO_COLOR").is_some() || host.env.text("TERM") == Some("dumb");
+        View { width, is_terminal, colour: is_terminal && !no_colour, detailed }
     }
 
-    /// Text in a style, if there are any.
-    pub(super) fn paint(self, ink: Ink, text: &str) -> String {
+    pub(super) fn paint(self, role: TextRole, text: &str) -> String {
         if !self.colour || text.is_empty() {
             return text.to_owned();
         }
-        let style = ink.style();
+        let style = role.style();
         format!("{style}{text}{style:#}")
     }
 }
 
-/// What a text is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ink {
-    /// A heading.
+pub enum TextRole {
     Title,
-    /// What an entry is called.
     Name,
-    /// Why it is there.
     Reason,
-    /// Something that is less than was asked for.
     Warning,
 }
 
-impl Ink {
+impl TextRole {
     fn style(self) -> Style {
         match self {
-            Ink::Title => Style::new().bold(),
-            Ink::Name => AnsiColor::Cyan.on_default(),
-            Ink::Reason => Style::new().dimmed(),
-            Ink::Warning => AnsiColor::Yellow.on_default().bold(),
+            TextRole::Title => Style::new().bold(),
+            TextRole::Name => AnsiColor::Cyan.on_default(),
+            TextRole::Reason => Style::new().dimmed(),
+            TextRole::Warning => AnsiColor::Yellow.on_default().bold(),
         }
     }
 }

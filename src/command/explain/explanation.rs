@@ -1,4 +1,4 @@
-//! A plan with what its engine makes of it: everything there is to show.
+//! The result of `Sandbox::explain` and `sandpen explain`.
 
 use crate::error::Result;
 use crate::host::Host;
@@ -6,34 +6,35 @@ use crate::launch::Launch;
 use crate::plan::Plan;
 use crate::ui::View;
 
-/// What would be done, and how.
+/// A plan and its translation for the engine.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Explanation {
-    /// What, why and for whom.
+    /// Every mount, variable and limit, with its reason and origin.
     pub plan: Plan,
-    /// How: the engine's command line, or the steps of the native engine.
+    /// The engine's command line, or the steps of the native engine.
     pub launch: Launch,
     pub(crate) host: Host,
 }
 
 impl Explanation {
-    /// The page that `sandpen explain` shows.
+    /// Returns the output of `sandpen explain`.
     pub fn text(&self, view: View) -> String {
         super::text(&self.plan, &self.launch, view)
     }
 
-    /// What `sandpen explain --format json` says: stable keys, secrets without their values.
+    /// Returns the output of `sandpen explain --format json`. Its keys are stable, and it contains no
+    /// values of secrets.
     pub fn json(&self) -> Result<String> {
         super::json(&self.host, &self.plan, &self.launch)
     }
 
-    /// What will not work inside, or not as asked for, and why the engine cannot run now.
+    /// Returns what will not work inside, or not as requested, and why the engine cannot run now.
     pub fn warnings(&self) -> Vec<String> {
         super::warnings(&self.plan)
     }
 
-    /// The machine it is for.
+    /// Returns the host for which the plan was made.
     pub fn host(&self) -> &Host {
         &self.host
     }

@@ -1,34 +1,34 @@
-//! The mounts of a plan in groups that a person asks about: the workspace, the home, what was asked for, the preset, the system.
+//! Writes the mounts of a plan in sections: workspace, home, requested mounts, system, private files.
 
 use std::path::{Path, PathBuf};
 
-use crate::command::explain::text::because;
+use super::text::because;
 use crate::plan::{Mount, Plan, Source, Topic};
-use crate::ui::Page;
-use crate::ui::View;
+use crate::ui::{Page, View};
 
-/// Entries alike are summed up from this many on.
+/// As many mounts with the same reason become one row.
 const MANY: usize = 3;
 
-/// A group of mounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Group {
     Workspace,
     Home,
-    Asked,
+    Requested,
     System,
-    Own,
+    Private,
 }
 
 impl Group {
     fn title(self, plan: &Plan) -> (&'static str, &'static str) {
         match self {
-            Group::Workspace => ("Workspace", "under its own name"),
-            Group::Home if plan.seatbelt.is_some() => ("Your home", "what else of it is read, the profile decides"),
-            Group::Home => ("Your home", "what is not named on this page stays outside"),
-            Group::Asked => ("Asked for", ""),
-            Group::System => ("System", "the host's own, read-only"),
-            Group::Own => ("The sandbox's own", ""),
+            Group::Workspace => ("Workspace", "at the same path as on the host"),
+            Group::Home if plan.seatbelt.is_some() => {
+                ("Your home", "the profile decides which other files can be read")
+            }
+            Group::Home => ("Your home", "only the files listed here are visible"),
+            Group::Requested => ("Requested mounts", ""),
+            Group::System => ("System", "of the host, read-only"),
+            Group::Private => ("Private to the sandbox", ""),
         }
     }
 
@@ -36,30 +36,31 @@ impl Group {
         let is_in_home = mount.target.is_within(&plan.user.home);
         match mount.why.topic {
             Topic::Workspace | Topic::Guard => Some(Group::Workspace),
-            Topic::Asked => Some(Group::Asked),
-            // It has a section of its own, with its variables.
+            Topic::Asked => Some(Group::Requested),
+            // The section of the preset lists it with the variables.
             Topic::Preset => None,
             Topic::Home => Some(Group::Home),
             Topic::Git | Topic::System | Topic::Network if is_in_home => Some(Group::Home),
             Topic::System | Topic::Git => Some(Group::System),
-            Topic::Sandbox | Topic::Temp | Topic::Ssh | Topic::Network => Some(Group::Own),
+            Topic::Sandbox | Topic::Temp | Topic::Ssh | Topic::Network => Some(Group::Private),
         }
     }
 
-    /// Whether what is alike may be summed up: whoever asks about the home wants to see each.
-    fn may_sum_up(self) -> bool {
-        matches!(self, Group::Workspace | Group::System | Group::Own)
+    /// Tells whether mounts with the same reason may become one row. Those in the home and those of the
+    /// user are always listed.
+    fn may_summarize(self) -> bool {
+        matches!(self, Group::Workspace | Group::System | Group::Private)
     }
 }
 
-/// What is the user's.
-pub fn yours(page: &mut Page, plan: &Plan) {
-    sections(page, plan, &[Group::Workspace, Group::Home, Group::Asked]);
+/// Adds the sections of the user's files.
+pub fn user_sections(page: &mut Page, plan: &Plan) {
+    sections(page, plan, &[Group::Workspace, Group::Home, Group::Requested]);
 }
 
-/// What is not.
-pub fn others(page: &mut Page, plan: &Plan) {
-    sections(page, plan, &[Group::System, Group::Own]);
+/// Adds the sections of the system's and the sandbox's files.
+pub fn system_sections(page: &mut Page, plan: &Plan) {
+    sections(page, plan, &[Group::System, Group::Private]);
 }
 
 fn sections(page: &mut Page, plan: &Plan, groups: &[Group]) {
@@ -68,17 +69,17 @@ fn sections(page: &mut Page, plan: &Plan, groups: &[Group]) {
         page.section(title);
         page.note(note);
         let mounts: Vec<&Mount> = plan.mounts.iter().filter(|mount| Group::of(mount, plan) == Some(*group)).collect();
-        rows(page, plan, &mounts, group.may_sum_up());
+        rows(page, plan, &mounts, group.may_summarize());
     }
 }
 
-/// One row each, or one for those that are alike.
-pub fn rows(page: &mut Page, plan: &Plan, mounts: &[&Mount], may_sum_up: bool) {
+/// Adds one row for each mount, or one row for many mounts with the same reason.
+pub fn rows(page: &mut Page, plan: &Plan, mounts: &[&Mount], may_summarize: bool) {
     let view = page.view();
     let alike = |a: &Mount, b: &Mount| (a.access, &a.why.reason, &a.why.from) == (b.access, &b.why.reason, &b.why.from);
     for (at, mount) in mounts.iter().enumerate() {
         let same: Vec<&Mount> = mounts.iter().copied().filter(|other| alike(other, mount)).collect();
-        if view.detailed || !may_sum_up || same.len() < MANY {
+        if view.detailed || !may_summarize || same.len() < MANY {
             page.row(mount.access.as_str(), &place(mount, plan, view), &because(&mount.why, view));
         } else if !mounts[..at].iter().any(|earlier| alike(earlier, mount)) {
             page.row(mount.access.as_str(), &summary(&same), &because(&mount.why, view));
@@ -86,7 +87,7 @@ pub fn rows(page: &mut Page, plan: &Plan, mounts: &[&Mount], may_sum_up: bool) {
     }
 }
 
-/// Where something is inside, and what it is outside if that differs.
+/// Writes the path inside, and the source if that is another path.
 fn place(mount: &Mount, plan: &Plan, view: View) -> String {
     let target = &mount.target;
     match &mount.source {
@@ -94,14 +95,14 @@ fn place(mount: &Mount, plan: &Plan, view: View) -> String {
         Source::Host(path) if path.is_within(&plan.session_dir) && !view.detailed => target.to_string(),
         Source::Host(path) => format!("{target} ← {path}"),
         Source::Machine(path) => format!("{target} ← {path}"),
-        Source::Tmpfs { .. } => format!("{target} ← memory"),
+        Source::Tmpfs { .. } => format!("{target} ← tmpfs"),
         Source::Volume(name) => format!("{target} ← volume {name}"),
         Source::Text(_) => format!("{target} ← generated"),
         Source::Link(to) => format!("{target} → {}", to.display()),
     }
 }
 
-/// `/usr, /bin, /lib and 3 more`, or `14 in /etc`.
+/// Writes `/usr, /bin, /lib and 3 more`, or `14 in /etc`.
 fn summary(mounts: &[&Mount]) -> String {
     let count = mounts.len();
     let common = mounts.iter().skip(1).fold(parent(mounts[0]), |common, mount| {

@@ -1,19 +1,18 @@
-//! A plan and its launch as JSON, for programs. Keys are stable and never absent.
+//! Writes a plan and its launch as JSON. Keys are stable and never absent; unknown values are `null`.
 
 use std::ffi::OsString;
 
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::host::Host;
 use crate::launch::Launch;
 use crate::plan::{Mount, Plan, ProxyPlan, Source, SshState, Variable, VariableValue};
-use crate::ui::escape::escape_json;
+use crate::ui;
 
-/// The JSON of the interface. Unknown values are `null`; keys are never absent.
 pub fn json(host: &Host, plan: &Plan, launch: &Launch) -> Result<String> {
-    let report = json!({
+    ui::json(&json!({
         "schema": 1,
         "engine": {
             "name": plan.engine.kind.name(),
@@ -59,10 +58,7 @@ pub fn json(host: &Host, plan: &Plan, launch: &Launch) -> Result<String> {
         "details": plan.details,
         "warnings": super::warnings(plan),
         "downgrades": launch.downgrades(),
-    });
-    let text = serde_json::to_string_pretty(&report)
-        .map_err(|error| Error::failed("the plan cannot be written as JSON").cause(error))?;
-    Ok(format!("{}\n", escape_json(&text)))
+    }))
 }
 
 fn texts(words: &[OsString]) -> Vec<String> {
@@ -75,7 +71,7 @@ impl Serialize for Mount {
     }
 }
 
-/// Without its value, if that is a secret.
+/// Omits the value of a secret.
 impl Serialize for Variable {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         variable_json(self).serialize(serializer)

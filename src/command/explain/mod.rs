@@ -1,5 +1,5 @@
-//! Shows a plan and its launch: as text for people, as JSON for programs, and for one thing at a time. Decides nothing and starts
-//! nothing.
+//! `sandpen explain`: prints a plan and its launch as text or JSON, or answers questions about it
+//! (`--why`). It decides nothing and starts no sandbox.
 
 mod explanation;
 mod files;
@@ -10,7 +10,8 @@ mod why;
 pub use explanation::Explanation;
 pub use json::json;
 pub use text::text;
-pub use why::{Answer, Question, json as answers_json};
+
+use why::{Answer, Question};
 
 use crate::cli::{Explain, Format};
 use crate::error::Result;
@@ -19,10 +20,10 @@ use crate::process::Outcome;
 use crate::resolve::Resolved;
 use crate::ui::{Ui, View};
 
-/// The plan's warnings, and why the engine cannot run now.
+/// Returns the plan's warnings, and why the engine cannot run now.
 pub fn warnings(plan: &Plan) -> Vec<String> {
     let problems = [&plan.engine.problem, &plan.ssh.problem].into_iter().flatten().map(|problem| {
-        // Causes stand side by side here: "no engine answers: this one …; that one …".
+        // An error may have several causes of the same rank, for example one per engine.
         let causes = problem.causes().join("; ");
         if causes.is_empty() { problem.message().to_owned() } else { format!("{}: {causes}", problem.message()) }
     });
@@ -44,7 +45,7 @@ pub fn run(arguments: Explain, ui: Ui) -> Result<Outcome> {
     let text = match (arguments.format, answers.as_slice()) {
         (Format::Json, []) => explained.json()?,
         (Format::Text, []) => explained.text(view),
-        (Format::Json, answers) => answers_json(answers)?,
+        (Format::Json, answers) => why::json(answers)?,
         (Format::Text, answers) => answers.iter().map(|answer| answer.text(view)).collect::<Vec<_>>().join("\n"),
     };
     super::print(ui, &text)

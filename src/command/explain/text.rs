@@ -1,30 +1,29 @@
-//! A plan and its launch as a page for people: grouped, aligned, each entry with its reason, and its origin if somebody asked.
+//! Writes a plan and its launch as a page: each entry with its reason and, if it was requested, its
+//! origin.
 
 use std::ffi::OsString;
 
-use crate::command::explain::files;
+use super::files;
 use crate::config::Origin;
 use crate::config::value::Guard;
 use crate::launch::Launch;
 use crate::plan::{Detail, Mount, Plan, Topic, Variable, VariableValue, Why};
-use crate::ui::Page;
-use crate::ui::View;
 use crate::ui::shell::{shell_word, shell_words};
+use crate::ui::{Page, View};
 
-/// Variables alike are summed up from this many on.
+/// As many variables with the same reason become one row.
 const MANY: usize = 3;
-/// What is cut off of a variable's value, unless everything is wanted.
-const LONG_VALUE: usize = 60;
-/// Settings that Git is told by variables, three to a setting.
+/// Longer values are cut unless the view is detailed.
+const MAX_VALUE_LENGTH: usize = 60;
+/// Prefix of the variables that pass settings to Git.
 const GIT_VARIABLES: &str = "GIT_CONFIG_";
 
-/// The page.
 pub fn text(plan: &Plan, launch: &Launch, view: View) -> String {
     let mut page = Page::new(view);
     sandbox(&mut page, plan);
-    files::yours(&mut page, plan);
+    files::user_sections(&mut page, plan);
     preset(&mut page, plan);
-    files::others(&mut page, plan);
+    files::system_sections(&mut page, plan);
     environment(&mut page, plan);
     network(&mut page, plan, launch);
     page.section("Limits");
@@ -42,7 +41,7 @@ pub fn text(plan: &Plan, launch: &Launch, view: View) -> String {
     page.finish()
 }
 
-/// A reason, and in brackets who asked; what nobody asked for is sandpen's default, and says so only in detail.
+/// Writes a reason with its origin in parentheses. Only a detailed view shows the origin of defaults.
 pub fn because(why: &Why, view: View) -> String {
     match (&why.from, why.requirement) {
         (from, Some(number)) if view.detailed => format!("{} ({from}, {number})", why.reason),
@@ -52,20 +51,20 @@ pub fn because(why: &Why, view: View) -> String {
     }
 }
 
-fn asked(reason: &str, from: &Origin, view: View) -> String {
+fn with_origin(reason: &str, from: &Origin, view: View) -> String {
     because(&Why::new(reason, from.clone()).about(Topic::Sandbox), view)
 }
 
-/// Decisions with a section of their own.
+// Details that are shown in other sections than Sandbox.
 const LIMITS: [&str; 3] = ["cpus", "memory", "pids"];
 const NETWORK: [&str; 1] = ["port"];
 const ENVIRONMENT: [&str; 3] = ["PATH", "PYTHONPATH", "startup"];
-/// The same for every sandbox.
+/// Details that are the same for almost every sandbox; only a detailed view shows them.
 const USUAL: [&str; 4] = ["terminal", "stdin", "init", "exit code"];
 
 fn details(page: &mut Page, plan: &Plan, which: impl Fn(&str) -> bool) {
     for Detail { name, value, reason, from } in plan.details.iter().filter(|detail| which(detail.name)) {
-        let reason = asked(reason, from, page.view());
+        let reason = with_origin(reason, from, page.view());
         page.row(name, value, &reason);
     }
 }
@@ -74,13 +73,13 @@ fn sandbox(page: &mut Page, plan: &Plan) {
     let view = page.view();
     page.section("Sandbox");
     if !view.detailed {
-        page.note("in brackets: who asked; without: sandpen's default");
+        page.note("(origin) in parentheses; no origin means default");
     }
-    page.row("engine", plan.engine.kind.name(), &asked(&plan.engine.reason, &plan.engine.from, view));
+    page.row("engine", plan.engine.kind.name(), &with_origin(&plan.engine.reason, &plan.engine.from, view));
     if let Some(image) = &plan.image {
-        page.row("image", image.reference.as_str(), &asked(&image.reason, &image.from, view));
+        page.row("image", image.reference.as_str(), &with_origin(&image.reason, &image.from, view));
     }
-    page.row("directory", &plan.workdir.to_string(), "the working directory, under its own name");
+    page.row("directory", &plan.workdir.to_string(), "the working directory, at the same path as on the host");
     let id = |id: Option<u32>| id.map_or("?".to_owned(), |id| id.to_string());
     let user = format!("{}:{}, home {}", id(plan.user.uid), id(plan.user.gid), plan.user.home);
     page.row("user", &user, &plan.user.reason);
@@ -90,14 +89,14 @@ fn sandbox(page: &mut Page, plan: &Plan) {
     });
 }
 
-/// Everything that is there because of the agent's preset.
+/// Adds the mounts and variables of the agent's preset.
 fn preset(page: &mut Page, plan: &Plan) {
     let mounts: Vec<&Mount> = plan.mounts.iter().filter(|mount| mount.why.topic == Topic::Preset).collect();
     let variables: Vec<&Variable> = plan.env.iter().filter(|variable| variable.why.topic == Topic::Preset).collect();
     let mut origins = mounts.iter().map(|mount| &mount.why).chain(variables.iter().map(|variable| &variable.why));
     let Some(Origin::Preset(name)) = origins.next().map(|why| &why.from) else { return };
     page.section(&format!("Preset {name}"));
-    page.note("--agent none leaves it out");
+    page.note("disable it with --agent none");
     files::rows(page, plan, &mounts, false);
     for variable in variables {
         let shown = format!("{} {}", variable.name, value(variable, page.view()));
@@ -108,18 +107,18 @@ fn preset(page: &mut Page, plan: &Plan) {
 fn environment(page: &mut Page, plan: &Plan) {
     let view = page.view();
     page.section("Environment");
-    page.note("Git's and the preset's have their own place; nothing else of yours is inside");
+    page.note("no other variables of the host are set; the Preset and Git sections list theirs");
     let is_here = |variable: &&Variable| view.detailed || !matches!(variable.why.topic, Topic::Preset | Topic::Git);
     let variables: Vec<&Variable> = plan.env.iter().filter(is_here).collect();
-    let mut summed_up: Vec<&str> = Vec::new();
+    let mut summarized: Vec<&str> = Vec::new();
     for variable in &variables {
         let reason = variable.why.reason.as_str();
         let alike = variables.iter().filter(|other| other.why.reason == reason && other.why.topic != Topic::Asked);
         let alike: Vec<&str> = alike.map(|other| other.name.as_str()).collect();
         if view.detailed || alike.len() < MANY {
             page.row(&variable.name, &value(variable, view), &because(&variable.why, view));
-        } else if !summed_up.contains(&reason) {
-            summed_up.push(reason);
+        } else if !summarized.contains(&reason) {
+            summarized.push(reason);
             page.prose(&format!("{} variables", alike.len()), &format!("{reason}: {}", alike.join(", ")));
         }
     }
@@ -129,8 +128,8 @@ fn environment(page: &mut Page, plan: &Plan) {
 fn value(variable: &Variable, view: View) -> String {
     match &variable.value {
         VariableValue::Secret(_) => "(secret)".to_owned(),
-        VariableValue::Plain(value) if view.detailed || value.chars().count() <= LONG_VALUE => value.clone(),
-        VariableValue::Plain(value) => value.chars().take(LONG_VALUE - 1).chain(['…']).collect(),
+        VariableValue::Plain(value) if view.detailed || value.chars().count() <= MAX_VALUE_LENGTH => value.clone(),
+        VariableValue::Plain(value) => value.chars().take(MAX_VALUE_LENGTH - 1).chain(['…']).collect(),
     }
 }
 
@@ -138,13 +137,13 @@ fn network(page: &mut Page, plan: &Plan, launch: &Launch) {
     page.section("Network");
     page.row("policy", &plan.network.mode.to_string(), &plan.network.reason);
     if let Some(proxy) = &plan.network.proxy {
-        page.row("proxy", proxy.name(), "the guest has no network, only the proxy's port on its loopback");
+        page.row("proxy", proxy.name(), "the guest has no network, only the proxy's port on its loopback interface");
     }
     for rule in &plan.network.allow_hosts {
         page.row("allowed", &rule.value.to_string(), &rule.origin.to_string());
     }
     if let Some(argv) = launch.proxy_argv() {
-        page.row("started", &shell_words(argv), "before the guest, and ended with it");
+        page.row("command", &shell_words(argv), "started before the guest, stopped after it");
     }
     details(page, plan, |name| NETWORK.contains(&name));
 }
@@ -155,41 +154,41 @@ fn ssh(page: &mut Page, plan: &Plan) {
     let state = state.as_ref().and_then(|state| state.as_str()).unwrap_or_default();
     page.row("state", state, &plan.ssh.reason);
     if let Some(keys) = plan.ssh.keys {
-        page.row("keys", &keys.to_string(), "listed by the agent; the keys themselves stay with it");
+        page.row("keys", &keys.to_string(), "listed by the agent; it does not hand out private keys");
     }
     if let Some(tunnel) = &plan.ssh.tunnel {
         page.row("tunnel", &shell_words(&tunnel.argv), "not started by `explain`");
     }
     for check in &plan.ssh.pending {
-        page.row("pending", check, "only the launch can tell");
+        page.row("pending", check, "checked at launch");
     }
 }
 
 fn git(page: &mut Page, plan: &Plan) {
     page.section("Git");
     page.prose("guard", &format!("{} – {}", plan.guard_mode, guard_reason(plan.guard_mode)));
-    let told = plan.env.iter().filter(|variable| variable.name.starts_with("GIT_CONFIG_KEY_"));
-    let told: Vec<&str> = told
+    let keys = plan.env.iter().filter(|variable| variable.name.starts_with("GIT_CONFIG_KEY_"));
+    let keys: Vec<&str> = keys
         .filter_map(|variable| match &variable.value {
             VariableValue::Plain(key) => Some(key.as_str()),
             VariableValue::Secret(_) => None,
         })
         .collect();
-    if !told.is_empty() && !page.view().detailed {
-        page.prose("told", &format!("{} – by {GIT_VARIABLES}… variables, over every file", told.join(", ")));
+    if !keys.is_empty() && !page.view().detailed {
+        page.prose("set", &format!("{} – by {GIT_VARIABLES}… variables, which override every file", keys.join(", ")));
     }
     let view = page.view();
     let is_here = |variable: &&Variable| variable.why.topic == Topic::Git && !is_shown(variable, view);
     for variable in plan.env.iter().filter(is_here) {
         page.prose("env", &format!("{}={} – {}", variable.name, value(variable, view), because(&variable.why, view)));
     }
-    for treatment in &plan.git {
-        let place = treatment.file.as_deref().map_or(String::new(), |file| format!(" ({file})"));
-        page.row(&treatment.key, &treatment.value, &format!("inside: {}{place}", treatment.done));
+    for change in &plan.git {
+        let file = change.file.as_deref().map_or(String::new(), |file| format!(" ({file})"));
+        page.row(&change.key, &change.value, &format!("inside: {}{file}", change.done));
     }
 }
 
-/// Whether a variable of Git's is shown elsewhere: among the settings that Git is told, or in detail.
+/// Tells whether another row shows a variable of Git.
 fn is_shown(variable: &Variable, view: View) -> bool {
     let is_setting = variable
         .name
@@ -201,8 +200,8 @@ fn is_shown(variable: &Variable, view: View) -> bool {
 fn guard_reason(mode: Guard) -> &'static str {
     match mode {
         Guard::Review => "hooks are read-only; new settings that run code are set aside when the sandbox ends",
-        Guard::Strict => "hooks and Git's configuration are read-only; what is new is set aside when the sandbox ends",
-        Guard::Off => "what is planted in the repository may run on the host",
+        Guard::Strict => "hooks and Git's configuration are read-only; new ones are set aside when the sandbox ends",
+        Guard::Off => "the host may run code that the guest plants in the repository",
     }
 }
 
@@ -217,7 +216,7 @@ fn enforcement(page: &mut Page, launch: &Launch) {
 
 fn steps(page: &mut Page, launch: &Launch) {
     let Some(steps) = launch.steps() else { return };
-    page.section("Set-up, in this order");
+    page.section("Setup steps");
     if !page.view().detailed {
         page.line(&format!("{} steps; -v lists them", steps.len()));
         return;
@@ -227,7 +226,7 @@ fn steps(page: &mut Page, launch: &Launch) {
     }
 }
 
-/// A command line over several lines, each of which a shell continues with the next.
+/// Breaks a command line into lines that end in ` \`, so that a shell reads them as one.
 fn folded(argv: &[OsString], width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in options(argv) {
@@ -247,7 +246,7 @@ fn folded(argv: &[OsString], width: usize) -> Vec<String> {
     lines
 }
 
-/// The words, an option together with its value.
+/// Quotes the arguments and joins each option with its value.
 fn options(argv: &[OsString]) -> Vec<String> {
     let is_option = |word: &str| word.starts_with("--") && word.len() > 2 && !word.contains('=');
     let mut parts: Vec<String> = Vec::new();

@@ -1,4 +1,5 @@
-//! What a sandbox's processes hold, from one look at `/proc`. Asking the engines would cost a slow call for each container.
+//! Sums the memory of a sandbox's processes from `/proc`. Agents use much memory, so `ps` shows it, and
+//! asking the engine would take a slow call for each container.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,25 +10,25 @@ use crate::launch::CONTAINER_ID;
 use crate::process::untrusted;
 use crate::session::registry::{Entry, Record};
 
-/// The length of a container's id, with some room.
-const LONGEST_ID: u64 = 128;
+/// A container's id has 64 characters.
+const MAX_ID_LENGTH: u64 = 128;
 
-/// All processes that can be seen: each with its parent.
+/// A snapshot of the visible processes.
 pub struct Processes {
-    /// Every process and its parent.
+    /// The pid of every process, with that of its parent.
     parents: Vec<(u32, u32)>,
-    /// The words of the command lines of those that have children, read once for all containers.
-    words: OnceCell<BTreeMap<Vec<u8>, u32>>,
+    /// Maps each argument of a process with children to its pid; read on first use.
+    arguments: OnceCell<BTreeMap<Vec<u8>, u32>>,
 }
 
 impl Processes {
-    /// Looks.
     pub fn read() -> Self {
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-        Processes { parents: entries.filter_map(|entry| parent(&entry.path())).collect(), words: OnceCell::new() }
+        Processes { parents: entries.filter_map(|entry| parent(&entry.path())).collect(), arguments: OnceCell::new() }
     }
 
-    /// The resident memory of a running sandbox; `None` where its processes cannot be seen, as in a virtual machine.
+    /// Returns the resident memory in bytes, or `None` if the processes are not visible because they
+    /// run in a virtual machine.
     pub fn memory(&self, entry: &Entry, record: &Record) -> Option<u64> {
         let root = match record.engine.as_str() {
             "docker" | "podman" => self.monitor(entry)?,
@@ -37,38 +38,37 @@ impl Processes {
         (!descendants.is_empty()).then(|| descendants.iter().filter_map(|pid| resident(*pid)).sum())
     }
 
-    /// The process in which a container's own descend: Docker's shim and Podman's monitor have its id on their command line, and
-    /// so may others who ask about it, but those have no children.
+    /// Finds the ancestor of a container's processes. Docker's shim and Podman's conmon have the id on
+    /// their command line; so do clients that refer to the container, but those have no children.
     fn monitor(&self, entry: &Entry) -> Option<u32> {
-        let id = untrusted::read(entry.path.join(CONTAINER_ID).as_path(), LONGEST_ID).ok()?;
+        let id = untrusted::read(entry.path.join(CONTAINER_ID).as_path(), MAX_ID_LENGTH).ok()?;
         let id = id.trim();
         if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return None;
         }
-        self.words.get_or_init(|| self.words()).get(id.as_bytes()).copied()
+        self.arguments.get_or_init(|| self.read_arguments()).get(id.as_bytes()).copied()
     }
 
-    /// Each with the first process that has it. A container's id is one of them, for both engines.
-    fn words(&self) -> BTreeMap<Vec<u8>, u32> {
+    fn read_arguments(&self) -> BTreeMap<Vec<u8>, u32> {
         let parents: BTreeSet<u32> = self.parents.iter().map(|(_, parent)| *parent).collect();
-        let mut words = BTreeMap::new();
+        let mut arguments = BTreeMap::new();
         for pid in self.parents.iter().map(|(pid, _)| *pid).filter(|pid| parents.contains(pid)) {
             let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            for word in line.split(|byte| *byte == 0) {
-                words.entry(word.to_owned()).or_insert(pid);
+            for argument in line.split(|byte| *byte == 0) {
+                arguments.entry(argument.to_owned()).or_insert(pid);
             }
         }
-        words
+        arguments
     }
 
     fn descendants(&self, root: u32) -> Vec<u32> {
-        let mut family = vec![root];
-        let mut at = 0;
-        while let Some(pid) = family.get(at).copied() {
-            family.extend(self.parents.iter().filter(|(_, parent)| *parent == pid).map(|(child, _)| *child));
-            at += 1;
+        let mut found = vec![root];
+        let mut next = 0;
+        while let Some(pid) = found.get(next).copied() {
+            found.extend(self.parents.iter().filter(|(_, parent)| *parent == pid).map(|(child, _)| *child));
+            next += 1;
         }
-        family.split_off(1)
+        found.split_off(1)
     }
 }
 

@@ -1,4 +1,4 @@
-//! `sandpen ps`: lists the sandboxes that run or are kept as a table, as JSON, or as bare ids for shells.
+//! `sandpen ps`: lists running and kept sandboxes as a table, as JSON, or as ids for shell scripts.
 
 mod memory;
 
@@ -16,8 +16,8 @@ use crate::host::Host;
 use crate::process::Outcome;
 use crate::session::cleanup::{self, listed, running};
 use crate::session::registry::Entry;
-use crate::ui::Ui;
-use crate::ui::escape::{escape, escape_json};
+use crate::ui::escape::escape;
+use crate::ui::{self, Ui, size};
 
 pub fn run(format: Format, only_ids: bool, ui: Ui) -> Result<Outcome> {
     let host = Host::read()?;
@@ -25,8 +25,10 @@ pub fn run(format: Format, only_ids: bool, ui: Ui) -> Result<Outcome> {
         return super::print(ui, &ids(&host));
     }
     cleanup::sweep(&host, ui);
-    super::print(ui, &if format == Format::Json { json(&host) } else { table(&host) })
+    super::print(ui, &if format == Format::Json { json(&host)? } else { table(&host) })
 }
+
+const MAX_COMMAND_LENGTH: usize = 60;
 
 fn table(host: &Host) -> String {
     let mut rows = vec![["ID", "ENGINE", "STATE", "AGE", "MEMORY", "DIRECTORY", "COMMAND"].map(str::to_owned)];
@@ -36,12 +38,10 @@ fn table(host: &Host) -> String {
             Some(code) => format!("exited ({code})"),
             None => state(&entry).to_owned(),
         };
-        let memory = match entry.is_live {
-            true => processes.memory(&entry, &record).map_or("?".into(), size),
-            false => "-".into(),
-        };
+        let memory =
+            if entry.is_live { processes.memory(&entry, &record).map_or("?".into(), size) } else { "-".into() };
         let command = if record.command.is_empty() { "(shell)".into() } else { record.command.join(" ") };
-        let command: String = command.chars().take(60).collect();
+        let command: String = command.chars().take(MAX_COMMAND_LENGTH).collect();
         let age = age(record.age());
         rows.push([record.id, record.engine, state, age, memory, record.directory, command]);
     }
@@ -58,7 +58,7 @@ fn table(host: &Host) -> String {
     text
 }
 
-fn json(host: &Host) -> String {
+fn json(host: &Host) -> Result<String> {
     let processes = Processes::read();
     let object = |entry: &Entry| -> Option<Value> {
         let record = entry.record.as_ref()?;
@@ -70,14 +70,13 @@ fn json(host: &Host) -> String {
         }))
     };
     let records: Vec<Value> = listed(host).iter().filter_map(|(entry, _)| object(entry)).collect();
-    let text = serde_json::to_string_pretty(&records).unwrap_or_else(|_| "[]".into());
-    format!("{}\n", escape_json(&text))
+    ui::json(&records)
 }
 
 /// Returns the ids of the running sandboxes, one per line.
 fn ids(host: &Host) -> String {
     let ids = running(&facts::session_base(host)).into_iter().map(|record| record.id);
-    // Shells split and expand these words; what no sandbox can be called is none of them.
+    // Shells split and expand the output, so an id that is no valid name is left out.
     ids.filter(|id| Name::parse(id).is_ok()).map(|id| id + "\n").collect()
 }
 
@@ -91,13 +90,5 @@ fn age(age: Duration) -> String {
         seconds @ 60..3600 => format!("{}m", seconds / 60),
         seconds @ 3600..86400 => format!("{}h", seconds / 3600),
         seconds => format!("{}d", seconds / 86400),
-    }
-}
-
-fn size(bytes: u64) -> String {
-    match bytes {
-        0..1_048_576 => format!("{}k", bytes >> 10),
-        1_048_576..1_073_741_824 => format!("{}m", bytes >> 20),
-        _ => format!("{:.1}g", bytes as f64 / 1_073_741_824.0),
     }
 }

@@ -1,5 +1,5 @@
-//! What is planted on the host before the probe starts, so that what arrives there, or is carried away, is seen from outside.
-//! Everything is removed again when it is dropped.
+//! Plants canaries on the host before the probe starts: secrets that the probe must not read, and
+//! directories and listeners that it must not reach. Dropping them removes them.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, Read};
@@ -8,154 +8,142 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::error::{Error, Result};
+use super::error::SelftestError;
 use crate::host::Host;
 use crate::path::HostPath;
 use crate::session_id::SessionId;
 
 const PREFIX: &str = ".sandpen-selftest-";
 const SECRET: &str = "secret";
-/// How long a word may take to be read that has been sent already.
+/// Suffices to read data that has already been sent.
 const READ_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// A directory with a secret in it.
+/// A directory with a secret file.
 #[derive(Debug)]
-pub struct Place {
-    /// The directory.
-    pub directory: HostPath,
-    /// What its secret says.
+pub struct CanaryDirectory {
+    pub path: HostPath,
+    /// The content of the secret file.
     pub content: String,
 }
 
-impl Place {
-    /// The file that must not be read.
+impl CanaryDirectory {
     pub fn secret(&self) -> HostPath {
-        self.directory.join(SECRET)
+        self.path.join(SECRET)
     }
 }
 
-/// All that is planted.
 #[derive(Debug)]
 pub struct Canaries {
-    /// The name of every file that the probe plants.
-    pub name: String,
-    /// What it leaves behind at every address.
-    pub word: String,
-    /// In the home; `None` when there is no home that could be written to.
-    pub home: Option<Place>,
-    /// In the host's temp directory.
-    pub temp: Option<Place>,
-    /// At an address that only this machine reaches.
+    /// The probe uses this name for every file that it writes.
+    pub file_name: String,
+    /// The probe sends this text to every address that it reaches.
+    pub token: String,
+    /// `None` if the home directory cannot be written.
+    pub home: Option<CanaryDirectory>,
+    pub temp: Option<CanaryDirectory>,
     pub loopback: TcpListener,
-    /// At an address that others reach, if there is one.
+    /// Listens on an address other than loopback, if the host has one.
     pub outer: Option<TcpListener>,
-    /// For datagrams, likewise.
     pub datagrams: UdpSocket,
 }
 
 impl Canaries {
-    /// Plants them.
-    pub fn plant(host: &Host) -> Result<Self> {
+    pub fn plant(host: &Host) -> Result<Self, SelftestError> {
         let random = SessionId::random().to_string();
-        let name = format!("{PREFIX}{}-{random}", host.process.pid);
-        let failed = |what: &'static str| move |error: io::Error| Error::failed(what).cause(error);
-        let listen = failed("no port of this machine's can be listened on");
+        let file_name = format!("{PREFIX}{}-{random}", host.process.pid);
+        let listen = |source: io::Error| SelftestError::Listen { source };
         let outer = outer_address();
         let udp = outer.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        sweep(&host.home);
-        sweep(&host.temp_dir());
+        remove_stale(&host.home);
+        remove_stale(&host.temp_dir());
         let canaries = Canaries {
-            word: SessionId::random().to_string(),
-            home: place(&host.home, &name),
-            temp: place(&host.temp_dir(), &name),
+            token: SessionId::random().to_string(),
+            home: plant_directory(&host.home, &file_name),
+            temp: plant_directory(&host.temp_dir(), &file_name),
             loopback: TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(listen)?,
             outer: outer.and_then(|address| TcpListener::bind((address, 0)).ok()),
             datagrams: UdpSocket::bind((udp, 0)).map_err(listen)?,
-            name,
+            file_name,
         };
-        // Looked at only after the probe has ended: whoever came is waiting.
-        let quiet = failed("a listener cannot be set up");
-        canaries.loopback.set_nonblocking(true).map_err(quiet)?;
-        canaries.datagrams.set_nonblocking(true).map_err(quiet)?;
+        // They are read after the probe has ended, when all of its connections are already queued.
+        canaries.loopback.set_nonblocking(true).map_err(listen)?;
+        canaries.datagrams.set_nonblocking(true).map_err(listen)?;
         if let Some(outer) = &canaries.outer {
-            outer.set_nonblocking(true).map_err(quiet)?;
+            outer.set_nonblocking(true).map_err(listen)?;
         }
         Ok(canaries)
     }
 
-    /// Whether the probe's file has arrived in a directory of the host; it goes with this look.
+    /// Tells whether the probe's file arrived in a directory of the host, and removes it.
     pub fn arrived_in(&self, directory: &Path) -> bool {
-        fs::remove_file(directory.join(&self.name)).is_ok()
+        fs::remove_file(directory.join(&self.file_name)).is_ok()
     }
 
-    /// Whether the probe came to a listener.
-    pub fn came_to(&self, listener: &TcpListener) -> bool {
+    /// Tells whether the probe connected to a listener; other connections are ignored.
+    pub fn was_reached(&self, listener: &TcpListener) -> bool {
         std::iter::from_fn(|| listener.accept().ok()).any(|(mut stream, _)| {
-            let mut word = vec![0; self.word.len()];
+            let mut token = vec![0; self.token.len()];
             let read = stream.set_nonblocking(false).and_then(|()| stream.set_read_timeout(Some(READ_TIMEOUT)));
-            read.and_then(|()| stream.read_exact(&mut word)).is_ok() && word == self.word.as_bytes()
+            read.and_then(|()| stream.read_exact(&mut token)).is_ok() && token == self.token.as_bytes()
         })
     }
 
-    /// Whether a datagram of the probe's arrived.
-    pub fn sent_datagram(&self) -> bool {
-        let mut word = vec![0; self.word.len()];
-        std::iter::from_fn(|| self.datagrams.recv(&mut word).ok().map(|_| word == self.word.as_bytes()))
+    pub fn received_datagram(&self) -> bool {
+        let mut token = vec![0; self.token.len()];
+        std::iter::from_fn(|| self.datagrams.recv(&mut token).ok().map(|_| token == self.token.as_bytes()))
             .any(|same| same)
     }
 }
 
 impl Drop for Canaries {
     fn drop(&mut self) {
-        for place in self.home.iter().chain(&self.temp) {
-            let _ = fs::remove_dir_all(place.directory.as_path());
+        for canary in self.home.iter().chain(&self.temp) {
+            let _ = fs::remove_dir_all(canary.path.as_path());
         }
     }
 }
 
-/// What a self-test that was killed has left.
-fn sweep(directory: &HostPath) {
+/// Removes the canaries of killed self-tests.
+fn remove_stale(directory: &HostPath) {
     for entry in fs::read_dir(directory.as_path()).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let owner = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
-        let is_there = |pid: &str| Path::new("/proc").join(pid).exists();
-        if Path::new("/proc/self").exists() && owner.is_some_and(|pid| !pid.is_empty() && !is_there(pid)) {
+        let is_running = |pid: &str| Path::new("/proc").join(pid).exists();
+        if Path::new("/proc/self").exists() && owner.is_some_and(|pid| !pid.is_empty() && !is_running(pid)) {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
 }
 
-fn place(below: &HostPath, name: &str) -> Option<Place> {
-    let directory = below.join(name);
-    let content = SessionId::random().to_string();
-    // Only this user could read it outside; inside the guest is this user.
-    DirBuilder::new().mode(0o700).create(directory.as_path()).ok()?;
-    let place = Place { directory, content };
-    if fs::write(place.secret().as_path(), &place.content).is_err() {
-        let _ = fs::remove_dir_all(place.directory.as_path());
+fn plant_directory(parent: &HostPath, name: &str) -> Option<CanaryDirectory> {
+    let path = parent.join(name);
+    // Only this user can read it on the host, and inside the guest runs as this user.
+    DirBuilder::new().mode(0o700).create(path.as_path()).ok()?;
+    let canary = CanaryDirectory { path, content: SessionId::random().to_string() };
+    if fs::write(canary.secret().as_path(), &canary.content).is_err() {
+        let _ = fs::remove_dir_all(canary.path.as_path());
         return None;
     }
-    Some(place)
+    Some(canary)
 }
 
-/// An address of this machine's that is not its loopback; no packet is sent.
+/// Finds an address of the host other than loopback, without sending a packet.
 fn outer_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("192.0.2.1:9").ok()?;
     socket.local_addr().ok().map(|address| address.ip()).filter(|address| !address.is_loopback())
 }
 
-/// The address of a listener.
 pub fn address(listener: io::Result<SocketAddr>) -> Option<String> {
     listener.ok().map(|address| address.to_string())
 }
 
-/// Paths as text, those that are text.
+/// Returns the paths that are UTF-8.
 pub fn texts<'a>(paths: impl IntoIterator<Item = &'a HostPath>) -> Vec<String> {
     paths.into_iter().filter_map(|path| path.to_str().map(str::to_owned)).collect()
 }
 
-/// Files that hold secrets, as far as they exist in this home.
+/// Lists the files in the home directory that usually hold secrets and exist.
 pub fn secrets(host: &Host) -> Vec<HostPath> {
     const NAMES: &[&str] = &[
         ".ssh/id_rsa",
@@ -175,7 +163,7 @@ pub fn secrets(host: &Host) -> Vec<HostPath> {
     NAMES.iter().map(|name| host.home.join(name)).filter(exists).collect()
 }
 
-/// Where engines listen on this machine.
+/// Lists the sockets at which engines listen on the host.
 pub fn engine_sockets(host: &Host) -> Vec<HostPath> {
     let mut sockets: Vec<PathBuf> =
         ["/var/run/docker.sock", "/run/docker.sock", "/run/podman/podman.sock", "/run/containerd/containerd.sock"]

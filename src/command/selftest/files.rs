@@ -1,146 +1,154 @@
-//! Judges files and sockets: the home, the temp directory, the system, Git's hooks, the SSH agent, the engines' sockets.
+//! Evaluates the probes of files and sockets: home, temp directory, system, Git's hooks, SSH agent,
+//! engines.
 
-use crate::command::selftest::canary::{Place, engine_sockets, secrets};
-use crate::command::selftest::{Evidence, Probe, SYSTEM, hooks, judge, shown, unpromised};
+use super::canary::{CanaryDirectory, engine_sockets, secrets};
+use super::probe_result::ProbeResult;
+use super::{SYSTEM_DIRECTORIES, SelftestInput, hooks, mount_of};
 use crate::config::value::Access;
 use crate::path::HostPath;
 use crate::plan::{Mount, SshState};
+use crate::ui::counted;
 
-impl Evidence<'_> {
-    pub(super) fn files(&self) -> Vec<Probe> {
-        let mut probes = self.place("home", self.canaries.home.as_ref(), "your home");
-        probes.extend(self.place("temp", self.canaries.temp.as_ref(), "the host's temp directory"));
-        probes.push(self.secrets());
-        probes.push(self.system());
-        probes.extend(self.hooks());
-        probes.push(self.sockets());
-        probes.push(self.agent());
-        probes
+const NOT_TESTED: &str = "not tested";
+
+impl SelftestInput<'_> {
+    pub(super) fn files(&self) -> Vec<ProbeResult> {
+        let mut results = self.canary("home", self.canaries.home.as_ref(), "your home directory");
+        results.extend(self.canary("temp", self.canaries.temp.as_ref(), "the host's temp directory"));
+        results.push(self.secrets());
+        results.push(self.system());
+        results.extend(self.hooks());
+        results.push(self.sockets());
+        results.push(self.agent());
+        results
     }
 
-    /// A directory with a secret: nothing comes out of it, nothing goes in.
-    fn place(&self, name: &'static str, place: Option<&Place>, what: &str) -> Vec<Probe> {
-        let promised = format!("nothing of {what} is read or written");
-        let Some(place) = place else {
-            let seen = "no file could be planted there to try it with";
-            return vec![judge(name, &promised, Some(()), |()| (false, seen.to_owned()))];
+    fn canary(&self, name: &'static str, canary: Option<&CanaryDirectory>, place: &str) -> Vec<ProbeResult> {
+        let promised = format!("cannot read or write {place}");
+        let Some(canary) = canary else {
+            let seen = "no file could be planted there";
+            return vec![ProbeResult::check(name, &promised, Some(()), |()| (false, seen.to_owned()))];
         };
-        let arrived = self.canaries.arrived_in(place.directory.as_path());
-        let intact = std::fs::read_to_string(place.secret().as_path()).is_ok_and(|text| text == place.content);
-        let carried = self.findings.read.as_ref().map(|read| {
-            place.secret().to_str().and_then(|path| read.get(path)).is_some_and(|content| *content == place.content)
+        let arrived = self.canaries.arrived_in(canary.path.as_path());
+        let intact = std::fs::read_to_string(canary.secret().as_path()).is_ok_and(|text| text == canary.content);
+        let was_written = arrived || !intact;
+        let was_read = self.findings.read.as_ref().map(|read| {
+            canary.secret().to_str().and_then(|path| read.get(path)).is_some_and(|content| *content == canary.content)
         });
-        let seen = |carried: bool| match (carried, arrived || !intact) {
-            (false, false) => "nothing was".to_owned(),
-            (true, false) => "a file planted there was read".to_owned(),
-            (false, true) => "a file was written there".to_owned(),
-            (true, true) => "a file planted there was read, and one was written".to_owned(),
+        let seen = |was_read: bool| {
+            match (was_read, was_written) {
+                (false, false) => "no access",
+                (true, false) => "read a planted file",
+                (false, true) => "wrote a file",
+                (true, true) => "read a planted file and wrote another",
+            }
+            .to_owned()
         };
-        if let Some(mount) = shown(self.plan, &place.directory) {
-            return vec![unpromised(name, mounted(mount), carried.map_or("not tried".into(), seen))];
+        if let Some(mount) = mount_of(self.plan, &canary.path) {
+            return vec![ProbeResult::not_promised(name, mounted(mount), was_read.map_or(NOT_TESTED.into(), seen))];
         }
         if self.is_seatbelt() {
-            let promised = format!("nothing of {what} is written");
-            let why = "Seatbelt shows the host's files, except those with credentials";
-            let written = judge(name, &promised, Some(()), |()| (!arrived && intact, seen(false)));
-            return vec![written, unpromised("reading", why, carried.map_or("not tried".into(), seen))];
+            let why = "Seatbelt permits reading files of the host, except credentials";
+            return vec![
+                ProbeResult::check(name, &format!("cannot write {place}"), Some(()), |()| (!was_written, seen(false))),
+                ProbeResult::not_promised("reading", why, was_read.map_or(NOT_TESTED.into(), seen)),
+            ];
         }
-        vec![judge(name, &promised, carried, |carried| (!carried && !arrived && intact, seen(carried)))]
+        vec![ProbeResult::check(name, &promised, was_read, |was_read| (!was_read && !was_written, seen(was_read)))]
     }
 
-    /// Files that hold credentials, where there are any.
-    fn secrets(&self) -> Probe {
-        let (meant, kept): (Vec<HostPath>, Vec<HostPath>) =
-            secrets(self.host).into_iter().partition(|path| shown(self.plan, path).is_some());
-        let promised = match meant.first().and_then(|path| shown(self.plan, path)) {
-            Some(mount) => format!("keys and credentials are not read, except what is {}", mounted(mount)),
-            None => "keys and credentials are not read".to_owned(),
+    fn secrets(&self) -> ProbeResult {
+        let (mounted_files, hidden): (Vec<HostPath>, Vec<HostPath>) =
+            secrets(self.host).into_iter().partition(|path| mount_of(self.plan, path).is_some());
+        let promised = match mounted_files.first().and_then(|path| mount_of(self.plan, path)) {
+            Some(mount) => format!("cannot read keys and credentials, except those {}", mounted(mount)),
+            None => "cannot read keys and credentials".to_owned(),
         };
-        judge("credentials", &promised, self.findings.read.as_ref(), |read| {
+        ProbeResult::check("credentials", &promised, self.findings.read.as_ref(), |read| {
             let found: Vec<&str> =
-                kept.iter().filter_map(|path| path.to_str()).filter(|path| read.contains_key(*path)).collect();
-            match found.is_empty() {
-                true => (true, format!("none of {} was", kept.len())),
-                false => (false, format!("{} was", found.join(", "))),
+                hidden.iter().filter_map(|path| path.to_str()).filter(|path| read.contains_key(*path)).collect();
+            if found.is_empty() {
+                (true, format!("{} tried, none readable", counted(hidden.len(), "file")))
+            } else {
+                (false, format!("read {}", found.join(", ")))
             }
         })
     }
 
-    fn system(&self) -> Probe {
-        let arrived: Vec<&str> =
-            SYSTEM.iter().copied().filter(|directory| self.canaries.arrived_in(directory.as_ref())).collect();
-        judge("system", "nothing of the host's system is written", self.findings.planted.as_ref(), |_| {
-            match arrived.is_empty() {
-                true => (true, "nothing was".into()),
-                false => (false, format!("a file was written to {}", arrived.join(", "))),
+    fn system(&self) -> ProbeResult {
+        let arrived: Vec<&str> = SYSTEM_DIRECTORIES
+            .iter()
+            .copied()
+            .filter(|directory| self.canaries.arrived_in(directory.as_ref()))
+            .collect();
+        let promised = "cannot write the host's system directories";
+        ProbeResult::check("system", promised, self.findings.planted.as_ref(), |_| {
+            if arrived.is_empty() {
+                (true, "no access".into())
+            } else {
+                (false, format!("wrote a file to {}", arrived.join(", ")))
             }
         })
     }
 
-    /// Only in a repository.
-    fn hooks(&self) -> Option<Probe> {
+    /// Returns `None` outside of a repository.
+    fn hooks(&self) -> Option<ProbeResult> {
         let directory = hooks(self.plan)?;
-        let arrived = self.hook;
-        let seen = if arrived { "a hook was planted" } else { "no hook was planted" };
+        let arrived = self.hook_planted;
+        let seen = if arrived { "planted a hook" } else { "no hook planted" };
         let guard = self.plan.guard.as_ref();
-        let fixed = guard.is_some_and(|guard| guard.fixed.iter().any(|fixed| directory.as_path().starts_with(fixed)))
-            || shown(self.plan, &directory).is_some_and(|mount| mount.access == Access::Ro);
-        Some(match fixed {
-            true => judge("hooks", "Git's hooks are not written", self.findings.planted.as_ref(), |_| {
-                (!arrived, seen.into())
-            }),
-            false => unpromised("hooks", "nothing keeps Git's hooks from being written", seen),
+        let is_fixed = guard
+            .is_some_and(|guard| guard.fixed.iter().any(|fixed| directory.as_path().starts_with(fixed)))
+            || mount_of(self.plan, &directory).is_some_and(|mount| mount.access == Access::Ro);
+        Some(if is_fixed {
+            let planted = self.findings.planted.as_ref();
+            ProbeResult::check("hooks", "cannot write Git's hooks", planted, |_| (!arrived, seen.into()))
+        } else {
+            ProbeResult::not_promised("hooks", "Git's hooks are writable", seen)
         })
     }
 
-    fn sockets(&self) -> Probe {
+    fn sockets(&self) -> ProbeResult {
         let known = engine_sockets(self.host);
-        let shown = known.iter().find_map(|socket| shown(self.plan, socket));
-        let seen = |reached: &Vec<String>| match reached.is_empty() {
-            true => "none is".to_owned(),
-            false => format!("{} answers", reached.join(", ")),
+        let mount = known.iter().find_map(|socket| mount_of(self.plan, socket));
+        let accepted = self.findings.sockets.as_ref();
+        let seen = |accepted: &Vec<String>| {
+            if accepted.is_empty() { "no access".to_owned() } else { format!("connected to {}", accepted.join(", ")) }
         };
-        match shown {
+        match mount {
             Some(mount) => {
-                let found = self.findings.sockets.as_ref().map_or("not tried".to_owned(), seen);
-                unpromised("engines", mounted(mount), found)
+                ProbeResult::not_promised("engines", mounted(mount), accepted.map_or(NOT_TESTED.to_owned(), seen))
             }
-            None => judge(
-                "engines",
-                "no socket of Docker or Podman is reached",
-                self.findings.sockets.as_ref(),
-                |reached| (reached.is_empty(), seen(reached)),
-            ),
+            None => ProbeResult::check("engines", "cannot connect to Docker or Podman", accepted, |accepted| {
+                (accepted.is_empty(), seen(accepted))
+            }),
         }
     }
 
-    fn agent(&self) -> Probe {
+    fn agent(&self) -> ProbeResult {
         let ssh = &self.plan.ssh;
-        let Some(agents) = &self.findings.agents else {
-            return judge("ssh agent", "as planned", None::<()>, |()| (false, String::new()));
-        };
-        let seen = match agents.iter().next() {
-            None => "none answers".to_owned(),
-            Some((path, keys)) => {
-                format!("one answers at {path}, with {keys} key{}", if *keys == 1 { "" } else { "s" })
-            }
+        let agents = self.findings.agents.as_ref();
+        let seen = match agents.and_then(|agents| agents.iter().next()) {
+            None => "no agent answers".to_owned(),
+            Some((path, keys)) => format!("an agent answers at {path} with {}", counted(*keys as usize, "key")),
         };
         match ssh.state {
             SshState::Forwarded => {
-                let place = ssh.mount.as_ref().map(|mount| mount.target.to_string()).unwrap_or_default();
-                let promised = format!("the SSH agent answers at {place}");
-                judge("ssh agent", &promised, Some(agents), |agents| {
-                    (agents.get(&place).copied() == ssh.keys && ssh.keys.is_some(), seen)
+                let socket = ssh.mount.as_ref().map(|mount| mount.target.to_string()).unwrap_or_default();
+                let promised = format!("the SSH agent is available at {socket}");
+                ProbeResult::check("ssh agent", &promised, agents, |agents| {
+                    (agents.get(&socket).copied() == ssh.keys && ssh.keys.is_some(), seen)
                 })
             }
             SshState::Off | SshState::Skipped => {
-                judge("ssh agent", "no SSH agent is reached", Some(agents), |agents| (agents.is_empty(), seen))
+                ProbeResult::check("ssh agent", "cannot connect to an SSH agent", agents, |agents| {
+                    (agents.is_empty(), seen)
+                })
             }
         }
     }
 }
 
-/// Who asked for a mount.
 fn mounted(mount: &Mount) -> String {
-    format!("mounted by {}: {}", mount.why.from, mount.why.reason)
+    format!("mounted by {} ({})", mount.why.from, mount.why.reason)
 }

@@ -1,21 +1,24 @@
-//! The self-test: plants canaries on the host, has the probe run in a sandbox like any command, and compares what it found, and what
-//! arrived outside, with what the plan promises.
+//! `sandpen selftest`: plants canaries on the host, runs the probe in a sandbox like any command, and
+//! compares what the probe could do, and what arrived outside, with the promises of the plan.
 
 mod canary;
+mod error;
 mod files;
+mod kernel;
 mod network;
 pub mod probe;
-mod report;
-mod walls;
-
-pub use canary::Canaries;
-pub use report::{Probe, Report, State};
+mod probe_result;
 
 use std::ffi::OsString;
 
+use canary::Canaries;
+use error::SelftestError;
+use probe::{Findings, Request};
+use probe_result::ProbeResult;
+
+use super::report::Report;
 use crate::cli::{Format, Selftest};
-use crate::command::selftest::probe::{Findings, Order};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Kind, Result};
 use crate::host::Host;
 use crate::launch::Launch;
 use crate::path::HostPath;
@@ -26,68 +29,74 @@ use crate::session;
 use crate::ui::Ui;
 use crate::vars;
 
-/// Runs the probe as the command of a sandbox, on the same path as `run`.
+/// The guest must not be able to write to these directories of the host.
+const SYSTEM_DIRECTORIES: &[&str] = &["/usr", "/etc", "/var/lib"];
+
+/// The guest writes the findings, so a larger file is not read.
+const MAX_FINDINGS_SIZE: u64 = 1 << 20;
+
 pub fn run(arguments: Selftest, ui: Ui) -> Result<Outcome> {
     super::close_inherited_files();
     let mut resolved = Resolved::read(&arguments.options, Vec::new())?;
-    // A self-test that is killed must not leave anything for the next one.
+    // A killed self-test must not leave a sandbox for the next one.
     resolved.config.keep = None;
     resolved.request.is_selftest = true;
     let mut resolved = resolved.for_launch(ui)?;
     let canaries = Canaries::plant(&resolved.host)?;
     let id = resolved.id();
     let (draft, _) = resolved.plan(id.clone())?;
-    let order = order(&resolved.host, &canaries, &draft);
-    resolved.request.command = command(&resolved.host, &draft, &order)?;
+    let request = request(&resolved.host, &canaries, &draft);
+    resolved.request.command = command(&resolved.host, &draft, &request)?;
     let ran = resolved.ready(id, ui).and_then(|(plan, launch)| {
-        let found = plan.session_dir.join(FINDINGS);
-        let look = || {
-            // Read before the review sets aside what the probe planted.
-            let hook = hooks(&plan).is_some_and(|hooks| canaries.arrived_in(hooks.as_path()));
-            (untrusted::read(found.as_path(), LARGEST).ok(), hook)
+        let file = plan.session_dir.join(FINDINGS);
+        let inspect = || {
+            // The guard's review will move a planted hook away, so look before it does.
+            let hook_planted = hooks(&plan).is_some_and(|hooks| canaries.arrived_in(hooks.as_path()));
+            (untrusted::read(file.as_path(), MAX_FINDINGS_SIZE).ok(), hook_planted)
         };
-        let (_, (findings, hook)) = session::run_with_inspection(&resolved.host, &plan, &launch, ui, look)?;
-        Ok((plan, launch, findings, hook))
+        let (_, (findings, hook_planted)) = session::run_with_inspection(&resolved.host, &plan, &launch, ui, inspect)?;
+        Ok((plan, launch, findings, hook_planted))
     });
-    let (plan, launch, findings, hook) = match ran {
+    let (plan, launch, findings, hook_planted) = match ran {
         // A probe that could not run counts as failed, whatever the reason.
         Err(error) if error.kind() == Kind::Launch => {
             ui.error(&error);
-            return Err(Error::failed("no probe could run: the sandbox did not start"));
+            return Err(SelftestError::NotStarted.into());
         }
         ran => ran?,
     };
     let findings = findings.and_then(|text| serde_json::from_str::<Findings>(&text).ok()).unwrap_or_default();
-    let evidence =
-        Evidence { host: &resolved.host, plan: &plan, launch: &launch, canaries: &canaries, findings: &findings, hook };
-    let report = evidence.judge();
-    let text = if arguments.format == Format::Json { report.json()? } else { report.text() };
-    super::print(ui, &text).map(|_| Outcome::Exited(u8::from(!report.holds())))
+    let input = SelftestInput {
+        host: &resolved.host,
+        plan: &plan,
+        launch: &launch,
+        canaries: &canaries,
+        findings: &findings,
+        hook_planted,
+    };
+    let report = input.report();
+    let text =
+        if arguments.format == Format::Json { probe_result::json(&report)? } else { probe_result::text(&report) };
+    super::print(ui, &text).map(|_| Outcome::Exited(u8::from(!report.passed())))
 }
 
-/// Directories of the system, which no guest may write to.
-const SYSTEM: &[&str] = &["/usr", "/etc", "/var/lib"];
-
-/// More than the findings ever are.
-pub const LARGEST: u64 = 1 << 20;
-
-/// What the probe is to try in this plan.
-pub fn order(host: &Host, canaries: &Canaries, plan: &Plan) -> Order {
-    let places = || canaries.home.iter().chain(&canaries.temp);
-    let mut plant = canary::texts(places().map(|place| &place.directory));
-    plant.extend(SYSTEM.iter().map(|directory| (*directory).to_owned()));
+/// Lists what the probe shall try under this plan.
+fn request(host: &Host, canaries: &Canaries, plan: &Plan) -> Request {
+    let directories = || canaries.home.iter().chain(&canaries.temp);
+    let mut plant = canary::texts(directories().map(|canary| &canary.path));
+    plant.extend(SYSTEM_DIRECTORIES.iter().map(|directory| (*directory).to_owned()));
     plant.extend(hooks(plan).and_then(|hooks| hooks.to_str().map(str::to_owned)));
     let mut read = canary::texts(&canary::secrets(host));
-    read.extend(canary::texts(&places().map(canary::Place::secret).collect::<Vec<_>>()));
+    read.extend(canary::texts(&directories().map(canary::CanaryDirectory::secret).collect::<Vec<_>>()));
     let agent = host.env.path(vars::SSH_AUTH_SOCK).and_then(|path| path.to_str()).map(str::to_owned);
-    let report = match plan.seatbelt.as_ref() {
+    let findings = match plan.seatbelt.as_ref() {
         Some(seatbelt) => seatbelt.session.join(FINDINGS).to_string(),
         None => format!("{CONTROL_DIR}/{FINDINGS}"),
     };
-    Order {
-        report,
-        name: canaries.name.clone(),
-        word: canaries.word.clone(),
+    Request {
+        findings,
+        file_name: canaries.file_name.clone(),
+        token: canaries.token.clone(),
         read,
         plant,
         sockets: canary::texts(&canary::engine_sockets(host)),
@@ -98,58 +107,48 @@ pub fn order(host: &Host, canaries: &Canaries, plan: &Plan) -> Order {
             .filter_map(|listener| canary::address(listener.local_addr()))
             .collect(),
         udp: canary::address(canaries.datagrams.local_addr()).into_iter().collect(),
-        pids: Some(u64::from(plan.limits.pids.value.0)).filter(|_| walls::limits_processes(plan)),
+        pids: Some(u64::from(plan.limits.pids.value.0)).filter(|_| kernel::limits_processes(plan)),
         memory: plan.limits.memory.as_ref().map(|memory| memory.value.bytes()),
     }
 }
 
-/// The command that tries it.
-pub fn command(host: &Host, plan: &Plan, order: &Order) -> Result<Vec<OsString>> {
+/// Returns the command line of the probe inside.
+fn command(host: &Host, plan: &Plan, request: &Request) -> Result<Vec<OsString>> {
     let helper: OsString = match plan.engine.kind {
         EngineKind::SandboxExec => host.executable.as_ref().map(|program| program.as_os_str().to_owned()),
         EngineKind::Native => Some(format!("{CONTROL_DIR}/sandpen").into()),
         EngineKind::Docker | EngineKind::Podman => plan.helper.as_ref().map(|helper| helper.as_os_str().to_owned()),
     }
-    .ok_or_else(|| {
-        Error::failed("the guest helper, which probes the sandbox, does not lie beside sandpen")
-            .hint("build it with `scripts/build-helper`, and put it there")
-    })?;
-    let order =
-        serde_json::to_string(order).map_err(|error| Error::failed("the probe cannot be described").cause(error))?;
-    Ok(vec![helper, "probe".into(), order.into()])
+    .ok_or(SelftestError::NoHelper)?;
+    let request = serde_json::to_string(request).map_err(|source| SelftestError::Request { source })?;
+    Ok(vec![helper, "probe".into(), request.into()])
 }
 
-/// The directory from which Git on the host runs code, if the workspace is a repository.
-pub fn hooks(plan: &Plan) -> Option<HostPath> {
+/// Returns the directory of Git's hooks, if the workspace is a repository.
+fn hooks(plan: &Plan) -> Option<HostPath> {
     let workspaces = plan.workdir.as_path().ancestors().filter_map(|above| HostPath::new(above).ok());
     let mut hooks = workspaces.map(|above| above.join(".git/hooks")).filter(|hooks| hooks.as_path().is_dir());
-    hooks.find(|hooks| shown(plan, hooks).is_some())
+    hooks.find(|hooks| mount_of(plan, hooks).is_some())
 }
 
-/// What there is to judge.
-pub struct Evidence<'a> {
-    /// The host.
-    pub host: &'a Host,
-    /// What was promised.
-    pub plan: &'a Plan,
-    /// By the engine.
-    pub launch: &'a Launch,
-    /// What was planted.
-    pub canaries: &'a Canaries,
-    /// What the probe says.
-    pub findings: &'a Findings,
-    /// Whether a file of the probe's arrived among Git's hooks.
-    pub hook: bool,
+/// The promises, and the observations from inside and outside.
+struct SelftestInput<'a> {
+    host: &'a Host,
+    plan: &'a Plan,
+    launch: &'a Launch,
+    canaries: &'a Canaries,
+    findings: &'a Findings,
+    /// Whether a file of the probe arrived among Git's hooks.
+    hook_planted: bool,
 }
 
-impl Evidence<'_> {
-    /// Judges every probe.
-    pub fn judge(&self) -> Report {
-        let mut probes = self.files();
-        probes.extend(self.walls());
-        probes.extend(self.network());
-        probes.extend(self.limits());
-        Report { engine: self.plan.engine.kind.name(), probes }
+impl SelftestInput<'_> {
+    fn report(&self) -> Report<ProbeResult> {
+        let mut lines = self.files();
+        lines.extend(self.kernel());
+        lines.extend(self.network());
+        lines.extend(self.limits());
+        Report { engine: Some(self.plan.engine.kind.name()), lines }
     }
 
     fn is_seatbelt(&self) -> bool {
@@ -157,23 +156,11 @@ impl Evidence<'_> {
     }
 }
 
-/// The mount that shows a path of the host's, the closest one above it.
-fn shown<'a>(plan: &'a Plan, path: &HostPath) -> Option<&'a Mount> {
-    let shows = |mount: &&Mount| matches!(&mount.source, Source::Host(source) if path.is_within(source));
-    plan.mounts.iter().filter(shows).max_by_key(|mount| match &mount.source {
+/// Returns the innermost mount that makes a path of the host visible.
+fn mount_of<'a>(plan: &'a Plan, path: &HostPath) -> Option<&'a Mount> {
+    let contains = |mount: &&Mount| matches!(&mount.source, Source::Host(source) if path.is_within(source));
+    plan.mounts.iter().filter(contains).max_by_key(|mount| match &mount.source {
         Source::Host(source) => source.as_os_str().len(),
         _ => 0,
     })
-}
-
-/// A judgement: what did not come back could not be tried, and that is a failure.
-fn judge<T>(name: &'static str, promised: &str, found: Option<T>, look: impl FnOnce(T) -> (bool, String)) -> Probe {
-    let (held, seen) = found.map_or((false, "the probe could not try it".to_owned()), look);
-    let state = if held { State::Held } else { State::Failed };
-    Probe { name, promised: promised.to_owned(), seen, state }
-}
-
-/// No promise, and why; what is so all the same.
-fn unpromised(name: &'static str, why: impl Into<String>, seen: impl Into<String>) -> Probe {
-    Probe { name, promised: why.into(), seen: seen.into(), state: State::NotPromised }
 }

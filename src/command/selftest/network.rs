@@ -1,67 +1,78 @@
-//! Judges the network by its policy, with listeners outside that know who came.
+//! Evaluates the network probes, with the listeners on the host as witnesses.
 
-use crate::command::selftest::{Evidence, Probe, judge, unpromised};
+use super::SelftestInput;
+use super::probe_result::ProbeResult;
 use crate::config::value::NetworkMode;
 
-impl Evidence<'_> {
-    pub(super) fn network(&self) -> Vec<Probe> {
-        let loopback = self.canaries.came_to(&self.canaries.loopback);
-        let outer = self.canaries.outer.as_ref().is_some_and(|listener| self.canaries.came_to(listener));
-        let datagram = self.canaries.sent_datagram();
-        let mut ways: Vec<&str> = Vec::new();
-        ways.extend(loopback.then_some("the host's loopback was reached"));
-        ways.extend(outer.then_some("the host's address was reached"));
-        ways.extend(datagram.then_some("a datagram arrived"));
+impl SelftestInput<'_> {
+    pub(super) fn network(&self) -> Vec<ProbeResult> {
+        let loopback = self.canaries.was_reached(&self.canaries.loopback);
+        let outer = self.canaries.outer.as_ref().is_some_and(|listener| self.canaries.was_reached(listener));
+        let mut reached: Vec<&str> = Vec::new();
+        reached.extend(loopback.then_some("reached the host's loopback"));
+        reached.extend(outer.then_some("reached the host's address"));
+        reached.extend(self.canaries.received_datagram().then_some("sent a datagram to the host"));
         match self.plan.network.mode {
-            NetworkMode::Off => vec![self.nothing_but("nothing is reached", ways)],
+            NetworkMode::Off => vec![self.closed_network("no network", reached)],
             NetworkMode::Proxied => {
-                vec![self.nothing_but("nothing is reached but the proxy", ways), self.proxy()]
+                vec![self.closed_network("no network but the proxy", reached), self.proxy()]
             }
-            NetworkMode::On => self.open(loopback, ways),
+            NetworkMode::On => vec![self.open_network(loopback, &reached), self.loopback(loopback)],
         }
     }
 
-    fn nothing_but(&self, promised: &str, ways: Vec<&str>) -> Probe {
-        // Under Seatbelt the interfaces are the host's; what they lead to is denied.
-        let interfaces = match (self.is_seatbelt(), &self.findings.interfaces) {
-            (true, _) => Some(Vec::new()),
-            (false, Some(Ok(names))) => Some(names.clone()),
-            (false, _) => None,
+    fn closed_network(&self, promised: &str, reached: Vec<&str>) -> ProbeResult {
+        // Under Seatbelt the host's interfaces are visible, but connections are denied.
+        let interfaces = match &self.findings.interfaces {
+            _ if self.is_seatbelt() => Some(Vec::new()),
+            Some(Ok(names)) => Some(names.clone()),
+            _ => None,
         };
-        judge("network", promised, interfaces.zip(self.findings.tcp.as_ref()), |(interfaces, _)| {
-            let there = (!interfaces.is_empty()).then(|| format!("there is {}", interfaces.join(", ")));
-            let found: Vec<String> = ways.into_iter().map(str::to_owned).chain(there).collect();
-            (found.is_empty(), if found.is_empty() { "nothing was".into() } else { found.join(", ") })
+        ProbeResult::check("network", promised, interfaces.zip(self.findings.tcp.as_ref()), |(interfaces, _)| {
+            let visible = (!interfaces.is_empty()).then(|| format!("found interface {}", interfaces.join(", ")));
+            let found: Vec<String> = reached.into_iter().map(str::to_owned).chain(visible).collect();
+            (found.is_empty(), if found.is_empty() { "no access".into() } else { found.join(", ") })
         })
     }
 
-    /// sandpen's own refuses what nobody allowed; the user's decides for itself.
-    fn proxy(&self) -> Probe {
-        let is_own = self.plan.network.allow_hosts.is_empty();
-        let promised = if is_own { "your own answers" } else { "refuses what is not allowed" };
-        judge("proxy", promised, self.findings.proxy.as_ref(), |answer| match answer {
-            None => (false, "none is named inside".into()),
-            Some(Err(error)) => (false, format!("it does not answer: {error}")),
-            Some(Ok(line)) => (is_own || line.split(' ').nth(1) == Some("403"), line.clone()),
+    /// sandpen's proxy must refuse a host that is not listed; a proxy command decides for itself.
+    fn proxy(&self) -> ProbeResult {
+        let is_command = self.plan.network.allow_hosts.is_empty();
+        let promised = if is_command { "your proxy answers" } else { "refuses hosts that are not allowed" };
+        ProbeResult::check("proxy", promised, self.findings.proxy.as_ref(), |answer| match answer {
+            None => (false, "HTTPS_PROXY is not set".into()),
+            Some(Err(error)) => (false, format!("does not answer: {error}")),
+            Some(Ok(line)) => (is_command || line.split(' ').nth(1) == Some("403"), line.clone()),
         })
     }
 
-    fn open(&self, loopback: bool, ways: Vec<&str>) -> Vec<Probe> {
-        let shares = !self.plan.engine.kind.is_container();
-        let said = if ways.is_empty() { "there is a way out".to_owned() } else { ways.join(", ") };
-        let network = judge("network", "is there", self.findings.route, |route| match (shares, loopback || route) {
-            // A machine without any network has no way out; its own loopback is shared all the same.
-            (true, _) => (loopback, if loopback { said } else { "the host's loopback was not reached".into() }),
-            (false, true) => (route, said),
-            (false, false) => (false, "there is no way out".into()),
-        });
-        let seen = if loopback { "it was" } else { "it was not" };
-        let host = match shares {
-            true => unpromised("loopback", "the host's network is shared, its loopback with it", seen),
-            false => judge("loopback", "the host's own is not reached", self.findings.tcp.as_ref(), |_| {
-                (!loopback, seen.into())
-            }),
-        };
-        vec![network, host]
+    fn shares_network(&self) -> bool {
+        !self.plan.engine.kind.is_container()
+    }
+
+    fn open_network(&self, loopback: bool, reached: &[&str]) -> ProbeResult {
+        ProbeResult::check("network", "is available", self.findings.route, |route| {
+            // A host without any network has no route, but a shared loopback works all the same.
+            let (held, failure) = if self.shares_network() {
+                (loopback, "did not reach the host's loopback")
+            } else {
+                (route, "no route")
+            };
+            let seen = match reached {
+                _ if !held => failure.to_owned(),
+                [] => "found a route".to_owned(),
+                reached => reached.join(", "),
+            };
+            (held, seen)
+        })
+    }
+
+    fn loopback(&self, was_reached: bool) -> ProbeResult {
+        let seen = if was_reached { "reached" } else { "not reached" };
+        if self.shares_network() {
+            return ProbeResult::not_promised("loopback", "shared with the host, like its network", seen);
+        }
+        let promised = "cannot connect to the host's loopback";
+        ProbeResult::check("loopback", promised, self.findings.tcp.as_ref(), |_| (!was_reached, seen.into()))
     }
 }

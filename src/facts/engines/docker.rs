@@ -1,12 +1,13 @@
 //! Looks up Docker's endpoint and connects to it. Starts no process and reads only the client's configuration.
 
+use std::fmt;
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::facts::Reach;
 use crate::host::Host;
@@ -19,7 +20,7 @@ pub struct DockerFacts {
     /// The address that the client connects to.
     pub endpoint: String,
     /// The variable, context or default that the endpoint comes from.
-    pub chosen_by: String,
+    pub chosen_by: EndpointOrigin,
     pub reach: Reach,
     /// Whether the daemon runs as this user, so that root in a container is the host's user.
     pub rootless: bool,
@@ -27,6 +28,55 @@ pub struct DockerFacts {
     pub remote: bool,
     /// The cgroup controllers that a rootless daemon can use. It ignores other limits silently.
     pub controllers: Vec<String>,
+}
+
+/// The setting that names the address of Docker's daemon.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum EndpointOrigin {
+    /// DOCKER_HOST.
+    Environment,
+    Context(String),
+    /// The socket of a rootless daemon exists, and that of the system does not.
+    RootlessSocket,
+    #[default]
+    Default,
+}
+
+impl fmt::Display for EndpointOrigin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Environment => f.write_str("env DOCKER_HOST"),
+            Self::Context(name) => write!(f, "docker context {name}"),
+            Self::RootlessSocket => f.write_str("rootless socket"),
+            Self::Default => f.write_str("default"),
+        }
+    }
+}
+
+impl Serialize for EndpointOrigin {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// A program that runs Docker's daemon in a virtual machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MachineProvider {
+    Colima,
+    Lima,
+    RancherDesktop,
+    Podman,
+}
+
+impl MachineProvider {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Colima => "Colima",
+            Self::Lima => "Lima",
+            Self::RancherDesktop => "Rancher Desktop",
+            Self::Podman => "Podman",
+        }
+    }
 }
 
 const SYSTEM_SOCKET: &str = "/var/run/docker.sock";
@@ -73,21 +123,26 @@ impl DockerFacts {
 impl DockerFacts {
     /// Tells whether this is Docker Desktop, which runs containers in a virtual machine on Linux, too.
     pub fn is_desktop(&self) -> bool {
-        self.endpoint.contains("/.docker/desktop/") || self.chosen_by == "docker context desktop-linux"
+        self.endpoint.contains("/.docker/desktop/")
+            || matches!(&self.chosen_by, EndpointOrigin::Context(name) if name == "desktop-linux")
     }
 
-    /// Guesses the product behind the endpoint, for messages.
-    pub fn product(&self) -> Option<&'static str> {
+    /// Recognizes the product behind the endpoint, for messages, by the address or the name of the context.
+    pub fn provider(&self) -> Option<MachineProvider> {
+        let context = match &self.chosen_by {
+            EndpointOrigin::Context(name) => name.as_str(),
+            _ => "",
+        };
         [
-            ("colima", "Colima"),
-            ("lima", "Lima"),
-            (".rd/", "Rancher Desktop"),
-            ("rancher", "Rancher Desktop"),
-            ("podman", "Podman"),
+            ("colima", MachineProvider::Colima),
+            ("lima", MachineProvider::Lima),
+            (".rd/", MachineProvider::RancherDesktop),
+            ("rancher", MachineProvider::RancherDesktop),
+            ("podman", MachineProvider::Podman),
         ]
         .into_iter()
-        .find(|(part, _)| self.endpoint.contains(part) || self.chosen_by.contains(part))
-        .map(|(_, name)| name)
+        .find(|(part, _)| self.endpoint.contains(part) || context.contains(part))
+        .map(|(_, provider)| provider)
     }
 }
 
@@ -111,28 +166,25 @@ fn connect(address: &str) -> io::Result<()> {
 
 /// Follows the client's order: DOCKER_HOST, DOCKER_CONTEXT, the configured context, the system's socket, the
 /// rootless one. Returns the address and what it comes from.
-fn endpoint(host: &Host) -> (String, String) {
+fn endpoint(host: &Host) -> (String, EndpointOrigin) {
     if let Some(address) = host.env.text("DOCKER_HOST") {
-        return (address.to_owned(), "env DOCKER_HOST".into());
+        return (address.to_owned(), EndpointOrigin::Environment);
     }
     let directory =
         host.env.path("DOCKER_CONFIG").map_or_else(|| host.home.join(".docker").as_path().to_owned(), Path::to_owned);
     let named = host.env.text("DOCKER_CONTEXT").map(str::to_owned).or_else(|| current_context(&directory));
     if let Some(name) = named.filter(|name| name != "default") {
-        let chosen_by = format!("docker context {name}");
-        return match context_endpoint(&directory, &name) {
-            Some(address) => (address, chosen_by),
-            None => ("unknown".into(), chosen_by),
-        };
+        let address = context_endpoint(&directory, &name).unwrap_or_else(|| "unknown".into());
+        return (address, EndpointOrigin::Context(name));
     }
     if !Path::new(SYSTEM_SOCKET).exists() {
         // The installer of rootless Docker asks users to set DOCKER_HOST to this socket; some forget it.
         let runtime = host.env.path("XDG_RUNTIME_DIR").map(|directory| directory.join("docker.sock"));
         if let Some(socket) = runtime.filter(|socket| socket.exists()) {
-            return (format!("unix://{}", socket.display()), "rootless socket".into());
+            return (format!("unix://{}", socket.display()), EndpointOrigin::RootlessSocket);
         }
     }
-    (format!("unix://{SYSTEM_SOCKET}"), "default".into())
+    (format!("unix://{SYSTEM_SOCKET}"), EndpointOrigin::Default)
 }
 
 fn current_context(directory: &Path) -> Option<String> {

@@ -92,7 +92,7 @@ const PROTECTED_IN_HOME: &[&str] = &[
     "Library/Safari",
 ];
 
-/// A profile of the user may refer to `INCLUDE_DIR_0` to `INCLUDE_DIR_4`, as those of llxprt-code do.
+/// A profile of the user may refer to `INCLUDE_DIR_0` to `INCLUDE_DIR_4`, as the profiles of llxprt do.
 /// Parameters without a directory get this path.
 const NO_DIRECTORY: &str = "/dev/null";
 const INCLUDE_PARAMETERS: usize = 5;

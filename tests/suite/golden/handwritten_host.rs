@@ -116,7 +116,7 @@ impl HandwrittenHost {
         facts.docker = (self.engine.setting() == EngineSetting::Docker).then(|| DockerFacts {
             program: HostPath::new("/usr/bin/docker").ok(),
             endpoint: "unix:///var/run/docker.sock".into(),
-            chosen_by: "default".into(),
+            chosen_by: Default::default(),
             reach: Reach::Answers,
             rootless: self.engine == Engine::DockerRootless,
             remote: false,

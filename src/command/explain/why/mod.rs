@@ -1,4 +1,5 @@
-//! `explain --why`: one path, variable or host – inside or not, by which rule, and the option that would change it.
+//! `explain --why`: tells for one path, variable or host whether it is available inside, by which rule,
+//! and which option would change that.
 
 mod network;
 mod path;
@@ -8,41 +9,48 @@ use serde_json::{Value, json};
 
 use crate::config::Origin;
 use crate::config::value::{EnvRequest, HostName, HostRule, Value as _};
-use crate::error::{Error, Result};
+use crate::error::{Diagnostic, Kind, Result};
 use crate::facts::{FileFact, Files};
 use crate::host::Host;
 use crate::path::HostPath;
 use crate::plan::{Plan, Why};
-use crate::ui::Page;
-use crate::ui::View;
-use crate::ui::escape::escape_json;
+use crate::ui::{self, Page, View};
 
-/// Answers for programs.
-pub fn json(answers: &[Answer]) -> Result<String> {
-    let report = json!({"schema": 1, "answers": answers.iter().map(Answer::json).collect::<Vec<_>>()});
-    let text = serde_json::to_string_pretty(&report)
-        .map_err(|error| Error::failed("the answers cannot be written as JSON").cause(error))?;
-    Ok(format!("{}\n", escape_json(&text)))
+#[derive(Debug, thiserror::Error)]
+pub enum WhyError {
+    #[error("flag --why: `{text}` is neither a path nor a variable nor a host")]
+    Unrecognized { text: String },
 }
 
-/// What is asked about.
+impl Diagnostic for WhyError {
+    fn kind(&self) -> Kind {
+        Kind::Usage
+    }
+
+    fn hints(&self) -> Vec<String> {
+        vec!["expected a path such as `~/.ssh`, a variable such as `HOME`, or a host such as `github.com:22`".into()]
+    }
+}
+
+pub fn json(answers: &[Answer]) -> Result<String> {
+    ui::json(&json!({"schema": 1, "answers": answers.iter().map(Answer::json).collect::<Vec<_>>()}))
+}
+
+/// The subject of one `--why`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Question {
-    /// A file or directory, and what it is on the host.
     Path {
-        /// Its path.
         path: HostPath,
-        /// What is there, if anything.
+        /// `None` if the path does not exist on the host.
         fact: Option<FileFact>,
     },
-    /// A variable.
     Variable(String),
-    /// A host, and the port if one is named.
     Host(HostName, Option<u16>),
 }
 
 impl Question {
-    /// By its form: what has a slash or exists here is a path; a word without a dot is a variable; the rest is a host.
+    /// Recognizes a path by a slash or because it exists, a variable by its characters, and takes
+    /// anything else for a host.
     pub fn read(host: &Host, text: &str) -> Result<Self> {
         let is_path = text.contains('/') || text.starts_with('~') || text == "." || text == "..";
         let path = HostPath::new(host.expand(text.as_ref())).ok();
@@ -57,14 +65,10 @@ impl Question {
         }
         match HostRule::parse(text).ok().as_ref().and_then(HostRule::target) {
             Some((host, port)) => Ok(Question::Host(host.clone(), port)),
-            None => Err(Error::usage(format!("flag --why: `{text}` is neither a path nor a variable nor a host"))
-                .hint(
-                    "expected a path such as `~/.ssh`, a variable such as `HOME`, or a host such as `github.com:22`",
-                )),
+            None => Err(WhyError::Unrecognized { text: text.to_owned() }.into()),
         }
     }
 
-    /// The answer that the plan gives.
     pub fn answer(&self, host: &Host, plan: &Plan) -> Answer {
         match self {
             Question::Path { path, fact } => path::answer(host, plan, path, fact.as_ref()),
@@ -74,15 +78,14 @@ impl Question {
     }
 }
 
-/// An answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     /// `path`, `variable` or `host`.
     kind: &'static str,
     asked: String,
-    /// Whether it is inside; `None` when that is not sandpen's to know.
+    /// `None` if a profile or proxy of the user decides.
     inside: Option<bool>,
-    /// How, in a few words.
+    /// Follows the subject in the title.
     how: String,
     reason: String,
     from: Option<Origin>,
@@ -90,7 +93,7 @@ pub struct Answer {
     change: Vec<Change>,
 }
 
-/// An option that would change it.
+/// An option that would change the answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Change {
     option: String,
@@ -127,7 +130,6 @@ impl Answer {
         self
     }
 
-    /// For people.
     pub fn text(&self, view: View) -> String {
         let mut page = Page::new(view);
         page.section(&self.asked);

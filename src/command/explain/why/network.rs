@@ -1,31 +1,31 @@
-//! Whether a host can be reached from inside.
+//! Answers whether a host can be reached from inside.
 
-use crate::command::explain::why::Answer;
+use super::Answer;
 use crate::config::value::{HostName, HostRule, NetworkMode};
 use crate::plan::{Plan, ProxyPlan};
 
-/// The answer about a host.
 pub fn answer(plan: &Plan, host: &HostName, port: Option<u16>) -> Answer {
     let asked = port.map_or_else(|| host.to_string(), |port| format!("{host}:{port}"));
     let network = &plan.network;
     let listing = format!("--allow-host {asked}");
     match network.mode {
         NetworkMode::On => {
-            let how = match is_loopback(host) && plan.engine.kind.is_container() {
-                true => "reached inside, but as the guest's own loopback, which is not the host's",
-                false => "reached inside, as far as the host's network goes",
+            let how = if is_loopback(host) && plan.engine.kind.is_container() {
+                "reachable, but it is the sandbox's loopback interface and not the host's"
+            } else {
+                "reachable if the host can reach it"
             };
             Answer::new("host", asked, Some(true), how)
                 .reason(format!("the network is on: {}", network.reason))
-                .change("--network off", "leaves no network at all")
-                .change(listing, "leaves this host and others that are listed")
+                .change("--network off", "disables the network")
+                .change(listing, "permits only this host and others that are listed")
         }
-        NetworkMode::Off => Answer::new("host", asked, Some(false), "not reached")
+        NetworkMode::Off => Answer::new("host", asked, Some(false), "not reachable")
             .reason(format!("the network is off: {}", network.reason))
-            .change(format!("--network proxied {listing}"), "allows this host")
-            .change("--network on", "allows every host"),
+            .change(format!("--network proxied {listing}"), "permits this host")
+            .change("--network on", "permits every host"),
         NetworkMode::Proxied => match &network.proxy {
-            Some(ProxyPlan::Command { .. }) => Answer::new("host", asked, None, "as your proxy says")
+            Some(ProxyPlan::Command { .. }) => Answer::new("host", asked, None, "your proxy decides")
                 .reason("the proxy command decides about every host"),
             _ => listed(plan, host, port, asked),
         },
@@ -38,15 +38,18 @@ fn listed(plan: &Plan, host: &HostName, port: Option<u16>, asked: String) -> Ans
     let Some((port, rule)) = ports.iter().find_map(|port| Some((port, allowed(*port)?))) else {
         let wanted = HostRule::wanted(host, ports[0]);
         let others = plan.network.allow_hosts.iter().filter(|rule| rule.value.names(&host.to_string())).count();
-        let why = if others > 0 { "it is on the list, but not with this port" } else { "it is not on the list" };
+        let why = if others > 0 { "it is listed, but not with this port" } else { "it is not listed" };
         return Answer::new("host", asked, Some(false), "refused by the proxy")
             .reason(format!("{why}: {}", plan.network.reason))
-            .change(format!("--allow-host {wanted}"), "allows it");
+            .change(format!("--allow-host {wanted}"), "permits it");
     };
-    let mut answer = Answer::new("host", asked, Some(true), format!("reached through the proxy, on port {port}"))
-        .reason(format!("`{}` is on the list; a local address must be listed itself", rule.value));
+    let mut answer = Answer::new("host", asked, Some(true), format!("reachable through the proxy, on port {port}"))
+        .reason(format!(
+            "`{}` is listed; names that resolve to local addresses are refused unless the address is listed",
+            rule.value
+        ));
     answer.from = Some(rule.origin.clone());
-    answer.change("--network off", "leaves no network at all")
+    answer.change("--network off", "disables the network")
 }
 
 fn is_loopback(host: &HostName) -> bool {

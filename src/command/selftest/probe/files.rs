@@ -1,4 +1,4 @@
-//! Tries files and sockets.
+//! Tries to read files, write files and connect to sockets.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,10 +6,10 @@ use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use crate::command::selftest::probe::Order;
-use crate::facts::count_agent_keys;
+use super::Request;
+use crate::facts;
 
-/// What can be read of each file, a little of it.
+/// Returns the first bytes of each file that can be read.
 pub fn read(files: &[String]) -> BTreeMap<String, String> {
     let start = |file: &String| {
         let mut start = Vec::new();
@@ -19,24 +19,24 @@ pub fn read(files: &[String]) -> BTreeMap<String, String> {
     files.iter().filter_map(start).collect()
 }
 
-/// Plants a file in each directory; the ones where it worked.
-pub fn plant(order: &Order) -> Vec<String> {
-    let plant = |directory: &&String| fs::write(Path::new(directory).join(&order.name), &order.word).is_ok();
-    order.plant.iter().filter(plant).cloned().collect()
+/// Writes a file to each directory and returns the directories where that worked.
+pub fn plant(request: &Request) -> Vec<String> {
+    let plant = |directory: &&String| fs::write(Path::new(directory).join(&request.file_name), &request.token).is_ok();
+    request.plant.iter().filter(plant).cloned().collect()
 }
 
-/// Connects to each socket; the ones that accept.
+/// Returns the sockets that accept a connection.
 pub fn connect(sockets: &[String]) -> Vec<String> {
     sockets.iter().filter(|socket| UnixStream::connect(socket).is_ok()).cloned().collect()
 }
 
-/// Asks each for its keys, and the one that the environment names.
-pub fn ask_agents(sockets: &[String]) -> BTreeMap<String, u32> {
+/// Counts the keys of the agents at these sockets and at SSH_AUTH_SOCK.
+pub fn count_agent_keys(sockets: &[String]) -> BTreeMap<String, u32> {
     let named = std::env::var("SSH_AUTH_SOCK").ok().filter(|socket| !socket.is_empty());
     sockets
         .iter()
         .cloned()
         .chain(named)
-        .filter_map(|socket| Some((socket.clone(), count_agent_keys(Path::new(&socket)).ok()?)))
+        .filter_map(|socket| Some((socket.clone(), facts::count_agent_keys(Path::new(&socket)).ok()?)))
         .collect()
 }

@@ -1,4 +1,4 @@
-//! Tries what the kernel should refuse.
+//! Reads the kernel's restrictions of this process, and tries what they should prevent.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -6,17 +6,17 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::process::{Command, Stdio};
 
-use crate::command::selftest::probe::Seen;
+use super::ProbeOutcome;
 
-/// One line of `/proc/self/status`.
-pub fn field<'a>(status: &'a Seen<String>, name: &str) -> Seen<&'a str> {
+/// Returns a field of `/proc/self/status`.
+pub fn field<'a>(status: &'a ProbeOutcome<String>, name: &str) -> ProbeOutcome<&'a str> {
     let status = status.as_ref().map_err(Clone::clone)?;
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    line.map(str::trim).ok_or_else(|| format!("the kernel does not tell `{name}`"))
+    line.map(str::trim).ok_or_else(|| format!("/proc/self/status has no field `{name}`"))
 }
 
-/// The sets of capabilities that are not empty.
-pub fn capabilities(status: &Seen<String>) -> Seen<BTreeMap<String, String>> {
+/// Returns the sets of capabilities that are not empty.
+pub fn capabilities(status: &ProbeOutcome<String>) -> ProbeOutcome<BTreeMap<String, String>> {
     let mut found = BTreeMap::new();
     for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
         let value = field(status, set)?;
@@ -27,8 +27,9 @@ pub fn capabilities(status: &Seen<String>) -> Seen<BTreeMap<String, String>> {
     Ok(found)
 }
 
-/// Types a letter into what is no terminal: whoever lets the call through says just that, a filter refuses it before.
-pub fn type_into_terminal() -> Seen<i32> {
+/// Calls TIOCSTI on a file that is no terminal: the kernel would return ENOTTY, a filter returns EPERM
+/// before that. Returns the error number.
+pub fn insert_terminal_input() -> ProbeOutcome<i32> {
     let file = File::open("/dev/null").map_err(|error| format!("/dev/null: {error}"))?;
     let letter = b'x';
     // SAFETY: the request reads one byte, which outlives the call; the descriptor is open.
@@ -36,15 +37,15 @@ pub fn type_into_terminal() -> Seen<i32> {
     Ok(if result == 0 { 0 } else { io::Error::last_os_error().raw_os_error().unwrap_or(-1) })
 }
 
-/// Makes a user namespace in a process of its own, which must have one thread.
-pub fn make_namespace() -> Seen<i32> {
+/// Creates a user namespace in a child process, because `unshare` needs a single thread.
+pub fn create_namespace() -> ProbeOutcome<i32> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let status = Command::new(program).args(["probe", "namespace"]).stdin(Stdio::null()).status();
     let status = status.map_err(|error| error.to_string())?;
-    status.code().ok_or_else(|| format!("it ended with {status}"))
+    status.code().ok_or_else(|| format!("the child process ended with {status}"))
 }
 
-/// What that process does: the number of the error, 0 when it was allowed.
+/// Runs in the child process; returns the error number, or 0 if the call succeeded.
 #[cfg(target_os = "linux")]
 pub fn unshare() -> u8 {
     // SAFETY: the call takes no memory and concerns this process alone, which ends at once.
@@ -54,7 +55,6 @@ pub fn unshare() -> u8 {
     }
 }
 
-/// There are none on other systems.
 #[cfg(not(target_os = "linux"))]
 pub fn unshare() -> u8 {
     libc::ENOSYS as u8

@@ -1,0 +1,53 @@
+//! Checks the kernel features that the native engine uses.
+
+use super::DoctorInput;
+use super::check::{Check, Group};
+use crate::command::report::State;
+use crate::host::Platform;
+
+/// The first version of Landlock, of Linux 6.12, that restricts signals and abstract sockets.
+const LANDLOCK_SCOPES: u32 = 6;
+
+impl DoctorInput<'_> {
+    /// Returns nothing on other systems than Linux.
+    pub(super) fn kernel(&self) -> Vec<Check> {
+        if self.host.platform == Platform::Macos {
+            return Vec::new();
+        }
+        let kernel = &self.checkup.kernel;
+        let namespaces = match &kernel.problem {
+            None => line(State::Ok, "namespaces", "can be created"),
+            Some(_) => line(State::Warning, "namespaces", "cannot be created by this user"),
+        };
+        let seccomp = if kernel.seccomp {
+            line(State::Ok, "seccomp", "system calls can be filtered")
+        } else {
+            line(State::Warning, "seccomp", "this kernel cannot filter system calls: native does not start")
+        };
+        let limits = match kernel.cannot_limit.as_slice() {
+            [] => line(State::Ok, "limits", "cpus, memory and pids can be limited"),
+            missing => {
+                let text = format!("this user cannot create a control group for {}", missing.join(", "));
+                line(State::Note, "limits", text)
+            }
+        };
+        vec![namespaces, landlock(kernel.landlock), seccomp, limits]
+    }
+}
+
+fn landlock(version: u32) -> Check {
+    let consequence = "only --network off blocks the host's abstract sockets";
+    match version {
+        0 => line(State::Note, "landlock", format!("not available: {consequence}")),
+        1..LANDLOCK_SCOPES => line(
+            State::Note,
+            "landlock",
+            format!("version {version}: {consequence} (needs version {LANDLOCK_SCOPES}, Linux 6.12)"),
+        ),
+        _ => line(State::Ok, "landlock", format!("version {version}: blocks signals and abstract sockets")),
+    }
+}
+
+fn line(state: State, name: &str, text: impl Into<String>) -> Check {
+    Check::new(Group::Kernel, state, name, text)
+}
