@@ -77,8 +77,8 @@ fn profiles_are_listed_and_located() {
     assert_eq!(
         world.refused(&mut world.sandpen(["profile"])),
         "\
-sandpen: error: `sandpen profile` needs a command of its own
-hint: there are `sandpen profile list`, `sandpen profile show`, `sandpen profile init`, `sandpen profile schema`, `sandpen profile path`
+sandpen: error: `sandpen profile` needs a subcommand
+hint: known commands: `sandpen profile list`, `sandpen profile show`, `sandpen profile init`, `sandpen profile schema`, `sandpen profile path`
 "
     );
 }
@@ -107,7 +107,7 @@ fn completions_parse_in_their_shells() {
     assert_eq!(
         world.refused(&mut world.sandpen(["completions", "tcsh"])),
         "\
-sandpen: error: argument SHELL: `tcsh` is not known
+sandpen: error: argument SHELL: `tcsh` is not valid
 hint: expected `bash`, `elvish`, `fish`, `powershell` or `zsh`
 "
     );

@@ -108,20 +108,20 @@ fn a_profile_is_made_to_be_edited_and_never_twice() {
     let file = "[ROOT]/home/.config/sandpen/profiles/mine.toml";
     assert_eq!(
         (ran.code, ran.stdout.as_str(), ran.stderr),
-        (Some(0), "", format!("sandpen: made {file}: edit it, then `sandpen run --profile mine`\n"))
+        (Some(0), "", format!("sandpen: created {file}: edit it, then `sandpen run --profile mine`\n"))
     );
     let text = fs::read_to_string(world.home.join(".config/sandpen/profiles/mine.toml")).unwrap();
     assert!(text.starts_with("#:schema ../schema.json\n"), "{text}");
     assert_eq!(shown(&data(&world, &["profile", "show", "mine"]), "network"), "network = \"off\" # profile mine");
     assert!(fs::exists(world.home.join(".config/sandpen/schema.json")).unwrap());
     let again = world.refused(&mut world.sandpen(["profile", "init", "mine"]));
-    assert!(again.starts_with(&format!("sandpen: error: `{file}` is there already\nhint: ")), "{again}");
+    assert!(again.starts_with(&format!("sandpen: error: `{file}` already exists\nhint: ")), "{again}");
     world.write(".config/sandpen/profiles/json.json", "{}");
     for (name, message) in [
-        ("json", "there is a profile `json` already"),
-        ("../x", "`../x` cannot be a profile's name"),
-        (".x", "`.x` cannot be a profile's name"),
-        ("", "`` cannot be a profile's name"),
+        ("json", "a profile `json` already exists"),
+        ("../x", "`../x` cannot be the name of a profile"),
+        (".x", "`.x` cannot be the name of a profile"),
+        ("", "`` cannot be the name of a profile"),
     ] {
         let stderr = world.refused(&mut world.sandpen(["profile", "init", name]));
         assert!(stderr.contains(message), "{stderr}");
@@ -138,7 +138,7 @@ fn without_a_name_the_users_own_file_is_made() {
     assert!(ran.code == Some(0) && ran.stderr.contains("[ROOT]/home/.config/sandpen/config.toml"), "{}", ran.stderr);
     assert_eq!(data(&world, &["profile", "show"]), before, "a new file changes nothing");
     let again = world.refused(&mut world.sandpen(["profile", "init"]));
-    assert!(again.ends_with("config.toml` is there already\nhint: edit it; nothing was changed\n"), "{again}");
+    assert!(again.ends_with("config.toml` already exists\nhint: edit it; nothing was changed\n"), "{again}");
 }
 
 fn repository(path: &str) -> std::path::PathBuf {

@@ -17,7 +17,7 @@ fn what_cannot_be_trusted_is_said() {
     assert_eq!(
         world.refused(&mut world.sandpen(["trust", "/nowhere"])),
         "\
-sandpen: error: `/nowhere` is not a directory that can be entered
+sandpen: error: cannot open the directory `/nowhere`
 sandpen:   No such file or directory (os error 2)
 "
     );
@@ -37,12 +37,13 @@ fn it_is_shown_in_words_and_trusted_as_shown() {
 [ROOT]/home/project/.sandpen/config.toml
 
 Opens the sandbox
-  mounts       `/etc/hosts` is seen inside, read-only  the sandbox can read it
-  engineFlags  the engine is given `--privileged`      a flag of the engine's can undo any wall
+  mounts       `/etc/hosts` is mounted, read-only       the sandbox can read it
+  engineFlags  the engine gets the flag `--privileged`  a flag of the engine can disable any
+                                                        protection
 
 Changes
   env      `A` is `b` inside
-  env      `MY_KEY` is set inside to a secret
+  env      `MY_KEY` is set to a secret inside
   network  there is no network                 without the file: `on` (default)
 ";
     let only_shown = world.ran(&mut world.sandpen(["trust", "--dry-run"]));
@@ -52,7 +53,7 @@ Changes
     fs::create_dir(world.home.join("project/below")).unwrap();
     let ran = world.ran(world.sandpen(["trust"]).current_dir(world.home.join("project/below")));
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), shown));
-    assert_eq!(ran.stderr, "sandpen: trusted as it is now: [ROOT]/home/project/.sandpen/config.toml\n");
+    assert_eq!(ran.stderr, "sandpen: trusted with its present content: [ROOT]/home/project/.sandpen/config.toml\n");
     assert_eq!(world.explain(&[], &[])["network"]["mode"], "off");
 }
 
@@ -64,10 +65,10 @@ fn a_change_is_told_from_what_was_trusted() {
     world.write(FILE, "env = { A = \"1\", B = \"3\" }\nproxyCommand = \"evil\"\n");
     let ran = world.ran(world.sandpen(["trust", "--dry-run"]).env("SANDPEN_NETWORK", ""));
     for line in [
-        "proxyCommand  the command `evil` is the proxy  it runs on this machine, outside every",
+        "proxyCommand  the proxy is the command `evil`  it runs on this machine, outside the",
         "env      `A` is `1` inside                   as you trusted it",
         "env      `B` is `3` inside                   new since you trusted it",
-        "No longer, since you trusted it\n  env  `B` is `2` inside\n",
+        "Removed since you trusted it\n  env  `B` is `2` inside\n",
     ] {
         assert!(ran.stdout.contains(line), "{line}\n{}", ran.stdout);
     }
@@ -88,9 +89,9 @@ fn trust_is_listed_and_taken_back() {
     assert_eq!(
         list(),
         "\
-[ROOT]/home/other    changed since: without effect until it is trusted again
+[ROOT]/home/other    changed since: no effect until it is trusted again
 [ROOT]/home/project  in effect
-[ROOT]/home/third    gone
+[ROOT]/home/third    deleted
 "
     );
     for (arguments, name) in [
@@ -107,8 +108,8 @@ fn trust_is_listed_and_taken_back() {
     assert_eq!(
         world.refused(&mut world.sandpen(["trust", "--revoke"])),
         "\
-sandpen: error: no project file of `[ROOT]/home/project` was trusted
-hint: `sandpen trust --list` lists those that are
+sandpen: error: no project file of `[ROOT]/home/project` is trusted
+hint: `sandpen trust --list` lists the trusted ones
 "
     );
 }
