@@ -1,4 +1,5 @@
-//! The environment variables that sandpen reads or sets, apart from those that set an option: they are in `config::options`.
+//! The environment variables that sandpen reads or sets, apart from those that set an option: they
+//! are in `config::options`.
 
 /// Read: the host's SSH agent. Set inside: the socket of the forwarded agent (R4.3).
 pub const SSH_AUTH_SOCK: &str = "SSH_AUTH_SOCK";
@@ -8,7 +9,8 @@ pub const TUNNEL_TIMEOUT: &str = "SANDPEN_TUNNEL_TIMEOUT";
 pub const VIRTUAL_ENV: &str = "VIRTUAL_ENV";
 /// Read and passed inside.
 pub const NODE_OPTIONS: &str = "NODE_OPTIONS";
-/// Read: the search path for host programs; its parts below the working directory are appended inside.
+/// Read: the search path for host programs; its parts below the working directory are appended
+/// inside.
 pub const PATH: &str = "PATH";
 /// Read: its parts below the working directory are appended inside.
 pub const PYTHONPATH: &str = "PYTHONPATH";
@@ -26,7 +28,8 @@ pub const HOME: &str = "HOME";
 /// Set inside: the directory for temporary files, if the host's is not `/tmp`.
 pub const TMPDIR: &str = "TMPDIR";
 
-/// Read when macOS is only assumed, for tests: a replacement for `/usr/bin/sandbox-exec`. On macOS it is not read.
+/// Read when macOS is only assumed, for tests: a replacement for `/usr/bin/sandbox-exec`. On macOS
+/// it is not read.
 #[cfg(not(target_os = "macos"))]
 pub const SANDBOX_EXEC: &str = "SANDPEN_STAND_IN_SANDBOX_EXEC";
 /// Read and passed inside when the network is not filtered: the proxies of the host's network.
@@ -34,9 +37,11 @@ pub const HOST_PROXIES: &[&str] = &["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "h
 /// Read and passed inside, with the files that they name: certificates that the host trusts.
 pub const CERTIFICATES: &[&str] =
     &["SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO"];
-/// Set inside when the network is filtered: the proxy's address, in both spellings that programs read.
+/// Set inside when the network is filtered: the proxy's address, in both spellings that programs
+/// read.
 pub const PROXIES: &[&str] = &["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"];
-/// Hosts to reach without a proxy: set inside when the network is filtered, otherwise passed from the host.
+/// Hosts to reach without a proxy: set inside when the network is filtered, otherwise passed from
+/// the host.
 pub const NO_PROXIES: &[&str] = &["NO_PROXY", "no_proxy"];
 /// Set inside when the network is filtered, so that Node.js uses the proxy variables.
 pub const NODE_PROXY: &str = "NODE_USE_ENV_PROXY";
@@ -55,7 +60,8 @@ pub fn carries_login(value: &str) -> bool {
     })
 }
 
-/// Whether the engine's client would behave differently if this variable were set in its environment.
+/// Whether the engine's client would behave differently if this variable were set in its
+/// environment.
 pub fn steers_engine(name: &str) -> bool {
     const NAMES: &[&str] = &[
         "HOME",

@@ -1,6 +1,6 @@
-//! Shell completions, generated from the command line's definition. Ids of running sandboxes and names
-//! of profiles are completed by a few lines of shell code, because clap's dynamic completion is
-//! unstable and reads the environment at every start.
+//! Shell completions, generated from the command line's definition. Ids of running sandboxes and
+//! names of profiles are completed by a few lines of shell code, because clap's dynamic completion
+//! is unstable and reads the environment at every start.
 
 use clap::CommandFactory;
 use clap_complete::Shell;
@@ -49,15 +49,16 @@ complete -c sandpen -l profile -x -a "(sandpen profile list 2>/dev/null)"
 "#;
 
 /// The option that replaces the argument CMD of `sandpen -- CMD` while the zsh script is generated.
-const BESIDE: &str = "--beside";
+const PLACEHOLDER: &str = "--placeholder";
 
-/// The argument CMD is a positional argument beside the subcommands, and zsh would complete subcommands
-/// in its place again and again. So it becomes an option, whose lines are removed from the script.
+/// The argument CMD is a positional argument beside the subcommands, and zsh would complete
+/// subcommands in its place again and again. So it becomes an option, whose lines are removed from
+/// the script.
 fn zsh() -> String {
-    let beside = |argument: clap::Arg| argument.long(&BESIDE[2..]).trailing_var_arg(false).last(false);
-    let text = generate(Shell::Zsh, Cli::command().mut_arg("guest", beside));
+    let as_option = |argument: clap::Arg| argument.long(&PLACEHOLDER[2..]).trailing_var_arg(false).last(false);
+    let text = generate(Shell::Zsh, Cli::command().mut_arg("guest", as_option));
     let mut lines: Vec<String> =
-        text.lines().filter(|line| !line.contains(BESIDE)).map(|line| format!("{line}\n")).collect();
+        text.lines().filter(|line| !line.contains(PLACEHOLDER)).map(|line| format!("{line}\n")).collect();
     for line in &mut lines {
         for (start, asks) in ZSH_NAMES {
             if line.starts_with(start)

@@ -1,5 +1,5 @@
-//! The errors of the command line: the argument, the nearest known name, and the expected form. They
-//! are made of clap's kind and context, never of its text.
+//! The errors of the command line: the argument, the nearest known name, and the expected form.
+//! They are made of clap's kind and context, never of its text.
 
 use std::ffi::OsString;
 use std::io;

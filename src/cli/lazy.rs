@@ -1,5 +1,6 @@
-//! Defines a subcommand's arguments only if the command line names it. Otherwise half of clap's work at
-//! the start of every launch would be to define the options of `run` for five other subcommands.
+//! Defines a subcommand's arguments only if the command line names it. Otherwise half of clap's
+//! work at the start of every launch would be to define the options of `run` for five other
+//! subcommands.
 
 use std::ops::Deref;
 
@@ -39,7 +40,8 @@ impl<T: Args> Args for Deferred<T> {
     }
 }
 
-/// Keeps the subcommand's description, which the late definition would replace by the doc comment of the type.
+/// Keeps the subcommand's description, which the late definition would replace by the doc comment
+/// of the type.
 fn keep_description(command: Command, define: fn(Command) -> Command) -> Command {
     let (about, long) = (command.get_about().cloned(), command.get_long_about().cloned());
     define(command).about(Resettable::from(about)).long_about(Resettable::from(long))

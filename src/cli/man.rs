@@ -13,8 +13,8 @@ use crate::host::Host;
 use crate::ui::View;
 use crate::ui::suggest::nearest;
 
-/// Renders the help for `--help`, which describes every option. `-h` fits on a screen and is left to
-/// clap: `None`.
+/// Renders the help for `--help`, which describes every option. `-h` fits on a screen and is left
+/// to clap: `None`.
 pub fn full_help(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
     let words = arguments.iter().skip(1).take_while(|word| *word != "--help");
     if error.kind() != ErrorKind::DisplayHelp || words.clone().count() + 1 == arguments.len() {

@@ -1,4 +1,5 @@
-//! Reads every configuration file by itself, for `doctor`, which reports all mistakes and not only the first.
+//! Reads every configuration file by itself, for `doctor`, which reports all mistakes and not only
+//! the first.
 
 use std::path::PathBuf;
 

@@ -11,7 +11,7 @@ use crate::host::Environment;
 pub struct VariableSpec {
     /// The names: the leftmost one that is not empty is taken.
     pub names: &'static [&'static str],
-    /// How a value differs from a flag's; empty if it does not.
+    /// The difference between a variable's value and a flag's; empty if there is none.
     pub note: &'static str,
 }
 

@@ -16,7 +16,8 @@ const SCHEMA_KEY: &str = "$schema";
 /// The table that the keys `resources.…` are in, and its form.
 const RESOURCES: (&str, &str) = ("resources", "a table such as { cpus = 2, memory = \"4g\" }");
 
-/// Reads a file's text. `name` is the file's name in messages; relative paths in it start at `base`.
+/// Reads a file's text. `name` is the file's name in messages; relative paths in it start at
+/// `base`.
 pub fn parse(
     text: &str,
     language: Language,

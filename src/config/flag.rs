@@ -1,4 +1,4 @@
-//! The fields of [`Options`](super::Options) as clap arguments, and back as words of a command line.
+//! The fields of [`Options`](super::Options) as clap arguments, and back as a command line.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use super::value::Value;
 /// The flag of an option.
 #[derive(Debug, Clone, Copy)]
 pub struct FlagSpec {
-    /// Its name, with the dashes.
+    /// The name with its dashes.
     pub name: &'static str,
     /// The field of `Options`, which is also clap's id.
     pub field: &'static str,
@@ -48,7 +48,7 @@ pub trait FlagValue: Sized {
 
     fn take(matches: &mut ArgMatches, field: &str) -> Self;
 
-    /// Returns the words of a command line that give the same value, each as one word, so that no
+    /// Returns the arguments that give the same value. Flag and value are one argument, so that no
     /// value is taken for a flag.
     fn to_arguments(&self, flag: &str) -> Vec<OsString>;
 }

@@ -1,5 +1,5 @@
-//! The types of an option in the layers and in [`Config`](super::Config), and how layers combine: for
-//! a single value the higher layer wins, lists accumulate.
+//! The types of an option in the layers and in [`Config`](super::Config), and how layers combine:
+//! for a single value the higher layer wins, lists accumulate.
 
 use std::path::{Path, PathBuf};
 
@@ -62,7 +62,7 @@ impl FileContext<'_> {
     }
 }
 
-/// What one layer says about an option.
+/// The value of an option in one layer.
 pub trait Layer: Default {
     /// Whether values accumulate over all layers.
     const IS_LIST: bool;
@@ -159,7 +159,8 @@ impl<T: OptionValue> Setting for Vec<Sourced<T>> {
     }
 }
 
-/// A layer that is read from a field of [`Options`](super::Options); an empty value means "not set".
+/// A layer that is read from a field of [`Options`](super::Options); an empty value means "not
+/// set".
 pub trait FromFlag<Given>: Sized {
     fn from_flag(given: &Given, flag: &'static str) -> Result<Self, ConfigError>;
 }

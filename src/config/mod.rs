@@ -1,7 +1,8 @@
-//! Configuration: layers flags, environment, profile, project file, user file and defaults into one [`Config`].
+//! Configuration: layers flags, environment, profile, project file, user file and defaults into one
+//! [`Config`].
 //!
-//! `options` has the table of all options. This module reads configuration files and nothing else of
-//! the host; the effect of a value is decided in `plan`.
+//! `options` has the table of all options. This module reads configuration files and nothing else
+//! of the host; the effect of a value is decided in `plan`.
 
 pub mod check;
 mod environment;

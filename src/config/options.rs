@@ -213,20 +213,20 @@ options! {
         "Permits the whole home as the working directory.";
         flag: allow_home: bool = "--allow-home", "Files", "Permit the whole home as the working directory";
         key: "allowHome";
-        describe: |is_allowed| match is_allowed {
-            true => "the whole home may be the working directory",
-            false => "the whole home must not be the working directory",
-        }.to_owned();
+        describe: |is_allowed| {
+            let verb = if *is_allowed { "may" } else { "must not" };
+            format!("the whole home {verb} be the working directory")
+        };
         opens: |is_allowed, _| is_allowed.then_some("your keys and credentials can be inside");
     }
     strict: Sourced<bool> = false => {
         "Makes it an error, not a warning, if something cannot be enforced here.";
         flag: strict: bool = "--strict", "Sandbox", "Fail if anything is enforced less than asked for";
         key: "strict";
-        describe: |is_strict| match is_strict {
-            true => "what cannot be enforced is an error",
-            false => "what cannot be enforced is a warning",
-        }.to_owned();
+        describe: |is_strict| {
+            let severity = if *is_strict { "an error" } else { "a warning" };
+            format!("what cannot be enforced is {severity}")
+        };
         opens: |is_strict, _| (!is_strict).then_some("the sandbox starts even if something is not enforced");
     }
     engine_flags: Vec<Sourced<String>> => {

@@ -54,11 +54,11 @@ table_value! {
         pub path: HomePath,
         /// Whether the agent may write.
         pub mode: Access,
-        /// Whether sandpen makes a missing one on the host, so that a first login is not lost.
+        /// Whether a missing one is created on the host, so that a first login is not lost.
         pub create: bool,
         /// A description for `explain`.
         pub reason: String,
-        /// Files in it that the agent runs or obeys on the host: reported when the sandbox changed one.
+        /// Files in it that the agent obeys on the host; changes by the sandbox are reported.
         pub obeyed: Vec<String>,
     }
 }

@@ -10,7 +10,8 @@ use super::syntax::Language;
 use crate::host::Host;
 use crate::ui::suggest::nearest;
 
-/// The built-in profiles: name and TOML text. `offline` is another name for `safe`: llxprt has both.
+/// The built-in profiles: name and TOML text. `offline` is another name for `safe`: llxprt has
+/// both.
 const BUILT_IN: &[(&str, &str)] = &[
     ("dev", include_str!("profiles/dev.toml")),
     ("safe", include_str!("profiles/safe.toml")),

@@ -1,4 +1,5 @@
-//! The project file `.sandpen/config.toml`. It is untrusted input, and has no effect until the user trusts its exact content.
+//! The project file `.sandpen/config.toml`. It is untrusted input, and has no effect until the user
+//! trusts its exact content.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -24,7 +25,8 @@ pub struct ProjectFile {
 }
 
 impl ProjectFile {
-    /// Finds the project file of the current directory, or of the nearest directory above it up to the repository's root.
+    /// Finds the project file of the current directory, or of the nearest directory above it up to
+    /// the repository's root.
     pub fn find(host: &Host) -> Result<Option<Self>, ConfigError> {
         for directory in host.cwd.as_path().ancestors() {
             let directory = HostPath::new(directory)?;
@@ -113,7 +115,8 @@ pub fn trusted(host: &Host) -> Vec<HostPath> {
 /// The file with the trusted content, in a tree of directories like the projects'.
 const PIN: &str = "config.toml";
 
-/// Returns the path of the trusted content. It is a whole copy, so that `trust` can show what changed since.
+/// Returns the path of the trusted content. It is a whole copy, so that `trust` can show what
+/// changed since.
 fn pin(host: &Host, directory: &HostPath) -> PathBuf {
     let below = directory.as_path().strip_prefix("/").unwrap_or(Path::new(""));
     host.state_dir().as_path().join("trust").join(below).join(PIN)

@@ -95,14 +95,14 @@ impl Item {
 #[derive(Debug, Clone)]
 pub struct Change {
     pub item: Item,
-    /// What the value does, as a sentence.
+    /// A sentence that tells the effect of the value.
     pub description: String,
-    /// What the sandbox no longer prevents, if the value opens it.
+    /// The protection that is lost; `None` if the value does not open the sandbox.
     pub opens: Option<&'static str>,
 }
 
-/// Returns the values of an option. In a list by name the first entry of a name counts, which is the
-/// highest layer's.
+/// Returns the values of an option. In a list by name the first entry of a name counts, which is
+/// the highest layer's.
 fn counting<S: Setting>(setting: &S) -> impl Iterator<Item = &Sourced<S::Item>> {
     let all = setting.values();
     all.iter().enumerate().filter_map(move |(at, sourced)| {
@@ -184,7 +184,7 @@ macro_rules! resolved {
 ///     key: "keyInFiles", example "in TOML";  // an example unless there is a default
 ///     describe: |value| …;                   // with `key`: a sentence for `trust`
 ///     form: "values";                        // unless the type's own form fits
-///     opens: |value, now| …;                 // what the value opens compared to `now`, or `never`
+///     opens: |value, now| …;                 // what the value opens over `now`, or `never`
 /// }
 /// ```
 ///
@@ -210,7 +210,8 @@ macro_rules! options {
             opens: $opens:expr;
         }
     )+) => {
-        /// The options of `sandpen run`, as text; wrong values are reported by the functions that use them.
+        /// The options of `sandpen run`, as text; wrong values are reported by the functions that
+        /// use them.
         #[derive(Debug, Clone, Default)]
         pub struct Options {
             $($(#[doc = $description] pub $field: $given,)?)+
@@ -222,13 +223,14 @@ macro_rules! options {
             pub verbose: bool,
         }
 
-        /// What one layer sets. `None` and empty lists mean "not set".
+        /// The options that one layer sets. `None` and empty lists mean "not set".
         #[derive(Debug, Clone, Default, PartialEq, Eq)]
         pub struct Settings {
             $(pub $name: <$type as Setting>::Layer,)+
         }
 
-        /// Every option with its final value and its origin. Lists are ordered from the highest layer to the lowest.
+        /// Every option with its final value and its origin. Lists are ordered from the highest
+        /// layer to the lowest.
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub struct Config {
             $(#[doc = $description] pub $name: $type,)+
@@ -269,18 +271,18 @@ macro_rules! options {
         )+];
 
         impl Options {
-            /// Returns the words of a command line that give the same options.
+            /// Returns the arguments that give the same options.
             pub(crate) fn to_arguments(&self) -> Vec<OsString> {
                 // Without `..`: a field that is added must be used here.
                 let Options { $($($field,)?)+ assume_host, quiet, verbose } = self;
-                let mut words = Vec::new();
-                $($(words.extend(FlagValue::to_arguments($field, $flag));)?)+
-                words.extend(assume_host.and_then(|platform| {
+                let mut arguments = Vec::new();
+                $($(arguments.extend(FlagValue::to_arguments($field, $flag));)?)+
+                arguments.extend(assume_host.and_then(|platform| {
                     Some(flag::argument("--assume-host", platform.to_possible_value()?.get_name().as_ref()))
                 }));
-                words.extend(quiet.to_arguments("--quiet"));
-                words.extend(verbose.to_arguments("--verbose"));
-                words
+                arguments.extend(quiet.to_arguments("--quiet"));
+                arguments.extend(verbose.to_arguments("--verbose"));
+                arguments
             }
 
             fn from_matches(matches: &mut ArgMatches) -> Self {

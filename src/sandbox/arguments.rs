@@ -3,8 +3,8 @@
 use crate::config::Options;
 use crate::vars::looks_secret;
 
-/// Splits secrets from the options. Every user can read command lines, so a variable with a secret's
-/// name is passed by name, and its value through the environment.
+/// Splits secrets from the options. Every user can read command lines, so a variable with a
+/// secret's name is passed by name, and its value through the environment.
 pub fn without_secrets(options: &Options) -> (Options, Vec<(String, String)>) {
     let mut secrets = Vec::new();
     let mut named = |text: &String| match text.split_once('=') {

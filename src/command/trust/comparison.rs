@@ -69,7 +69,8 @@ impl Comparison {
             .collect()
     }
 
-    /// Lists what was trusted and is no longer in the file. Another value of a single option is a change.
+    /// Lists what was trusted and is no longer in the file. Another value of a single option is a
+    /// change.
     fn removed(&self) -> Vec<(&'static str, Change)> {
         let Some(trusted) = &self.trusted else { return Vec::new() };
         let mut removed = Vec::new();
@@ -218,7 +219,8 @@ mod tests {
         }
     }
 
-    /// An option that is added needs a value that opens the sandbox, unless none does, and one that does not.
+    /// An option that is added needs a value that opens the sandbox, unless none does, and one that
+    /// does not.
     #[test]
     fn every_key_is_tested() {
         let tested = |cases: &[(&'static str, &str, &str)]| cases.iter().map(|(key, ..)| *key).collect::<BTreeSet<_>>();

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// The engines.
+/// An engine that can run a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EngineKind {
@@ -17,7 +17,7 @@ pub enum EngineKind {
 }
 
 impl EngineKind {
-    /// The name in flags, files and JSON.
+    /// Returns the name in flags, files and JSON.
     pub fn name(self) -> &'static str {
         match self {
             EngineKind::Docker => "docker",
@@ -27,7 +27,7 @@ impl EngineKind {
         }
     }
 
-    /// Whether the guest runs in an image of its own.
+    /// Whether the guest runs in a container.
     pub fn is_container(self) -> bool {
         matches!(self, EngineKind::Docker | EngineKind::Podman)
     }

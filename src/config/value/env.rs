@@ -1,4 +1,5 @@
-//! A variable for the guest as the user writes it: `NAME=VALUE`, or `NAME` to pass the host's value.
+//! A variable for the guest as the user writes it: `NAME=VALUE`, or `NAME` to pass the host's
+//! value.
 
 use serde_json::{Value as Json, json};
 use toml::Value as Toml;
@@ -80,7 +81,8 @@ impl Value for EnvRequest {
     }
 }
 
-/// In a file all variables are one table, `{ NAME = "value" }`. A file cannot pass the host's values.
+/// In a file all variables are one table, `{ NAME = "value" }`. A file cannot pass the host's
+/// values.
 impl FromNode for EnvRequest {
     fn from_node(node: &Node<'_>) -> Result<Self, Problem> {
         node.parse()

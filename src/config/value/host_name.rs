@@ -65,7 +65,8 @@ fn ipv6(text: &str) -> Result<HostName, &'static str> {
     Ok(HostName::Address(IpAddr::V6(address)))
 }
 
-/// Whether an address is mapped (`::ffff:a.b.c.d`) or compatible (`::a.b.c.d`); `::` and `::1` are not.
+/// Whether an address is mapped (`::ffff:a.b.c.d`) or compatible (`::a.b.c.d`); `::` and `::1` are
+/// not.
 fn carries_ipv4(address: Ipv6Addr) -> bool {
     let is_compatible = address.segments()[..6] == [0; 6] && address.segments()[6] != 0;
     address.to_ipv4_mapped().is_some() || is_compatible

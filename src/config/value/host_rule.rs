@@ -105,7 +105,8 @@ impl Value for HostRule {
             Some(host) => (true, host),
             None => (false, lower.as_str()),
         };
-        // IPv6 addresses have several spellings, which users may choose from; the canonical one is compared.
+        // IPv6 addresses have several spellings, which users may choose from; the canonical one is
+        // compared.
         let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')?.parse::<Ipv6Addr>().ok());
         let host = address.map_or(host.to_owned(), |address| format!("[{address}]"));
         // Without brackets the last part would be taken for a port.

@@ -9,11 +9,13 @@ use super::{Reason, Value};
 use crate::config::layer::OptionValue;
 use crate::config::node::read_as_text;
 
-/// A well-formed image reference. An engine cannot take it for a flag, and it has no blanks or control characters.
+/// A well-formed image reference. An engine cannot take it for a flag, and it has no blanks or
+/// control characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageRef(String);
 
-/// Development images of the agents' repositories. They are not published, so a pull could only fetch a stranger's image.
+/// Development images of the agents' repositories. They are not published, so a pull could only
+/// fetch a stranger's image.
 const NEVER_PUBLISHED: &[&str] = &["llxprt-code-sandbox", "gemini-cli-sandbox"];
 
 impl ImageRef {

@@ -40,7 +40,7 @@ pub trait Value: Sized {
     /// Lists the names to choose from, where only some texts are valid.
     const CHOICES: Option<fn() -> Vec<PossibleValue>> = None;
 
-    /// Parses a text that is not empty.
+    /// Parses a text.
     fn parse(text: &str) -> Result<Self, Reason>;
 
     /// Parses a text; the error describes the text and the expected form.

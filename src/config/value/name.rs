@@ -8,11 +8,13 @@ use super::{Reason, Value};
 use crate::config::layer::OptionValue;
 use crate::config::node::read_as_text;
 
-/// A name for a sandbox. It becomes a directory, a container's name and a host name, so it contains only what all three allow.
+/// A name for a sandbox. It becomes a directory, a container's name and a host name, so it contains
+/// only what all three allow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Name(String);
 
-/// With `sandpen-` in front the name must fit into a host name, which has at most 64 bytes on Linux.
+/// With `sandpen-` in front the name must fit into a host name, which has at most 64 bytes on
+/// Linux.
 const MAX_LENGTH: usize = 40;
 
 impl fmt::Display for Name {

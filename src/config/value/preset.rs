@@ -1,4 +1,5 @@
-//! The values of a preset's keys: paths below the home, names of variables, the home of an image's user.
+//! The values of a preset's keys: paths below the home, names of variables, the home of an image's
+//! user.
 
 use std::path::{Component, Path};
 

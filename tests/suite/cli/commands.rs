@@ -80,8 +80,8 @@ fn profiles_are_listed_and_located() {
     assert_eq!(
         fixture.usage_error(&mut fixture.sandpen(["profile"])),
         "\
-sandpen: error: `sandpen profile` needs a command of its own
-hint: there are `sandpen profile list`, `sandpen profile show`, `sandpen profile init`, `sandpen profile schema`, `sandpen profile path`
+sandpen: error: `sandpen profile` needs a subcommand
+hint: known commands: `sandpen profile list`, `sandpen profile show`, `sandpen profile init`, `sandpen profile schema`, `sandpen profile path`
 "
     );
 }
@@ -110,7 +110,7 @@ fn completions_parse_in_their_shells() {
     assert_eq!(
         fixture.usage_error(&mut fixture.sandpen(["completions", "tcsh"])),
         "\
-sandpen: error: argument SHELL: `tcsh` is not known
+sandpen: error: argument SHELL: `tcsh` is not valid
 hint: expected `bash`, `elvish`, `fish`, `powershell` or `zsh`
 "
     );

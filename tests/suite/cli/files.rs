@@ -79,7 +79,7 @@ fn no_message_about_a_file_speaks_of_rust() {
 fn a_wrong_value_in_a_profile_names_its_file() {
     let fixture = Fixture::new().with_recording_docker();
     let json = "{\n  \"network\": \"maybe\"\n}";
-    for (name, text, place) in [("a.toml", "\nnetwork = \"maybe\"", "a.toml:2:11"), ("b.json", json, "b.json:2:20")] {
+    for (name, text, place) in [("a.toml", "\nnetwork = \"maybe\"", "a.toml:2:11"), ("b.json", json, "b.json:2:14")] {
         fixture.write(format!(".config/sandpen/profiles/{name}"), text);
         let stderr = fixture.usage_error(&mut fixture.sandpen(["run", "--profile", &name[..1]]));
         let expected = format!(
@@ -185,7 +185,7 @@ fn a_file_that_cannot_be_read_is_named() {
     assert_eq!(
         fixture.usage_error(&mut fixture.sandpen(["run"])),
         "\
-sandpen: error: the configuration file `[ROOT]/home/.config/sandpen/config.toml` cannot be read
+sandpen: error: cannot read the configuration file `[ROOT]/home/.config/sandpen/config.toml`
 sandpen:   Is a directory (os error 21)
 "
     );
@@ -193,7 +193,7 @@ sandpen:   Is a directory (os error 21)
     std::fs::create_dir_all(fixture.home.join(".config/sandpen")).expect("directory");
     std::fs::write(fixture.home.join(".config/sandpen/config.toml"), b"image = \"\xff\"").expect("write");
     let stderr = fixture.usage_error(&mut fixture.sandpen(["run"]));
-    assert!(stderr.contains("config.toml` cannot be read") && stderr.contains("UTF-8"), "{stderr}");
+    assert!(stderr.contains("cannot read the configuration file") && stderr.contains("UTF-8"), "{stderr}");
 }
 
 #[test]
@@ -216,7 +216,7 @@ hint: did you mean `image`?
             "4:8: key `directories[0].mode`: `rx` is not a mode\nhint: expected `ro` or `rw`\n",
         ),
         ("image = \"x\"\n", "1:1: the key `name` is missing\n"),
-        ("name = 1\n", "1:8: key `name`: `1` is the wrong kind of value\nhint: expected a string\n"),
+        ("name = 1\n", "1:8: key `name`: `1` has the wrong type\nhint: expected a string\n"),
     ] {
         fixture.write(".config/sandpen/presets/mine.toml", text);
         let stderr = fixture.usage_error(&mut fixture.sandpen(["run", "--agent", "mine"]));

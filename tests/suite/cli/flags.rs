@@ -26,7 +26,7 @@ hint: expected `name`, `name:tag`, `registry:5000/name` or `name@sha256:…`, in
         "name:a b",
         "\
 sandpen: error: flag --image: `name:a b` is not an image reference
-sandpen:   the tag may hold letters, digits, `_`, `.` and `-` only
+sandpen:   the tag may contain letters, digits, `_`, `.` and `-` only
 hint: expected `name`, `name:tag`, `registry:5000/name` or `name@sha256:…`, in lower case
 ",
     ),
@@ -85,7 +85,7 @@ hint: expected `FROM[:TO[:ro|rw]]`
         ":/x",
         "\
 sandpen: error: flag --mount: `:/x` is not a mount
-sandpen:   nothing is named before the colon
+sandpen:   the path before the colon is missing
 hint: expected `FROM[:TO[:ro|rw]]`
 ",
     ),
@@ -137,7 +137,7 @@ hint: expected `HOST`, `HOST:PORT` or `*.example.org`; names in ASCII, IPv6 in b
         "me@example.org",
         "\
 sandpen: error: flag --allow-host: `me@example.org` is not an allowed host
-sandpen:   user information has no place in it
+sandpen:   user information is not allowed
 hint: expected `HOST`, `HOST:PORT` or `*.example.org`; names in ASCII, IPv6 in brackets
 ",
     ),
@@ -182,7 +182,7 @@ fn a_wrong_choice_names_itself_its_flag_and_the_choices() {
     }
     assert_eq!(
         fixture.usage_error(&mut fixture.sandpen(["explain", "--format", "yaml"])),
-        "sandpen: error: flag --format: `yaml` is not known\nhint: expected `text` or `json`\n"
+        "sandpen: error: flag --format: `yaml` is not valid\nhint: expected `text` or `json`\n"
     );
 }
 
@@ -202,14 +202,11 @@ fn a_flag_without_its_value_is_named() {
 fn a_flag_that_takes_one_value_cannot_be_given_twice() {
     let fixture = Fixture::new().with_recording_docker();
     let stderr = fixture.usage_error(&mut fixture.sandpen(["run", "--cpus", "1", "--cpus", "2"]));
-    assert_eq!(stderr, "sandpen: error: flag --cpus: it can be given once only\n");
+    assert_eq!(stderr, "sandpen: error: flag --cpus: can be given only once\n");
     let stderr = fixture.usage_error(&mut fixture.sandpen(["run", "-q", "-v"]));
-    assert_eq!(
-        stderr,
-        "sandpen: error: flag --quiet and flag --verbose contradict each other\nhint: drop one of the two\n"
-    );
+    assert_eq!(stderr, "sandpen: error: flag --quiet cannot be used with flag --verbose\nhint: drop one of the two\n");
     let stderr = fixture.usage_error(&mut fixture.sandpen(["run", "--strict=yes"]));
-    assert_eq!(stderr, "sandpen: error: flag --strict: it takes no value, and `yes` is one\n");
+    assert_eq!(stderr, "sandpen: error: flag --strict: takes no value, but `yes` was given\n");
 }
 
 /// Every flag of `run` that takes a value.

@@ -55,7 +55,7 @@ fn invalid_hosts_are_refused() {
     let fixture = Fixture::new().with_recording_docker();
     for (entry, reason) in [
         ("http://example.org/", "write the host only: `example.org`"),
-        ("me@example.org", "user information has no place in it"),
+        ("me@example.org", "user information is not allowed"),
         ("example.org:0", "the port is not a number from 1 to 65535"),
         ("example.org:65536", "the port is not a number from 1 to 65535"),
         ("bücher.example", "it is not ASCII; an international name is written as `xn--…`"),

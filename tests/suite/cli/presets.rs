@@ -19,15 +19,21 @@ const WRONG: &[(&str, &[&str])] = &[
         "directories = [{ path = \"/etc\", reason = \"x\" }]",
         &["key `directories[0].path`", "`/etc`", "does not start with `~/`"],
     ),
-    ("directories = [{ path = \"~/../x\", reason = \"x\" }]", &["`~/../x`", "without `..`"]),
+    ("directories = [{ path = \"~/../x\", reason = \"x\" }]", &["`~/../x`", "must not contain `..`"]),
     ("directories = [{ path = \"~/\", reason = \"x\" }]", &["`~/`", "your whole home"]),
-    ("directories = [{ path = \"~/.ssh\", reason = \"x\" }]", &["`~/.ssh` is not a place", "`--mount` shows"]),
-    ("directories = [{ path = \"~/.config\", reason = \"x\" }]", &["`~/.config` is not a place", "`--mount` shows"]),
+    (
+        "directories = [{ path = \"~/.ssh\", reason = \"x\" }]",
+        &["`~/.ssh` is not a directory of an agent", "use `--mount`"],
+    ),
+    (
+        "directories = [{ path = \"~/.config\", reason = \"x\" }]",
+        &["`~/.config` is not a directory of an agent", "use `--mount`"],
+    ),
     ("directories = [{ path = \"~/.mine\" }]", &["the key `reason` is missing"]),
     ("directories = [{ path = \"~/.mine\", reason = \"x\", mode = \"rx\" }]", &["key `directories[0].mode`", "`rx`"]),
     (
         "directories = [{ path = \"~/.mine\", mode = \"rw\", reason = \"x\" }, { path = \"~/.mine/in\", reason = \"x\" }]",
-        &["`[ROOT]/home/.mine/in` lies in `[ROOT]/home/.mine`, which the agent may write to", "hint: leave it out"],
+        &["`[ROOT]/home/.mine/in` is in `[ROOT]/home/.mine`, which the agent can write to", "hint: leave it out"],
     ),
 ];
 

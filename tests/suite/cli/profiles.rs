@@ -111,20 +111,20 @@ fn a_profile_is_made_to_be_edited_and_never_twice() {
     let file = "[ROOT]/home/.config/sandpen/profiles/mine.toml";
     assert_eq!(
         (finished.code, finished.stdout.as_str(), finished.stderr),
-        (Some(0), "", format!("sandpen: made {file}: edit it, then `sandpen run --profile mine`\n"))
+        (Some(0), "", format!("sandpen: created {file}: edit it, then `sandpen run --profile mine`\n"))
     );
     let text = fs::read_to_string(fixture.home.join(".config/sandpen/profiles/mine.toml")).unwrap();
     assert!(text.starts_with("#:schema ../schema.json\n"), "{text}");
     assert_eq!(shown(&data(&fixture, &["profile", "show", "mine"]), "network"), "network = \"off\" # profile mine");
     assert!(fs::exists(fixture.home.join(".config/sandpen/schema.json")).unwrap());
     let again = fixture.usage_error(&mut fixture.sandpen(["profile", "init", "mine"]));
-    assert!(again.starts_with(&format!("sandpen: error: `{file}` is there already\nhint: ")), "{again}");
+    assert!(again.starts_with(&format!("sandpen: error: `{file}` already exists\nhint: ")), "{again}");
     fixture.write(".config/sandpen/profiles/json.json", "{}");
     for (name, message) in [
-        ("json", "there is a profile `json` already"),
-        ("../x", "`../x` cannot be a profile's name"),
-        (".x", "`.x` cannot be a profile's name"),
-        ("", "`` cannot be a profile's name"),
+        ("json", "a profile `json` already exists"),
+        ("../x", "`../x` cannot be the name of a profile"),
+        (".x", "`.x` cannot be the name of a profile"),
+        ("", "`` cannot be the name of a profile"),
     ] {
         let stderr = fixture.usage_error(&mut fixture.sandpen(["profile", "init", name]));
         assert!(stderr.contains(message), "{stderr}");
@@ -145,7 +145,7 @@ fn without_a_name_the_users_own_file_is_made() {
     );
     assert_eq!(data(&fixture, &["profile", "show"]), before, "a new file changes nothing");
     let again = fixture.usage_error(&mut fixture.sandpen(["profile", "init"]));
-    assert!(again.ends_with("config.toml` is there already\nhint: edit it; nothing was changed\n"), "{again}");
+    assert!(again.ends_with("config.toml` already exists\nhint: edit it; nothing was changed\n"), "{again}");
 }
 
 fn repository(path: &str) -> std::path::PathBuf {

@@ -5,8 +5,7 @@ use crate::support::Fixture;
 #[test]
 fn an_unknown_profile_names_who_asked_for_it() {
     let fixture = Fixture::new().with_recording_docker();
-    let known =
-        "hint: known profiles: dev, offline, safe, tight; own ones are files in [ROOT]/home/.config/sandpen/profiles\n";
+    let known = "hint: known profiles: dev, offline, safe, tight; yours are in [ROOT]/home/.config/sandpen/profiles\n";
     let near = format!("there is no profile `offlin`\nhint: did you mean `offline`?\n{known}");
     let by_flag = fixture.usage_error(&mut fixture.sandpen(["run", "--profile", "offlin"]));
     let by_variable = fixture.usage_error(fixture.sandpen(["run"]).env("SANDPEN_PROFILE", "offlin"));
@@ -77,12 +76,12 @@ fn a_misspelt_flag_is_answered_with_the_nearest() {
     {
         for command in [&["run"][..], &["explain"], &[]] {
             let stderr = fixture.usage_error(&mut fixture.sandpen(command.iter().chain(&[wrong, "x"])));
-            assert_eq!(stderr, format!("sandpen: error: there is no flag `{wrong}`\nhint: did you mean `{near}`?\n"));
+            assert_eq!(stderr, format!("sandpen: error: unknown flag `{wrong}`\nhint: did you mean `{near}`?\n"));
         }
     }
     assert_eq!(
         fixture.usage_error(&mut fixture.sandpen(["run", "--xyzzy"])),
-        "sandpen: error: there is no flag `--xyzzy`\nhint: flags of the command inside go after it, or after `--`\n"
+        "sandpen: error: unknown flag `--xyzzy`\nhint: flags of the command inside go after it, or after `--`\n"
     );
 }
 
@@ -121,16 +120,13 @@ fn a_command_without_run_is_told_how_to_run_it() {
     for (command, message) in [
         (
             &["--cpus", "1", "git", "status"][..],
-            "sandpen: error: `git` is not expected here\nhint: to run it inside: sandpen --cpus 1 -- git status\n",
+            "sandpen: error: unexpected argument `git`\nhint: to run it inside: sandpen --cpus 1 -- git status\n",
         ),
         (
             &["--cpus", "1", "run", "ls"],
-            "sandpen: error: `run` is not expected here\nhint: the command comes first: sandpen run --cpus 1 ls\n",
+            "sandpen: error: unexpected argument `run`\nhint: the command comes first: sandpen run --cpus 1 ls\n",
         ),
-        (
-            &["trust", "a", "b"],
-            "sandpen: error: `b` is not expected here\nhint: usage: sandpen trust [OPTIONS] [DIR]\n",
-        ),
+        (&["trust", "a", "b"], "sandpen: error: unexpected argument `b`\nhint: usage: sandpen trust [OPTIONS] [DIR]\n"),
     ] {
         assert_eq!(fixture.usage_error(&mut fixture.sandpen(command)), message);
     }
@@ -144,7 +140,7 @@ fn profile_names_an_unknown_action() {
         "\
 sandpen: error: `lst` is not a command of `sandpen profile`
 hint: did you mean `list`?
-hint: there are `sandpen profile list`, `sandpen profile show`, `sandpen profile init`, `sandpen profile schema`, `sandpen profile path`
+hint: known commands: `sandpen profile list`, `sandpen profile show`, `sandpen profile init`, `sandpen profile schema`, `sandpen profile path`
 "
     );
 }

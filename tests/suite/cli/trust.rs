@@ -17,7 +17,7 @@ fn trust_names_what_it_cannot_trust() {
     assert_eq!(
         fixture.usage_error(&mut fixture.sandpen(["trust", "/nowhere"])),
         "\
-sandpen: error: `/nowhere` is not a directory that can be entered
+sandpen: error: cannot open the directory `/nowhere`
 sandpen:   No such file or directory (os error 2)
 "
     );
@@ -37,12 +37,13 @@ fn trust_shows_the_file_and_trusts_what_it_showed() {
 [ROOT]/home/project/.sandpen/config.toml
 
 Opens the sandbox
-  mounts       `/etc/hosts` is seen inside, read-only  the sandbox can read it
-  engineFlags  the engine is given `--privileged`      a flag of the engine's can undo any wall
+  mounts       `/etc/hosts` is mounted, read-only       the sandbox can read it
+  engineFlags  the engine gets the flag `--privileged`  a flag of the engine can disable any
+                                                        protection
 
 Changes
   env      `A` is `b` inside
-  env      `MY_KEY` is set inside to a secret
+  env      `MY_KEY` is set to a secret inside
   network  there is no network                 without the file: `on` (default)
 ";
     let only_shown = fixture.finish(&mut fixture.sandpen(["trust", "--dry-run"]));
@@ -52,7 +53,10 @@ Changes
     fs::create_dir(fixture.home.join("project/below")).unwrap();
     let finished = fixture.finish(fixture.sandpen(["trust"]).current_dir(fixture.home.join("project/below")));
     assert_eq!((finished.code, finished.stdout.as_str()), (Some(0), shown));
-    assert_eq!(finished.stderr, "sandpen: trusted as it is now: [ROOT]/home/project/.sandpen/config.toml\n");
+    assert_eq!(
+        finished.stderr,
+        "sandpen: trusted with its present content: [ROOT]/home/project/.sandpen/config.toml\n"
+    );
     assert_eq!(fixture.explain_normalized(&[], &[])["network"]["mode"], "off");
 }
 
@@ -64,10 +68,10 @@ fn a_change_is_told_from_what_was_trusted() {
     fixture.write(FILE, "env = { A = \"1\", B = \"3\" }\nproxyCommand = \"evil\"\n");
     let finished = fixture.finish(fixture.sandpen(["trust", "--dry-run"]).env("SANDPEN_NETWORK", ""));
     for line in [
-        "proxyCommand  the command `evil` is the proxy  it runs on this machine, outside every",
+        "proxyCommand  the proxy is the command `evil`  it runs on this machine, outside the",
         "env      `A` is `1` inside                   as you trusted it",
         "env      `B` is `3` inside                   new since you trusted it",
-        "No longer, since you trusted it\n  env  `B` is `2` inside\n",
+        "Removed since you trusted it\n  env  `B` is `2` inside\n",
     ] {
         assert!(finished.stdout.contains(line), "{line}\n{}", finished.stdout);
     }
@@ -88,9 +92,9 @@ fn trust_is_listed_and_taken_back() {
     assert_eq!(
         list(),
         "\
-[ROOT]/home/other    changed since: without effect until it is trusted again
+[ROOT]/home/other    changed since: no effect until it is trusted again
 [ROOT]/home/project  in effect
-[ROOT]/home/third    gone
+[ROOT]/home/third    deleted
 "
     );
     for (arguments, name) in [
@@ -107,8 +111,8 @@ fn trust_is_listed_and_taken_back() {
     assert_eq!(
         fixture.usage_error(&mut fixture.sandpen(["trust", "--revoke"])),
         "\
-sandpen: error: no project file of `[ROOT]/home/project` was trusted
-hint: `sandpen trust --list` lists those that are
+sandpen: error: no project file of `[ROOT]/home/project` is trusted
+hint: `sandpen trust --list` lists the trusted ones
 "
     );
 }

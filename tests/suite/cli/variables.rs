@@ -47,7 +47,7 @@ const WRONG: &[Wrong] = &[
         "is not an agent setting",
         "`auto`, `on` or `off`",
     ),
-    (&["SANDBOX_SET_UID_GID", "BUILD_SANDBOX"], "maybe", "is not a truth value", "`1`, `true`, `0` or `false`"),
+    (&["SANDBOX_SET_UID_GID", "BUILD_SANDBOX"], "maybe", "is not a boolean", "`1`, `true`, `0` or `false`"),
     (&["SANDBOX_FLAGS"], "--label 'x", "has an unbalanced quote", "words as a shell reads them"),
     (&["SANDBOX_PORTS"], "http", "is not a port", "a number from 1 to 65535"),
 ];
