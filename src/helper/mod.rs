@@ -1,6 +1,6 @@
-//! The helper (hidden subcommand `guest`), which starts the command inside a sandbox: the first process
-//! of a container, the process that `sandbox-exec` starts, and the parent of every command of
-//! `sandpen exec`. It prepares PATH, relays ports, starts the command, forwards signals, reaps
+//! The helper (hidden subcommand `guest`), which starts the command inside a sandbox: the first
+//! process of a container, the process that `sandbox-exec` starts, and the parent of every command
+//! of `sandpen exec`. It prepares PATH, relays ports, starts the command, forwards signals, reaps
 //! processes, and ends when the launcher does. It never reads the host's files.
 
 #![allow(clippy::disallowed_methods, reason = "runs inside the sandbox, where there is no Host")]
@@ -57,8 +57,8 @@ pub fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
 /// How the helper and the command share process groups, and thereby signals and the terminal.
 #[derive(Clone, Copy)]
 enum Grouping {
-    /// In a container the command leads its own group. The helper forwards signals to it and makes it
-    /// the foreground of the container's terminal.
+    /// In a container the command leads its own group. The helper forwards signals to it and makes
+    /// it the foreground of the container's terminal.
     Separate,
     /// Under Seatbelt the helper and the command are one group, which is not the launcher's. The
     /// launcher signals the whole group, so the helper forwards nothing.
@@ -83,8 +83,8 @@ impl Grouping {
         }
     }
 
-    /// Resumes a stopped command: no process outside can, because the engine's client does not learn
-    /// that it stopped.
+    /// Resumes a stopped command: no process outside can, because the engine's client does not
+    /// learn that it stopped.
     fn resume(self, command: Pid, stopped_by: Option<i32>) {
         thread::sleep(RESUME_DELAY);
         match self {
@@ -198,8 +198,8 @@ fn confine() {
     }
 }
 
-/// Binds the proxy's port and gives the listener to the proxy. The connection stays open as long as this
-/// process lives.
+/// Binds the proxy's port and gives the listener to the proxy. The connection stays open as long as
+/// this process lives.
 #[cfg(target_os = "linux")]
 fn hand_over(directory: &Path) -> std::os::unix::net::UnixStream {
     crate::proxy::offer(directory, crate::proxy::PROXY_PORT)
@@ -232,8 +232,8 @@ fn supervise(command: Pid, grouping: Grouping, signals: &mut Signals) -> u8 {
     1
 }
 
-/// Kills the group when the launcher is no longer the parent. For Seatbelt: macOS has neither a signal
-/// for the parent's death nor a pid namespace, and the profile hides the lock.
+/// Kills the group when the launcher is no longer the parent. For Seatbelt: macOS has neither a
+/// signal for the parent's death nor a pid namespace, and the profile hides the lock.
 fn end_with_parent(launcher: u32) {
     let is_parent = move || getppid().is_some_and(|parent| parent.as_raw_nonzero().get().unsigned_abs() == launcher);
     thread::spawn(move || {
@@ -244,8 +244,8 @@ fn end_with_parent(launcher: u32) {
     });
 }
 
-/// Takes the terminal's foreground for the group of helper and command, if the launcher's group has it;
-/// returns whether it did.
+/// Takes the terminal's foreground for the group of helper and command, if the launcher's group has
+/// it; returns whether it did.
 fn take_terminal() -> bool {
     let launcher = getppid().and_then(|parent| rustix::process::getpgid(Some(parent)).ok());
     let launcher_has_it = launcher.is_some() && rustix::termios::tcgetpgrp(stdin()).ok() == launcher;

@@ -164,7 +164,6 @@ mod tests {
             listen: None,
             group: Group::Own,
             limits: NativeLimits::default(),
-            strict: false,
         }
     }
 

@@ -8,8 +8,14 @@ use std::time::Duration;
 
 use super::identity::Caller;
 use crate::launch::native::step::NativeLimits;
-use crate::launch::{Downgrade, DowngradeKind};
 use crate::process::cgroup_events;
+
+/// Limits that are not enforced, because no control group could be created.
+#[derive(Debug)]
+pub struct UnenforcedLimits {
+    pub limits: NativeLimits,
+    pub error: Error,
+}
 
 /// The mechanisms that enforce the limits of one sandbox.
 #[derive(Debug, Default)]
@@ -17,7 +23,7 @@ pub(crate) struct LimitEnforcement {
     pub cgroups: Option<Cgroups>,
     /// The child sets it as a resource limit.
     pub process_limit: Option<u64>,
-    pub downgrades: Vec<Downgrade>,
+    pub unenforced: Option<UnenforcedLimits>,
 }
 
 const PREFIX: &str = "sandpen-";
@@ -36,19 +42,9 @@ pub(crate) fn enforce(limits: NativeLimits, caller: Caller) -> LimitEnforcement 
     }
     match Cgroups::create(wanted) {
         Ok(cgroups) => result.cgroups = Some(cgroups),
-        Err(error) => result.downgrades = downgrades(wanted, &error),
+        Err(error) => result.unenforced = Some(UnenforcedLimits { limits: wanted, error }),
     }
     result
-}
-
-fn downgrades(limits: NativeLimits, error: &Error) -> Vec<Downgrade> {
-    let asked = [
-        limits.pids.map(|pids| (DowngradeKind::Pids, format!("{pids} processes"))),
-        limits.memory.map(|memory| (DowngradeKind::Memory, format!("{memory} bytes of memory"))),
-        limits.cpus.map(|cpus| (DowngradeKind::Cpus, format!("{cpus} processors"))),
-    ];
-    let reason = format!("cannot create a control group: {error}");
-    asked.into_iter().flatten().map(|(kind, asked)| Downgrade::unlimited(kind, asked, &reason)).collect()
 }
 
 /// The control groups of one sandbox. Dropping it removes them.

@@ -6,7 +6,6 @@ use rustix::io::Errno;
 
 use crate::error::{Diagnostic, Kind};
 use crate::facts::engines::native::NamespaceRestriction;
-use crate::launch::Downgrade;
 
 /// A part of the set-up, in the order of execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,9 +120,6 @@ pub enum Cause {
     InvalidStep { index: usize, reason: String },
     #[error("standard stream {0} is a directory, through which the guest could leave the sandbox")]
     DirectoryAsStream(u8),
-    /// With `--strict`.
-    #[error("{} cannot be enforced: {}", .0.asked, .0.reason)]
-    NotEnforced(Downgrade),
     #[error("cannot {}", .0.describe())]
     Stage(Stage),
     #[error("its first process ended unexpectedly")]
@@ -163,7 +159,6 @@ impl Diagnostic for SetupError {
                 "replace the link with its target, or mount the target instead".into()
             }
             Cause::DirectoryAsStream(_) => "redirect from a file or from /dev/null".into(),
-            Cause::NotEnforced(downgrade) => format!("without --strict it would run with: {}", downgrade.got),
             Cause::Source { .. } | Cause::Step { .. } | Cause::InvalidStep { .. } | Cause::Stage(_) | Cause::Died => {
                 return Vec::new();
             }

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
 
 use super::blueprint::Blueprint;
-use super::cgroup::{self, Cgroups};
+use super::cgroup::{self, Cgroups, UnenforcedLimits};
 use super::error::{Cause, Fault, SetupError, Stage};
 use super::identity::{self, Caller, Maps};
 use super::init::Init;
@@ -18,7 +18,6 @@ use super::namespaces::Namespaces;
 use super::sys::{self, Forked};
 use super::walls::{self, Walls};
 use super::{diagnose, privileges, root};
-use crate::launch::Downgrade;
 use crate::launch::native::step::{Group, NativeSetup, Step};
 
 /// A running sandbox. Dropping it kills the processes that are left, waits for pid 1 and removes
@@ -30,7 +29,6 @@ pub struct Child {
     link: Link,
     /// Kept open for `enter`; see [`Namespaces::of_launcher`].
     namespaces: Namespaces,
-    pub downgrades: Vec<Downgrade>,
     /// The listening socket of [`NativeSetup::listen`].
     pub listener: Option<TcpListener>,
     cgroups: Option<Cgroups>,
@@ -62,9 +60,6 @@ pub fn spawn(setup: &NativeSetup, init: impl FnOnce(&Init) -> i32) -> Result<Pen
     let caller = Caller::current();
     let mut walls = Walls::for_first_process(setup.group);
     let limits = cgroup::enforce(setup.limits, caller);
-    if let Some(downgrade) = limits.downgrades.first().filter(|_| setup.strict) {
-        return Err(SetupError::new(Cause::NotEnforced(downgrade.clone())));
-    }
     walls.process_limit = limits.process_limit;
     let first = FirstProcess {
         setup,
@@ -94,9 +89,8 @@ pub fn spawn(setup: &NativeSetup, init: impl FnOnce(&Init) -> i32) -> Result<Pen
     drop(theirs);
     let (pid, pidfd) = forked?;
     let mut child = Child::new(ours, pid, pidfd);
-    child.downgrades = limits.downgrades;
     child.cgroups = limits.cgroups;
-    Ok(PendingSandbox { child, setup, caller })
+    Ok(PendingSandbox { child, setup, caller, unenforced: limits.unenforced })
 }
 
 /// A sandbox whose first process still sets up its mounts. Dropping it kills that process.
@@ -105,13 +99,15 @@ pub struct PendingSandbox<'a> {
     child: Child,
     setup: &'a NativeSetup,
     caller: Caller,
+    /// With `--strict` the session drops the sandbox if there are any.
+    pub unenforced: Option<UnenforcedLimits>,
 }
 
 impl PendingSandbox<'_> {
     /// Lets the first process continue, and waits until it has applied all walls. Nothing of the
     /// guest runs before.
     pub fn finish(self) -> Result<Child, SetupError> {
-        let PendingSandbox { mut child, setup, caller } = self;
+        let PendingSandbox { mut child, setup, caller, .. } = self;
         let pid = child.pid;
         let open_namespaces = || {
             Namespaces::of_child(pid, setup.share_network)
@@ -215,7 +211,6 @@ impl Child {
             pidfd,
             link,
             namespaces: Namespaces::default(),
-            downgrades: vec![],
             listener: None,
             cgroups: None,
             exited: false,

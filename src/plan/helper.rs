@@ -46,8 +46,8 @@ pub struct HelperConfig {
     /// The control directory, if it is not [`CONTROL_DIR`](super::CONTROL_DIR).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_dir: Option<String>,
-    /// The launcher's process id under Seatbelt, where it is the helper's parent. Helper and command
-    /// are then one process group, which the launcher signals and which ends with it.
+    /// The launcher's process id under Seatbelt, where it is the helper's parent. Helper and
+    /// command are then one process group, which the launcher signals and which ends with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launcher: Option<u32>,
 }

@@ -1,5 +1,5 @@
-//! Reads whether a control group ran out of memory. The native launcher asks for the groups it made,
-//! the helper for the container's group.
+//! Reads whether a control group ran out of memory. The native launcher asks for the groups it
+//! made, the helper for the container's group.
 
 use std::fs;
 use std::path::Path;

@@ -1,9 +1,10 @@
-//! The launcher's lock: held while the launcher lives and released by the kernel when it ends, however
-//! it ends. Unlike a process id, it cannot be mistaken for another process's.
+//! The launcher's lock: held while the launcher lives and released by the kernel when it ends,
+//! however it ends. Unlike a process id, it cannot be mistaken for another process's.
 //!
-//! On Linux it is an open-file-description lock: a guest that can only read the file cannot take it,
-//! which it could with `flock`, and the launcher does not lose it by opening the file again, which it
-//! would with a plain POSIX lock. On macOS it is `flock`, which belongs to the open file, too.
+//! On Linux it is an open-file-description lock: a guest that can only read the file cannot take
+//! it, which it could with `flock`, and the launcher does not lose it by opening the file again,
+//! which it would with a plain POSIX lock. On macOS it is `flock`, which belongs to the open file,
+//! too.
 
 use std::fs::File;
 use std::io;
@@ -35,9 +36,9 @@ pub fn is_held(path: &Path) -> Option<bool> {
     }
 }
 
-/// Ends this process as soon as the launcher has ended. The launcher holds a write lock on a file that
-/// the guest can only read; a read lock is granted when it is gone, and no guest can delay that. The
-/// first process of a container takes all others with it.
+/// Ends this process as soon as the launcher has ended. The launcher holds a write lock on a file
+/// that the guest can only read; a read lock is granted when it is gone, and no guest can delay
+/// that. The first process of a container takes all others with it.
 pub fn exit_when_released(path: &Path) {
     let Ok(file) = File::open(path) else { return };
     thread::spawn(move || {
@@ -90,8 +91,8 @@ fn lock(file: &File, kind: Kind, wait: Wait) -> io::Result<()> {
     }
 }
 
-/// Locks with `flock`, where no container shares the file with its guest and a Seatbelt guest cannot
-/// read it.
+/// Locks with `flock`, where no container shares the file with its guest and a Seatbelt guest
+/// cannot read it.
 #[cfg(not(target_os = "linux"))]
 fn lock(file: &File, kind: Kind, wait: Wait) -> io::Result<()> {
     use rustix::fs::{FlockOperation, flock};

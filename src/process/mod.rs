@@ -1,4 +1,5 @@
-//! Processes, signals, terminals and exit codes: what the engines share. Decides nothing about sandboxes.
+//! Processes, signals, terminals and exit codes: what the engines share. Decides nothing about
+//! sandboxes.
 
 pub mod cgroup_events;
 mod client;

@@ -107,8 +107,8 @@ impl CompanionProcess {
         lines
     }
 
-    /// Passes further lines on in a new thread, and calls `ended_early` if the process ends before it
-    /// was asked to, or before it announced its end with a line for which `hear` returns `true`.
+    /// Passes further lines on in a new thread, and calls `ended_early` if the process ends before
+    /// it was asked to, or before it announced its end with a line for which `hear` returns `true`.
     pub fn watch(
         &self,
         lines: mpsc::Receiver<String>,

@@ -1,5 +1,5 @@
-//! Releases the memory of code that only planning and launching needed, so that sandpen stays below 2 MB
-//! (PSS) while a guest runs.
+//! Releases the memory of code that only planning and launching needed, so that sandpen stays below
+//! 2 MB (PSS) while a guest runs.
 //!
 //! Each of the four callers keeps its own timer: the native launcher and pid 1 must not start a
 //! thread, which takes longer than many commands; the container launcher and the helper have one.
@@ -9,13 +9,13 @@ use std::time::Duration;
 /// The time to wait before memory is released: for a guest that ends sooner it is not worth it.
 pub const MIN_GUEST_TIME: Duration = Duration::from_millis(100);
 
-/// Drops the program's code and constants from memory. The pages are unchanged copies of the file: the
-/// kernel reads the few that waiting and cleaning up need again.
+/// Drops the program's code and constants from memory. The pages are unchanged copies of the file:
+/// the kernel reads the few that waiting and cleaning up need again.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub fn release_code_pages() {
     unsafe extern "C" {
-        // GNU ld and lld define these for the first byte of the program and the end of its code. They
-        // are a convention of linkers, not part of the ABI: another linker fails the build.
+        // GNU ld and lld define these for the first byte of the program and the end of its code.
+        // They are a convention of linkers, not part of the ABI: another linker fails the build.
         static __executable_start: u8;
         static etext: u8;
     }
@@ -23,8 +23,8 @@ pub fn release_code_pages() {
     let page = rustix::param::page_size();
     let (start, end) = (start.next_multiple_of(page), end / page * page);
     if start < end {
-        // SAFETY: read-only pages of a private file mapping lose nothing: the next access reads them
-        // from the file again.
+        // SAFETY: read-only pages of a private file mapping lose nothing: the next access reads
+        // them from the file again.
         unsafe {
             libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_DONTNEED);
         }

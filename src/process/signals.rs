@@ -60,8 +60,8 @@ use crate::path::HostPath;
 /// stops sandpen as it stops any program, nor is SIGCONT, which then resumes it.
 const CAUGHT_BY_SANDPEN: [i32; 7] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH];
 
-/// The signals that pid 1 of a native sandbox forwards: all that sandpen forwards, and SIGCONT, with
-/// which sandpen resumes a command that the terminal stopped.
+/// The signals that pid 1 of a native sandbox forwards: all that sandpen forwards, and SIGCONT,
+/// with which sandpen resumes a command that the terminal stopped.
 #[cfg(target_os = "linux")]
 pub const FORWARDED_BY_INIT: [i32; 8] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT];
 
@@ -79,8 +79,8 @@ pub const CAUGHT_UNDER_SEATBELT: [i32; 11] =
 /// The time that a guest has to end after SIGTERM or SIGHUP.
 const GRACE_PERIOD: Duration = Duration::from_secs(10);
 
-/// Signals that arrived and were not forwarded yet. It is made before the sandbox, so that no signal
-/// ends sandpen while there is something to clean up.
+/// Signals that arrived and were not forwarded yet. It is made before the sandbox, so that no
+/// signal ends sandpen while there is something to clean up.
 pub struct SignalQueue(SignalDelivery<UnixStream, WithRawSiginfo>);
 
 /// A thread that forwards signals until it is dropped.
@@ -189,9 +189,10 @@ impl<K: FnOnce()> SignalForwarder<K> {
         let arrived: Vec<_> = self.queue.0.pending().collect();
         let handle = self.queue.0.handle();
         for info in arrived {
-            // The kernel, a positive code, signals the terminal's whole foreground group, the target
-            // included. Only SIGWINCH is repeated to an engine's client: Docker's misses one that
-            // arrives while it reports the one before, and a repeated size is no event for the guest.
+            // The kernel, a positive code, signals the terminal's whole foreground group, the
+            // target included. Only SIGWINCH is repeated to an engine's client: Docker's misses one
+            // that arrives while it reports the one before, and a repeated size is no event for the
+            // guest.
             let repeats = info.si_signo == SIGWINCH && self.status_file.is_some();
             if info.si_code > 0 && !self.target.is_own_group() && !repeats {
                 continue;
@@ -237,12 +238,12 @@ const CLIENT_READY_TIMEOUT: Duration = Duration::from_secs(5);
 /// A client that is signalled too early loses the signal. Before the container runs, Docker's and
 /// Podman's clients have no process to send it to, or drop the error of sending it; Docker's also
 /// registers its handlers only after the engine has reported the start. No client tells when it is
-/// ready. What can be observed is the helper inside, which writes the status file when it has started
-/// the command. The engine's report to the client is on its way at that moment, so the signal is sent
-/// when the last write to the file is [`CLIENT_SETTLE_TIME`] old. The age is used, rather than a
-/// pause after the first sight of the file, so that a signal in the middle of a run is not delayed.
-/// Without a status (an image that cannot run the helper, a long pull) the signal is sent after
-/// [`CLIENT_READY_TIMEOUT`] all the same.
+/// ready. What can be observed is the helper inside, which writes the status file when it has
+/// started the command. The engine's report to the client is on its way at that moment, so the
+/// signal is sent when the last write to the file is [`CLIENT_SETTLE_TIME`] old. The age is used,
+/// rather than a pause after the first sight of the file, so that a signal in the middle of a run
+/// is not delayed. Without a status (an image that cannot run the helper, a long pull) the signal
+/// is sent after [`CLIENT_READY_TIMEOUT`] all the same.
 fn wait_for_client(status_file: &HostPath, is_over: impl Fn() -> bool) {
     let limit = Instant::now() + CLIENT_READY_TIMEOUT;
     while Instant::now() < limit && !is_over() {

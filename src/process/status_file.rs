@@ -1,5 +1,5 @@
-//! The status file, in which the helper reports to the launcher how far the command got. The guest can
-//! write to it too: any other text is not a status.
+//! The status file, in which the helper reports to the launcher how far the command got. The guest
+//! can write to it too: any other text is not a status.
 
 /// How far the command got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,10 +7,10 @@
 //!   puts the terminal into raw mode and copies bytes to a second terminal inside, whose foreground
 //!   group the helper sets.
 //! - Native and Seatbelt, with stdin and stdout on the terminal: the guest inherits the terminal
-//!   itself. Its own process group takes the foreground if sandpen's group has it, and sandpen takes
-//!   it back at the end. A second terminal would protect from input typed into the host's shell,
-//!   which the system call filter denies, and from signals to sandpen's group, which the separate
-//!   group prevents.
+//!   itself. Its own process group takes the foreground if sandpen's group has it, and sandpen
+//!   takes it back at the end. A second terminal would protect from input typed into the host's
+//!   shell, which the system call filter denies, and from signals to sandpen's group, which the
+//!   separate group prevents.
 //! - Native and Seatbelt, in a pipeline (`sandpen run -- git log | less`): the other members need
 //!   the terminal too, so sandpen's group keeps the foreground and sandpen restores no settings.
 
@@ -60,8 +60,8 @@ impl Terminal {
     }
 
     /// Stops sandpen as its guest was stopped, so that the shell notices; returns when the user
-    /// resumes it, with the foreground lent to the guest again if sandpen's group has it. The caller
-    /// then sends SIGCONT to the guest.
+    /// resumes it, with the foreground lent to the guest again if sandpen's group has it. The
+    /// caller then sends SIGCONT to the guest.
     #[cfg(target_os = "linux")]
     pub fn suspend(&mut self, guest: Option<Pid>) {
         let settings = tcgetattr(&self.tty);

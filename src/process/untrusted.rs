@@ -1,5 +1,5 @@
-//! Reads files that another user or a guest may have planted: follows no link, opens no pipe or device
-//! that never ends, reads nothing larger than expected.
+//! Reads files that another user or a guest may have planted: follows no link, opens no pipe or
+//! device that never ends, reads nothing larger than expected.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read};

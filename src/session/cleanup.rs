@@ -1,4 +1,5 @@
-//! Finds sandboxes by their records, and removes what killed launchers left behind, on every engine.
+//! Finds sandboxes by their records, and removes what killed launchers left behind, on every
+//! engine.
 
 use std::process::ExitCode;
 use std::thread;
@@ -15,8 +16,8 @@ use crate::session_id::SessionId;
 use crate::ui::Ui;
 use crate::ui::suggest::nearest;
 
-/// How often the engine is asked to remove what a proxy's container used, and after which pause: a volume
-/// is in use until the engine has removed the container.
+/// How often the engine is asked to remove what a proxy's container used, and after which pause: a
+/// volume is in use until the engine has removed the container.
 const REMOVE_ATTEMPTS: usize = 10;
 const REMOVE_INTERVAL: Duration = Duration::from_millis(100);
 /// The fewest characters of an id that stand for the whole id.
@@ -56,15 +57,16 @@ impl Diagnostic for LookupError {
     }
 }
 
-/// Removes the directories that killed launchers left, and prints the reviews of their repositories.
+/// Removes the directories that killed launchers left, and prints the reviews of their
+/// repositories.
 pub fn sweep(host: &Host, ui: Ui) {
     for review in registry::sweep(&facts::session_base(host)).reviews {
         review.tell(ui);
     }
 }
 
-/// Makes the pending reviews and saves them for the next sandpen that the user runs: this process's output
-/// is not seen.
+/// Makes the pending reviews and saves them for the next sandpen that the user runs: this process's
+/// output is not seen.
 pub fn review_in_background() -> ExitCode {
     // The directory it was started in can be unmounted meanwhile.
     let _ = rustix::process::chdir("/");
@@ -108,8 +110,8 @@ pub fn free_name(host: &Host, id: &SessionId, ui: Ui) -> Result<()> {
     }
 }
 
-/// Removes a sandbox that has ended; returns whether it did. The container goes first: without its record
-/// it could not be found any more.
+/// Removes a sandbox that has ended; returns whether it did. The container goes first: without its
+/// record it could not be found any more.
 pub fn remove(host: &Host, entry: &Entry, ui: Ui) -> bool {
     if let Some(record) = entry.record.as_ref().filter(|record| ["docker", "podman"].contains(&record.engine.as_str()))
     {

@@ -91,8 +91,8 @@ pub fn run(
     result
 }
 
-/// Tells the user that sandpen waits for the engine, until the command has started. Says nothing if the
-/// image is missing, because the engine then shows how it pulls it.
+/// Tells the user that sandpen waits for the engine, until the command has started. Says nothing if
+/// the image is missing, because the engine then shows how it pulls it.
 fn show_wait(plan: &Plan, launch: &ContainerLaunch, status_file: HostPath, ui: Ui) -> Progress {
     let (client, image) = (launch.client.clone(), plan.image.as_ref().map(|image| image.reference.clone()));
     Progress::beside(ui, format!("{} to start the sandbox", plan.engine.kind.name()), move || {
@@ -109,8 +109,8 @@ pub fn attach(client: &Client, argv: &[OsString]) -> Result<Outcome> {
     Ok(Outcome::from(status.map_err(SessionError::RunClient)?))
 }
 
-/// Runs a command of the engine's client whose output the user sees, for `build` and `pull`. All of it
-/// goes to stderr: stdout belongs to the guest.
+/// Runs a command of the engine's client whose output the user sees, for `build` and `pull`. All of
+/// it goes to stderr: stdout belongs to the guest.
 pub fn run_engine(client: &Client, argv: &[OsString]) -> Result<Outcome> {
     let stderr = std::io::stderr().as_fd().try_clone_to_owned();
     let stdout = stderr.map_or_else(|_| Stdio::null(), Stdio::from);
@@ -118,14 +118,15 @@ pub fn run_engine(client: &Client, argv: &[OsString]) -> Result<Outcome> {
     Ok(Outcome::from(status.map_err(SessionError::RunClient)?))
 }
 
-/// Returns whether the machine has an SSH agent's socket that the guest can use (R6.1, second check).
-/// Starts a container of the sandbox's image, as the guest's user.
+/// Returns whether the machine has an SSH agent's socket that the guest can use (R6.1, second
+/// check). Starts a container of the sandbox's image, as the guest's user.
 pub fn has_host_service(launch: &ContainerLaunch, plan: &Plan) -> bool {
     let Some(image) = &plan.image else { return false };
     let mut arguments: Vec<OsString> = ["run", "--rm", "--network", "none"].map(OsString::from).into();
     // Without capabilities, as the guest: root inside may not write where permissions forbid it.
     arguments.extend(["--cap-drop", "ALL", "--security-opt", "no-new-privileges"].map(OsString::from));
-    // A missing source is an error with `--mount`; `--volume` would create a directory in the machine.
+    // A missing source is an error with `--mount`; `--volume` would create a directory in the
+    // machine.
     arguments.extend(["--mount".into(), format!("type=bind,source={HOST_SERVICE},target=/probe").into()]);
     arguments.extend(["--env".into(), format!("{}=1", vars::GIT_DISCOVERY).into()]);
     if let (Some(uid), Some(gid), true) = (plan.user.uid, plan.user.gid, plan.user.is_host_user()) {

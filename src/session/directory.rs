@@ -1,4 +1,5 @@
-//! The session's directory on the host: created before the launch, removed after it, however that ends.
+//! The session's directory on the host: created before the launch, removed after it, however that
+//! ends.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -15,11 +16,12 @@ use crate::session_id::SessionId;
 
 /// Begins the name of a directory that is being created and may not be locked yet.
 pub const NEW: &str = ".new-";
-/// Begins the name of a directory that is being removed. It is renamed first, so that the sandbox's name
-/// is free at once.
+/// Begins the name of a directory that is being removed. It is renamed first, so that the sandbox's
+/// name is free at once.
 pub const OLD: &str = ".old-";
 
-/// The directory and the launcher's lock on it. Dropping it removes the directory, unless it is kept.
+/// The directory and the launcher's lock on it. Dropping it removes the directory, unless it is
+/// kept.
 #[derive(Debug)]
 pub struct SessionDirectory {
     path: HostPath,
@@ -90,8 +92,8 @@ pub fn remove(directory: &HostPath) {
     }
 }
 
-/// Removes the directory of a session whose launcher has ended, after a call of `before`; returns `false`
-/// if a launcher owns it by now.
+/// Removes the directory of a session whose launcher has ended, after a call of `before`; returns
+/// `false` if a launcher owns it by now.
 pub fn remove_stale(directory: &HostPath, before: impl FnOnce()) -> bool {
     let owner = directory.join(OWNER);
     let lock = match lock::take(owner.as_path()) {
@@ -99,7 +101,8 @@ pub fn remove_stale(directory: &HostPath, before: impl FnOnce()) -> bool {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::IsADirectory) => None,
         Err(_) => return false,
     };
-    // Another process may have removed it, and a new sandbox taken its name, before this one had the lock.
+    // Another process may have removed it, and a new sandbox taken its name, before this one had
+    // the lock.
     let is_same =
         |lock: &File| -> io::Result<bool> { Ok(lock.metadata()?.ino() == fs::metadata(owner.as_path())?.ino()) };
     if lock.as_ref().is_some_and(|lock| !is_same(lock).unwrap_or(false)) {
@@ -112,14 +115,15 @@ pub fn remove_stale(directory: &HostPath, before: impl FnOnce()) -> bool {
 
 fn remove_all(path: &Path) {
     if fs::remove_dir_all(path).is_err() {
-        // The guest may have removed the permissions of its directories, which this user owns all the same.
+        // The guest may have removed the permissions of its directories, which this user owns all
+        // the same.
         grant_access(path);
         let _ = fs::remove_dir_all(path);
     }
 }
 
-/// Creates the directory under another name and renames it when it is locked: every sandpen may remove a
-/// session whose lock is free.
+/// Creates the directory under another name and renames it when it is locked: every sandpen may
+/// remove a session whose lock is free.
 fn create_locked(path: &HostPath) -> io::Result<File> {
     let hidden = path.as_path().with_file_name(format!("{NEW}{}", SessionId::random()));
     DirBuilder::new().mode(0o700).create(&hidden)?;
@@ -134,8 +138,8 @@ fn create_locked(path: &HostPath) -> io::Result<File> {
     })
 }
 
-/// Creates the directory of all sessions, and refuses one that another user planted in the temporary
-/// directory.
+/// Creates the directory of all sessions, and refuses one that another user planted in the
+/// temporary directory.
 fn secure_base(session: &HostPath) -> io::Result<()> {
     let Some(base) = session.as_path().parent() else { return Ok(()) };
     DirBuilder::new().recursive(true).mode(0o700).create(base)?;
@@ -168,8 +172,8 @@ fn make_shared(path: &Path) -> io::Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(0o666))
 }
 
-/// Creates a mount point that belongs to this user. If that fails, the engine creates it or reports why it
-/// cannot.
+/// Creates a mount point that belongs to this user. If that fails, the engine creates it or reports
+/// why it cannot.
 fn make_mount_point(path: &Path, root: &Path, is_directory: bool) {
     let existing = path.ancestors().find_map(|above| above.canonicalize().ok());
     if path.symlink_metadata().is_ok() || !existing.is_some_and(|existing| existing.starts_with(root)) {

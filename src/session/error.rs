@@ -1,5 +1,5 @@
-//! The errors of starting a sandbox and waiting for its end. The proxy, the tunnel, failed containers and
-//! the search for a sandbox have their own.
+//! The errors of starting a sandbox and waiting for its end. The proxy, the tunnel, failed
+//! containers and the search for a sandbox have their own.
 
 use std::io;
 

@@ -1,5 +1,5 @@
-//! Decides whether a container's client reports the guest's end or a failed launch, and explains a failed
-//! launch: the image, its architecture, the command, or the engine itself.
+//! Decides whether a container's client reports the guest's end or a failed launch, and explains a
+//! failed launch: the image, its architecture, the command, or the engine itself.
 
 use crate::config::preset::Preset;
 use crate::error::{Diagnostic, Kind, Result};
@@ -91,7 +91,8 @@ pub fn check(
         Some(CommandStatus::Started) if outcome == CLIENT_FAILED => {
             Err(ContainerFailure::Lost { engine: plan.engine.kind.name() }.into())
         }
-        // The guest had ended when the client failed: a daemon that is stopped ends its containers first.
+        // The guest had ended when the client failed: a daemon that is stopped ends its containers
+        // first.
         Some(CommandStatus::Ended(code)) if outcome == CLIENT_FAILED => Ok(Outcome::Exited(code)),
         Some(CommandStatus::Started | CommandStatus::Ended(_)) => Ok(outcome),
         Some(CommandStatus::OutOfMemory) => {
@@ -155,10 +156,10 @@ pub fn explain_command(plan: &Plan, status: CommandStatus, ui: Ui) {
     let command = plan.command.first().map_or("sh".into(), |name| name.display().to_string());
     let image = plan.image.as_ref().map_or(String::new(), |image| format!(" in the image `{}`", image.reference));
     if status == CommandStatus::NotExecutable {
-        ui.notice(&format!("cannot execute `{command}`{image}: check its permissions"));
+        ui.notice(&format!("`{command}` cannot be executed{image}: check its permissions"));
         return;
     }
-    ui.notice(&format!("command `{command}` not found{image}"));
+    ui.notice(&format!("`{command}` was not found{image}"));
     if plan.image.is_none() {
         ui.notice("this engine runs the host's programs: install it, check the spelling, or pass `--image` with an image that has it");
     } else if Preset::dockerfile(&command).is_some() {

@@ -1,12 +1,14 @@
-//! Starts sandboxes, waits for them and cleans up after them. A session is one sandbox from the creation
-//! of its directory to its removal; guards undo each step once, in reverse order, on this thread.
+//! Starts sandboxes, waits for them and cleans up after them. A session is one sandbox from the
+//! creation of its directory to its removal; guards undo each step once, in reverse order, on this
+//! thread.
 //!
 //! ```text
 //! run ─► SessionDirectory ─► record, Git baseline ─► container │ native │ seatbelt ─► review, removal
 //!           directory          registry, guard          + proxy, tunnel
 //! ```
 //!
-//! `cleanup` and `registry` find the sandboxes of other sandpen processes and remove what killed ones left.
+//! `cleanup` and `registry` find the sandboxes of other sandpen processes and remove what killed
+//! ones left.
 
 pub(crate) mod cleanup;
 mod container;
@@ -55,7 +57,8 @@ pub fn run_with_inspection<T>(
     let directory = directory::SessionDirectory::create(plan)?;
     let mut record = registry::Record::new(host, plan, launch);
     let mut baseline = None;
-    // Must be done before the guest runs; the native engine does it while the sandbox is being set up.
+    // Must be done before the guest runs; the native engine does it while the sandbox is being set
+    // up.
     let mut record_start = || -> Result<()> {
         // Without a record `ps` does not list the sandbox, which runs all the same.
         let _ = registry::write(&plan.session_dir, &record);

@@ -14,8 +14,9 @@ use super::registry::{BackgroundSweep, Record};
 use crate::error::Result;
 use crate::helper::PreparedCommand;
 use crate::host::Host;
-use crate::launch::native::NativeLaunch;
 use crate::launch::native::step::{Group, NativeEntry};
+use crate::launch::native::{self, NativeLaunch};
+use crate::launch::refuse_downgrades;
 use crate::native::{Child, Command, Event, Init, enter as enter_sandbox, spawn};
 use crate::plan::{HelperConfig, Plan};
 use crate::process::ready::Startup;
@@ -116,6 +117,13 @@ pub fn run(
         Some(command) => guest.start(init, command),
         None => CommandStatus::NotExecutable.exit_code().into(),
     })?;
+    let downgrades = pending
+        .unenforced
+        .as_ref()
+        .map_or_else(Vec::new, |unenforced| native::unenforced(plan, unenforced.limits, &unenforced.error));
+    if plan.strict {
+        refuse_downgrades(&downgrades)?;
+    }
     // Pid 1 mounts the file systems meanwhile, and starts the guest only after `finish`.
     record_start()?;
     sweep.sweep_if_needed();
@@ -128,7 +136,7 @@ pub fn run(
         };
         filter.supervise(child.listener.take(), Box::new(kill));
     }
-    for downgrade in &child.downgrades {
+    for downgrade in &downgrades {
         ui.warn(&format!("{}: {} ({})", downgrade.asked, downgrade.got, downgrade.reason));
     }
     let (outcome, status) = guest.supervise(child, signals)?;

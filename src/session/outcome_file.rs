@@ -1,5 +1,5 @@
-//! The outcome file, in which the program reports to the library that started it how a sandbox ended. An
-//! exit code would not do: a guest may exit with 44, too.
+//! The outcome file, in which the program reports to the library that started it how a sandbox
+//! ended. An exit code would not do: a guest may exit with 44, too.
 
 use std::ffi::OsString;
 use std::fs;

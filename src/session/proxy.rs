@@ -1,5 +1,5 @@
-//! The network filter of a session, from before the guest's start to after its end: sandpen's proxy in
-//! threads of the launcher, or a proxy in a separate process.
+//! The network filter of a session, from before the guest's start to after its end: sandpen's proxy
+//! in threads of the launcher, or a proxy in a separate process.
 
 use std::fs::File;
 use std::io;
@@ -46,7 +46,8 @@ impl Filter {
     }
 
     /// Starts the filter of a guest with a private loopback, whose listener comes with
-    /// [`supervise`](Self::supervise). Starts no thread, because the native engine forks afterwards.
+    /// [`supervise`](Self::supervise). Starts no thread, because the native engine forks
+    /// afterwards.
     #[cfg(target_os = "linux")]
     pub fn for_native(
         host: &Host,
@@ -60,8 +61,8 @@ impl Filter {
         Ok(Self::on_host(host, plan, ui, termination_signal)?.map(Some))
     }
 
-    /// Starts the filter of a guest that uses this machine's loopback, where only one sandbox at a time
-    /// can have the proxy's port.
+    /// Starts the filter of a guest that uses this machine's loopback, where only one sandbox at a
+    /// time can have the proxy's port.
     pub fn for_shared_network(
         host: &Host,
         plan: &Plan,
@@ -99,8 +100,8 @@ impl Filter {
         }))
     }
 
-    /// Starts the filter of a container: a proxy in a second container, or threads that wait for the
-    /// guest to send its listener.
+    /// Starts the filter of a container: a proxy in a second container, or threads that wait for
+    /// the guest to send its listener.
     pub fn for_container(
         plan: &Plan,
         launch: &ContainerLaunch,
@@ -142,14 +143,15 @@ impl Filter {
         Ok(())
     }
 
-    /// Fails, because on other platforms containers are in a virtual machine, and so is their proxy.
+    /// Fails, because on other platforms containers are in a virtual machine, and so is their
+    /// proxy.
     #[cfg(not(target_os = "linux"))]
     fn serve_received_listener(&self, _: &Plan) -> Result<()> {
         Err(ProxyError::NoHandover.into())
     }
 
-    /// Serves the guest's listener, if there is one, and calls `end` when the proxy's process ends before
-    /// the guest.
+    /// Serves the guest's listener, if there is one, and calls `end` when the proxy's process ends
+    /// before the guest.
     pub fn supervise(&mut self, listener: Option<TcpListener>, end: End) {
         if let Some(process) = &mut self.process {
             let journal = self.journal.clone();
@@ -167,8 +169,8 @@ impl Filter {
         });
     }
 
-    /// Reports, after the guest has ended, what was refused. Fails if the guest was ended because the
-    /// proxy had.
+    /// Reports, after the guest has ended, what was refused. Fails if the guest was ended because
+    /// the proxy had.
     pub fn close(self, ui: Ui) -> Result<()> {
         if let Some(line) = self.journal.summary() {
             ui.notice(&line);

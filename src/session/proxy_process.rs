@@ -1,5 +1,5 @@
-//! A proxy that is a separate process: started before the guest, watched while it runs, ended after it,
-//! also when sandpen is killed.
+//! A proxy that is a separate process: started before the guest, watched while it runs, ended after
+//! it, also when sandpen is killed.
 
 #![allow(clippy::disallowed_methods, reason = "the session starts the proxy's process")]
 
@@ -109,8 +109,8 @@ impl Diagnostic for ProxyError {
 }
 
 impl ProxyProcess {
-    /// Starts the user's proxy on this machine, as a child of a sandpen process that ends it when the
-    /// launcher has ended. Starts no thread, because the native engine forks afterwards.
+    /// Starts the user's proxy on this machine, as a child of a sandpen process that ends it when
+    /// the launcher has ended. Starts no thread, because the native engine forks afterwards.
     pub fn on_host(
         host: &Host,
         argv: &[String],
@@ -154,8 +154,8 @@ impl ProxyProcess {
         }
     }
 
-    /// Starts a proxy in a container, with a command of the engine's client. The helper in the container
-    /// prints a line when the proxy is ready.
+    /// Starts a proxy in a container, with a command of the engine's client. The helper in the
+    /// container prints a line when the proxy is ready.
     pub fn in_container(
         mut command: Command,
         session: &HostPath,
@@ -216,9 +216,9 @@ impl Drop for ProxyProcess {
     }
 }
 
-/// Reserves the usual port, unless another sandbox of this user has or a program listens there; else a
-/// free one. Without the lock, two sandboxes that start at once would both find the port free, and one
-/// would use the other's proxy.
+/// Reserves the usual port, unless another sandbox of this user has or a program listens there;
+/// else a free one. Without the lock, two sandboxes that start at once would both find the port
+/// free, and one would use the other's proxy.
 fn reserve_port(session: &HostPath) -> io::Result<(u16, Option<File>)> {
     let file = session.as_path().with_file_name(PORT_LOCK);
     File::options().create(true).append(true).open(&file)?;

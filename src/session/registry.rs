@@ -1,5 +1,5 @@
-//! The sandboxes of this user: a directory for each, with a record and a lock that its launcher holds. A
-//! directory whose lock is free was left by a launcher that was killed.
+//! The sandboxes of this user: a directory for each, with a record and a lock that its launcher
+//! holds. A directory whose lock is free was left by a launcher that was killed.
 
 use std::ffi::OsString;
 use std::fs;
@@ -110,9 +110,9 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// Returns whether a process still works on a container. A client whose launcher was killed goes on to
-/// create and start it; so does the child of rootless Podman's client after its parent was killed. If the
-/// record were removed before, no sandpen would find that container.
+/// Returns whether a process still works on a container. A client whose launcher was killed goes on
+/// to create and start it; so does the child of rootless Podman's client after its parent was
+/// killed. If the record were removed before, no sandpen would find that container.
 pub fn is_in_use(container: &str) -> bool {
     let names_it = |line: Vec<u8>| line.split(|byte| *byte == 0).any(|word| word == container.as_bytes());
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -202,8 +202,8 @@ fn inspect(entry: &fs::DirEntry) -> Option<(HostPath, bool)> {
     Some((path, is_live))
 }
 
-/// A thread that removes what killed launchers left while a sandbox runs, so that no launch waits for it.
-/// Afterwards it releases memory.
+/// A thread that removes what killed launchers left while a sandbox runs, so that no launch waits
+/// for it. Afterwards it releases memory.
 #[derive(Debug)]
 pub struct BackgroundSweep {
     base: Option<HostPath>,
@@ -215,8 +215,8 @@ impl BackgroundSweep {
         BackgroundSweep { base: session.as_path().parent().and_then(|base| HostPath::new(base).ok()), result: None }
     }
 
-    /// Starts the thread only if there is something to remove, because a thread costs more than looking. For
-    /// the native launcher, which releases memory without the thread.
+    /// Starts the thread only if there is something to remove, because a thread costs more than
+    /// looking. For the native launcher, which releases memory without the thread.
     #[cfg(target_os = "linux")]
     pub fn sweep_if_needed(&mut self) {
         let is_tidy =
@@ -226,7 +226,8 @@ impl BackgroundSweep {
         }
     }
 
-    /// Starts the thread. The native engine must have forked before, which needs a single-threaded process.
+    /// Starts the thread. The native engine must have forked before, which needs a single-threaded
+    /// process.
     pub fn start(&mut self) {
         let Some(base) = self.base.take() else { return };
         let (sender, result) = std::sync::mpsc::channel();
@@ -252,8 +253,8 @@ pub struct SweepResult {
     pub reviews: Vec<Review>,
 }
 
-/// Removes what killed launchers left, except containers: the helper in them ends them when the lock is
-/// free.
+/// Removes what killed launchers left, except containers: the helper in them ends them when the
+/// lock is free.
 pub fn sweep(base: &HostPath) -> SweepResult {
     let is_over =
         |entry: &&Entry| entry.is_stale() && !entry.record.as_ref().is_some_and(|record| is_in_use(&record.name));
@@ -267,8 +268,8 @@ pub fn sweep(base: &HostPath) -> SweepResult {
     result
 }
 
-/// Removes the directory of a session that has ended, after the review that its launcher could not make;
-/// returns `false` if a new session has taken its name.
+/// Removes the directory of a session that has ended, after the review that its launcher could not
+/// make; returns `false` if a new session has taken its name.
 pub fn remove(entry: &Entry, reviews: &mut Vec<Review>) -> bool {
     directory::remove_stale(&entry.path, || {
         reviews.extend(Baseline::of_session(&entry.path).map(|baseline| baseline.catch_up()));

@@ -1,6 +1,6 @@
-//! Runs a sandbox of macOS Seatbelt: `sandbox-exec` becomes the helper, which starts the command. They are
-//! one process group, which takes the terminal, gets every signal that sandpen gets, and is killed at the
-//! end.
+//! Runs a sandbox of macOS Seatbelt: `sandbox-exec` becomes the helper, which starts the command.
+//! They are one process group, which takes the terminal, gets every signal that sandpen gets, and
+//! is killed at the end.
 
 #![allow(clippy::disallowed_methods, reason = "the session starts sandbox-exec")]
 
@@ -64,8 +64,8 @@ pub fn run(
     check(plan, outcome, status.as_deref().and_then(CommandStatus::parse), ui)
 }
 
-/// Runs another command with the sandbox's profile, parameters and environment. Secrets are taken from the
-/// caller's environment, if it has them.
+/// Runs another command with the sandbox's profile, parameters and environment. Secrets are taken
+/// from the caller's environment, if it has them.
 pub fn enter(host: &Host, session: &HostPath, argv: Vec<OsString>, ui: Ui) -> Result<Outcome> {
     let signals = SignalQueue::start().map_err(SessionError::Signals)?;
     let entry: SeatbeltEntry = fs::read(session.join(ENTRY).as_path())

@@ -15,9 +15,9 @@ use crate::ui::Ui;
 use crate::ui::progress::Progress;
 use crate::ui::shell::shell_words;
 
-/// The script that runs in the machine. It is sent through stdin, so that no shell command line has to be
-/// quoted; its parameters are the session's random id and a number. It ends when stdin is closed, also
-/// after `kill -9` of the launcher, and removes the socket then (R7.11).
+/// The script that runs in the machine. It is sent through stdin, so that no shell command line has
+/// to be quoted; its parameters are the session's random id and a number. It ends when stdin is
+/// closed, also after `kill -9` of the launcher, and removes the socket then (R7.11).
 ///
 /// sshd makes the socket with mode 0600, and a guest may be any user. So the script moves it into a
 /// directory that can be entered but not listed, under a random name.
@@ -43,13 +43,13 @@ pub struct Tunnel {
 pub enum TunnelError {
     #[error("cannot find `ssh` on PATH to tunnel the SSH agent with")]
     NoSsh,
-    #[error("cannot start the SSH tunnel")]
+    #[error("the SSH tunnel cannot be started")]
     Start {
         connection: String,
         #[source]
         source: io::Error,
     },
-    #[error("cannot establish the SSH tunnel into the Podman machine")]
+    #[error("the SSH tunnel into the Podman machine could not be established")]
     Ended {
         connection: String,
         #[source]
@@ -122,7 +122,8 @@ impl Tunnel {
                 Err(TunnelError::TimedOut { connection, seconds: plan.timeout.as_secs(), stderr }.into())
             }
             Err(NotReady::Ended) => {
-                // stdout is closed a moment before the process has ended and written its last message.
+                // stdout is closed a moment before the process has ended and written its last
+                // message.
                 ssh.request_exit();
                 Err(TunnelError::Ended { connection, stderr: quote(&ssh) }.into())
             }

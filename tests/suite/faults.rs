@@ -40,9 +40,9 @@ const TABLE: &[Row] = &[
         fault: "no space for the session's files",
         on: EVERYWHERE,
         sees: |engine| match engine.is_container() {
-            true => Sees::Says(44, &["cannot be made for the session", "No space left", "hint: check free space"]),
+            true => Sees::Says(44, &["cannot create", "No space left", "hint: check free space"]),
             // Native needs no files; only `ps` will not list it, and a killed launcher leaves nothing to review by.
-            false => Sees::Warns("if sandpen is killed, nobody will review"),
+            false => Sees::Warns("if sandpen is killed, changes to Git's files will not be reviewed"),
         },
         play: |fixture| {
             let full = Full::new(fixture, "size=4k,nr_inodes=40");
@@ -53,7 +53,7 @@ const TABLE: &[Row] = &[
     Row {
         fault: "no inode for the session's directory",
         on: EVERYWHERE,
-        sees: |_| Sees::Says(44, &["cannot be made for the session", "No space left", "hint: check free space"]),
+        sees: |_| Sees::Says(44, &["cannot create", "No space left", "hint: check free space"]),
         play: |fixture| {
             let full = Full::new(fixture, "size=64k,nr_inodes=2");
             fs::write(full.0.join("filler"), []).expect("it fits");
@@ -115,7 +115,7 @@ const TABLE: &[Row] = &[
     Row {
         fault: "a file where the sessions should be",
         on: EVERYWHERE,
-        sees: |_| Sees::Says(44, &["cannot be made for the session", "hint: "]),
+        sees: |_| Sees::Says(44, &["cannot create", "hint: "]),
         play: |fixture| {
             fixture.write(".other/sandpen/sessions", "");
             run(fixture.run().env("XDG_STATE_HOME", fixture.home.join(".other")))

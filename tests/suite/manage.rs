@@ -77,7 +77,7 @@ fn an_unknown_id_is_an_error_that_lists_the_known_ids(fixture: &Fixture) {
     for command in [&["stop", "nothing"][..], &["exec", "nothing", "--", "true"]] {
         let finished = fixture.sandpen(command).finish();
         finished.failure(44);
-        assert!(finished.stderr.contains("no sandbox `nothing` runs"), "{}", finished.stderr);
+        assert!(finished.stderr.contains("no running sandbox is named `nothing`"), "{}", finished.stderr);
     }
     let running = start(fixture);
     let id = ids(fixture).remove(0);
@@ -165,7 +165,7 @@ fn a_name_belongs_to_one_running_sandbox(fixture: &Fixture) {
     }
     let second = fixture.run().args(["--name", "review-2", "--", "true"]).finish();
     second.failure(44);
-    assert!(second.stderr.contains("there is a sandbox `review-2` already"), "{}", second.stderr);
+    assert!(second.stderr.contains("a sandbox named `review-2` already exists"), "{}", second.stderr);
     assert!(second.stderr.contains("hint: ") && second.stderr.contains("sandpen stop review-2"), "{}", second.stderr);
     assert_eq!(fixture.sandpen(["exec", "review-2", "--", "echo", "inside"]).finish().success(), "inside");
     fixture.sandpen(["stop", "review-2"]).finish().success();

@@ -97,7 +97,6 @@ pub fn compile(plan: &Plan) -> Result<NativeLaunch> {
             listen: plan.network.proxy.as_ref().map(|_| PROXY_PORT),
             group: Group::Own,
             limits,
-            strict: plan.strict,
         },
         argv: plan.command.clone(),
         env: env.collect(),
@@ -119,6 +118,16 @@ fn native_limits(plan: &Plan) -> (NativeLimits, Vec<Downgrade>) {
         pids: enforceable.pids.filter(|_| !skips_pids).map(|pids| u64::from(pids.0)),
     };
     (limits, downgrades)
+}
+
+/// Returns the downgrades for limits that turned out not to be enforceable at the launch.
+pub fn unenforced(plan: &Plan, limits: NativeLimits, error: &std::io::Error) -> Vec<Downgrade> {
+    let is_unenforced = |controller: &str| match controller {
+        "cpu" => limits.cpus.is_some(),
+        "memory" => limits.memory.is_some(),
+        _ => limits.pids.is_some(),
+    };
+    limits::divide(plan, is_unenforced, &format!("cannot create a control group: {error}")).1
 }
 
 fn describe(step: &Step) -> String {

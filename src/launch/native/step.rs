@@ -92,8 +92,6 @@ pub struct NativeSetup {
     pub listen: Option<u16>,
     pub group: Group,
     pub limits: NativeLimits,
-    /// Fails the launch if a limit cannot be enforced.
-    pub strict: bool,
 }
 
 /// A further command in a running native sandbox, whose mounts and namespaces exist.

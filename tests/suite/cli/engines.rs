@@ -287,7 +287,7 @@ fn r1_a_missing_image_is_44_with_its_name_and_where_to_ask() {
     assert_eq!((finished.code, finished.stdout.as_str(), finished.stderr.as_str()), (Some(44), "", "\
 sandpen: error: the sandbox image `example.org/x:1` is missing and could not be pulled
 hint: check the image's name (flag --image), your network connection and your login at its registry (`docker pull example.org/x:1`)
-hint: if it should be there, ask at https://github.com/vybestack/llxprt-code/discussions
+hint: if it should exist, ask at https://github.com/vybestack/llxprt-code/discussions
 "));
     let finished =
         fixture.finish(fixture.sandpen(["run", "--image", "localhost/x", "--", "true"]).env("EXIT_CODE", "125"));
@@ -297,8 +297,8 @@ hint: if it should be there, ask at https://github.com/vybestack/llxprt-code/dis
             Some(44),
             "\
 sandpen: error: the sandbox image `localhost/x` is missing and could not be pulled
-hint: it is an image of this machine and is never pulled: build it first, with `sandpen build`
-hint: if it should be there, ask at https://github.com/vybestack/llxprt-code/discussions
+hint: it is a local image, which is never pulled: build it first with `sandpen build`
+hint: if it should exist, ask at https://github.com/vybestack/llxprt-code/discussions
 "
         )
     );
@@ -341,8 +341,8 @@ fn any_other_failure_of_the_engine_is_44() {
             Some(44),
             "\
 docker: no space left
-sandpen: error: docker could not start the sandbox; its own words are above
-hint: `sandpen explain` shows the exact command line; `-v` shows it at the launch
+sandpen: error: docker could not start the sandbox; see its output above
+hint: `sandpen explain` shows the exact command line; so does `-v` at the launch
 "
         )
     );

@@ -1,7 +1,9 @@
 //! Limits are enforced where the engine can; elsewhere there is a warning, and an error with
 //! `--strict`.
 
-use crate::support::{Fixture, RunToEnd};
+use std::process::{Command, Stdio};
+
+use crate::support::{Engine, Fixture, RunToEnd};
 use crate::{for_every_container_engine, for_every_engine};
 
 for_every_engine!(the_pids_limit_holds, the_memory_limit_holds,);
@@ -62,6 +64,46 @@ fn the_memory_limit_holds(fixture: &Fixture) {
         "{}",
         finished.stderr
     );
+}
+
+/// Hides the control groups behind empty directories, where groups only seem possible.
+fn with_hidden_control_groups(command: &Command) -> Command {
+    let script = "cd /sys/fs && mount -t tmpfs none cgroup && mkdir -m 777 cgroup/cpu cgroup/memory cgroup/pids &&
+        cd \"$0\" && exec \"$@\"";
+    let directory = command.get_current_dir().expect("a directory");
+    let mut hidden = Command::new("unshare");
+    hidden.args(["--mount", "sh", "-c", script]).arg(directory).arg(command.get_program()).args(command.get_args());
+    hidden.env_clear().envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    hidden.stdin(Stdio::null());
+    hidden
+}
+
+fn a_limit_that_fails_at_launch_is_an_error_with_strict(fixture: &Fixture) {
+    let run = |options: &[&str]| {
+        with_hidden_control_groups(fixture.run().args(options).args(["--", "touch", "started"])).finish()
+    };
+    let started = fixture.project.join("started");
+    let strict = run(&["--memory", "64m", "--strict"]);
+    assert!(strict.failure(44).contains("memory 64m (flag --memory) cannot be enforced"), "{}", strict.stderr);
+    assert!(strict.stderr.contains("cannot create a control group"), "{}", strict.stderr);
+    assert!(!started.exists(), "the guest was started");
+    assert!(fixture.sessions().is_empty(), "{:?}", fixture.sessions());
+    let warned = run(&["--memory", "64m"]);
+    warned.success();
+    assert!(warned.stderr.contains("sandpen: warning: memory 64m (flag --memory): no limit"), "{}", warned.stderr);
+    assert!(started.exists());
+    // The default limit of processes is best effort.
+    run(&["--strict"]).success();
+}
+
+#[test]
+fn a_limit_that_fails_at_launch_is_an_error_with_strict_native() {
+    Fixture::on(Engine::Native, a_limit_that_fails_at_launch_is_an_error_with_strict);
+}
+
+#[test]
+fn a_limit_that_fails_at_launch_is_an_error_with_strict_native_root() {
+    Fixture::on(Engine::NativeRoot, a_limit_that_fails_at_launch_is_an_error_with_strict);
 }
 
 fn cpus_are_a_promise_or_a_downgrade(fixture: &Fixture) {

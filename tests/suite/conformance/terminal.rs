@@ -16,6 +16,7 @@ for_every_engine!(
     ctrl_c_and_ctrl_backslash_end_a_program_as_outside,
     a_program_may_handle_ctrl_c_itself,
     no_key_detaches,
+    a_pipeline_keeps_the_settings_of_its_other_members,
 );
 for_every_container_engine!(ctrl_z_leaves_a_container_running);
 
@@ -110,6 +111,14 @@ fn a_program_may_handle_ctrl_c_itself(fixture: &Fixture) {
     pty.expect("[ended 4]");
 }
 
+/// A pager changes the settings while the sandbox runs, and goes on after its end.
+fn a_pipeline_keeps_the_settings_of_its_other_members(pen: &Pen) {
+    let pager = "{ read line; stty -icanon </dev/tty; cat; stty -a </dev/tty | grep -o -- '[^ ]*icanon'; }";
+    let mut pty = Pty::script(&format!("\"$@\" | {pager}"), &bash(pen, "echo ready; sleep 1"));
+    pty.expect("icanon");
+    assert!(pty.said().contains("-icanon"), "{:?}", pty.said());
+}
+
 /// Docker's own detach keys are Ctrl-P Ctrl-Q.
 fn no_key_detaches(fixture: &Fixture) {
     let script = "stty raw -echo; echo ready; head -c 3 | od -An -tx1; exit 6";
@@ -162,6 +171,38 @@ fn ctrl_z_suspends(fixture: &Fixture) {
     pty.send("echo \"code=$?\"\r");
     pty.expect("code=0");
     assert_nothing_left(fixture);
+}
+
+/// A sandbox that ends in the background must not take the terminal from the shell.
+fn after_bg_the_shell_keeps_the_terminal(pen: &Pen) {
+    let mut command = pen.run();
+    command.args(["--", "sleep", "2"]);
+    let mut pty = Pty::interactive(&command);
+    pty.expect("[prompt] ");
+    pty.send("$run\r");
+    pty.expect("$run");
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    pty.send("\u{1a}");
+    pty.expect("Stopped");
+    pty.expect("[prompt] ");
+    pty.send("bg\r");
+    pty.expect("[prompt] ");
+    eventually("the sandbox ends", || pen.sessions().is_empty());
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    for word in ["one", "two"] {
+        pty.send(&format!("echo \"still $((40 + 2)) {word}\"\r"));
+        pty.expect(&format!("still 42 {word}"));
+    }
+}
+
+#[test]
+fn after_bg_the_shell_keeps_the_terminal_native() {
+    Pen::on(Engine::Native, after_bg_the_shell_keeps_the_terminal);
+}
+
+#[test]
+fn after_bg_the_shell_keeps_the_terminal_native_root() {
+    Pen::on(Engine::NativeRoot, after_bg_the_shell_keeps_the_terminal);
 }
 
 #[test]

@@ -79,7 +79,7 @@ fn a_proxy_that_ends_takes_the_guest_along(fixture: &Fixture) {
     let finished = running.finish();
     finished.failure(44);
     assert!(
-        finished.stderr.contains("error: the proxy ended, and the guest was stopped with it"),
+        finished.stderr.contains("error: the proxy ended, so the guest was stopped"),
         "{}",
         finished.stderr
     );

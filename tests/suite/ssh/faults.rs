@@ -73,13 +73,13 @@ fn r7_7_without_an_ssh_program_nothing_starts() {
         let finished = machine.sh("true").env("PATH", &shim.directory).finish();
         finished.failure(44);
         assert!(
-            finished.stderr.contains("there is no `ssh` on PATH") && finished.stderr.contains("hint: install OpenSSH"),
+            finished.stderr.contains("cannot find `ssh` on PATH") && finished.stderr.contains("hint: install OpenSSH"),
             "{finished:?}"
         );
         // One that cannot be executed.
         machine.fixture.write_script("../shim/ssh", "not a program");
         let finished = machine.sh("true").env("PATH", shim.path()).finish();
-        machine.assert_refused(&finished, &["the SSH tunnel cannot be started", "hint: or do without"]);
+        machine.assert_refused(&finished, &["the SSH tunnel cannot be started", "hint: or run without"]);
     });
 }
 
