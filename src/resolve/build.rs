@@ -1,4 +1,4 @@
-//! Builds images: the project's `sandbox.Dockerfile`, or an agent's own.
+//! Builds images from the project's `sandbox.Dockerfile` or from the one of an agent's preset.
 
 use std::ffi::OsString;
 use std::fs;
@@ -6,89 +6,114 @@ use std::path::{Path, PathBuf};
 
 use crate::config::preset::Preset;
 use crate::config::value::{EngineSetting, ImageRef, Value};
-use crate::config::{Config, Sourced};
-use crate::error::{Error, Result};
+use crate::config::{Config, Origin, Sourced};
+use crate::error::{Diagnostic, Kind, Result};
 use crate::host::Host;
 use crate::path::HostPath;
-use crate::plan::{Inputs, engine, flat_name};
-use crate::process::Client;
-use crate::process::Outcome;
+use crate::plan::{EngineKind, Inputs, engine, flat_name};
+use crate::process::{Client, Outcome};
 use crate::session;
 use crate::session_id::SessionId;
 use crate::ui::Ui;
 use crate::ui::progress::Progress;
 
-/// Where a project keeps its Dockerfile, the first that exists.
+/// Paths of a project's Dockerfile, of which the first that exists is built.
 const PROJECT_FILES: &[&str] = &[".sandpen/sandbox.Dockerfile", ".llxprt/sandbox.Dockerfile"];
 
-/// What is built.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Recipe {
-    /// A file, with its project as the context.
-    File {
-        /// The Dockerfile.
-        file: PathBuf,
-        /// The directory it may copy from.
-        context: HostPath,
-    },
-    /// A built-in text, without any context.
+    /// `context` is the directory that the Dockerfile may copy from.
+    File { file: PathBuf, context: HostPath },
+    /// The text of a Dockerfile that is built with an empty context.
     BuiltIn(&'static str),
 }
 
-impl Recipe {
-    /// The project's own Dockerfile, and the image it makes.
-    pub fn of_project(host: &Host) -> Result<(Self, ImageRef)> {
-        match PROJECT_FILES.iter().find(|file| host.cwd.as_path().join(file).is_file()) {
-            Some(file) => Self::of_file(host, Path::new(file)),
-            None => Err(Error::usage(format!("there is no `{}` here to build", PROJECT_FILES.join("` or `")))
-                .hint("write one, name another with -f FILE, or build an agent's image: sandpen build --agent claude")),
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    #[error("there is no `{}` to build", PROJECT_FILES.join("` or `"))]
+    NoProjectFile,
+    #[error("flag --file: `{}` is not a file", path.display())]
+    NotAFile { path: PathBuf },
+    #[error("{origin}: the preset `{preset}` has no Dockerfile")]
+    NoPresetFile { origin: Origin, preset: String },
+    #[error("{origin}: macOS Seatbelt has no images to build")]
+    Seatbelt { origin: Origin },
+    #[error("{origin}: the engine `{engine}` has no images to build")]
+    NoImages { origin: Origin, engine: EngineSetting },
+    #[error("`{directory}` cannot be written")]
+    NotWritable { directory: HostPath, source: std::io::Error },
+    #[error("the image `{image}` could not be built; see the output of {} above", engine.name())]
+    Failed { image: ImageRef, engine: EngineKind },
+}
+
+impl Diagnostic for BuildError {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Seatbelt { .. } | Self::NotWritable { .. } | Self::Failed { .. } => Kind::Launch,
+            _ => Kind::Usage,
         }
     }
 
-    /// A Dockerfile by name, and the image it makes: named after the project, with a digest to tell projects apart.
+    fn hints(&self) -> Vec<String> {
+        let hint = match self {
+            Self::NoProjectFile => {
+                "write one, name another with -f FILE, or build an agent's image: sandpen build --agent claude"
+            }
+            Self::NotAFile { .. } => "expected a Dockerfile",
+            Self::NoPresetFile { .. } => "name one: sandpen build -f FILE",
+            Self::Seatbelt { .. } => "unset it, or use `--engine docker` or `--engine podman`",
+            Self::NoImages { .. } => "use `--engine docker` or `--engine podman`",
+            Self::NotWritable { .. } | Self::Failed { .. } => return Vec::new(),
+        };
+        vec![hint.to_owned()]
+    }
+}
+
+impl Recipe {
+    /// Finds the project's Dockerfile and names the image.
+    pub fn of_project(host: &Host) -> Result<(Self, ImageRef)> {
+        match PROJECT_FILES.iter().find(|file| host.cwd.as_path().join(file).is_file()) {
+            Some(file) => Self::of_file(host, Path::new(file)),
+            None => Err(BuildError::NoProjectFile.into()),
+        }
+    }
+
+    /// Uses a Dockerfile by its path. The image is named after the project, with a digest of its path.
     pub fn of_file(host: &Host, file: &Path) -> Result<(Self, ImageRef)> {
         let path = host.expand(file);
         if !path.is_file() {
-            return Err(
-                Error::usage(format!("flag --file: `{}` is not a file", path.display())).hint("expected a Dockerfile")
-            );
+            return Err(BuildError::NotAFile { path }.into());
         }
         let name = flat_name(host.cwd.join("image").as_path()).to_ascii_lowercase();
         let image = ImageRef::from_text(&format!("localhost/sandpen/project-{name}"))?;
         Ok((Recipe::File { file: path, context: host.cwd.clone() }, image))
     }
 
-    /// The Dockerfile that an agent's preset brings.
+    /// Uses the Dockerfile of an agent's preset.
     pub fn of_agent(host: &Host, agent: &Sourced<String>) -> Result<(Self, ImageRef)> {
         let name = agent.value.as_str();
-        // The name is checked first, so that a misspelt one is answered with what it may have meant.
+        // The preset is looked up first, so that the error for a misspelt name suggests the right one.
         Preset::named(host, agent)?;
-        let text = Preset::dockerfile(name).ok_or_else(|| {
-            Error::usage(format!("{}: the preset `{name}` brings no Dockerfile", agent.origin))
-                .hint("name one: sandpen build -f FILE")
-        })?;
+        let text = Preset::dockerfile(name)
+            .ok_or_else(|| BuildError::NoPresetFile { origin: agent.origin.clone(), preset: name.to_owned() })?;
         Ok((Recipe::BuiltIn(text), ImageRef::from_text(&Preset::image(name))?))
     }
 }
 
-/// The seeds' answer to `BUILD_SANDBOX` on macOS Seatbelt.
+/// Refuses `--build` with Seatbelt, which has no images.
 pub fn refuse_seatbelt(config: &Config) -> Result<()> {
     match (&config.build, config.engine.value) {
-        (Some(build), EngineSetting::SandboxExec) => {
-            Err(Error::launch(format!("{}: there is no image to build for macOS Seatbelt", build.origin))
-                .hint("unset it, or use `--engine docker` or `--engine podman`"))
-        }
+        (Some(build), EngineSetting::SandboxExec) => Err(BuildError::Seatbelt { origin: build.origin.clone() }.into()),
         _ => Ok(()),
     }
 }
 
-/// Refuses the engines that have no images.
+/// Refuses engines that have no images.
 pub fn check_engine(config: &Config) -> Result<()> {
-    let Sourced { value, origin } = &config.engine;
-    match value {
-        EngineSetting::Native | EngineSetting::SandboxExec => {
-            Err(Error::usage(format!("{origin}: the engine `{value}` has no images to build"))
-                .hint("use `--engine docker` or `--engine podman`"))
+    let Sourced { value: engine, origin } = &config.engine;
+    match *engine {
+        engine @ (EngineSetting::Native | EngineSetting::SandboxExec) => {
+            Err(BuildError::NoImages { origin: origin.clone(), engine }.into())
         }
         _ => Ok(()),
     }
@@ -107,12 +132,11 @@ pub fn run(inputs: Inputs, recipe: &Recipe, tag: &ImageRef, ui: Ui) -> Result<()
         Recipe::File { file, context } => (file.clone(), context.as_path().to_owned()),
         Recipe::BuiltIn(text) => {
             let directory = temporary.as_path();
-            let write = || -> std::io::Result<()> {
-                fs::create_dir_all(directory)?;
-                fs::write(directory.join("Dockerfile"), text)
-            };
-            write().map_err(|error| Error::launch(format!("`{temporary}` cannot be written")).cause(error))?;
-            (directory.join("Dockerfile"), directory.to_owned())
+            let file = directory.join("Dockerfile");
+            fs::create_dir_all(directory)
+                .and_then(|()| fs::write(&file, text))
+                .map_err(|source| BuildError::NotWritable { directory: temporary.clone(), source })?;
+            (file, directory.to_owned())
         }
     };
     let name = engine.kind.name();
@@ -126,13 +150,13 @@ pub fn run(inputs: Inputs, recipe: &Recipe, tag: &ImageRef, ui: Ui) -> Result<()
         context.into(),
     ]
     .into();
-    let waiting = Progress::beside(ui, format!("{name} to build {tag}"), || true);
+    let progress = Progress::beside(ui, format!("{name} to build {tag}"), || true);
     let outcome =
         session::run_engine(&Client { program: engine.program, path: facts.path.for_host(), machine: None }, &argv);
-    drop(waiting);
+    drop(progress);
     let _ = fs::remove_dir_all(temporary.as_path());
     match outcome? {
         Outcome::Exited(0) => Ok(()),
-        _ => Err(Error::launch(format!("the image `{tag}` could not be built; {name}'s own words are above"))),
+        _ => Err(BuildError::Failed { image: tag.clone(), engine: engine.kind }.into()),
     }
 }

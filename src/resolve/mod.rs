@@ -1,6 +1,6 @@
-//! Makes a plan final: reads options and facts, and does what must be asked or made before a plan can be complete.
+//! Completes a plan: reads options and facts, and performs the effects that a plan depends on.
 //!
-//! `run`, `explain`, `doctor` and `selftest` all come through here. Only `run` and `selftest` pull, build or start anything.
+//! `run`, `explain`, `doctor` and `selftest` use it. Only `run` and `selftest` pull, build or start anything.
 
 pub mod build;
 mod preset;
@@ -24,21 +24,17 @@ use crate::session_id::SessionId;
 use crate::ui::Ui;
 use crate::ui::progress::Progress;
 
-/// What `run` would do.
+/// The plan that `doctor` judges, with its inputs.
 pub struct Planned {
-    /// The options.
     pub config: Config,
-    /// The facts.
     pub facts: Facts,
-    /// The plan.
     pub plan: Plan,
-    /// What the engine makes of it.
     pub launch: Launch,
-    /// The image, for containers that can be asked.
+    /// `None` if the engine has no images or does not answer.
     pub image: Option<Inspection>,
 }
 
-/// The options of a command, the host they are for, and everything that was found out about it.
+/// All inputs of a plan.
 #[derive(Debug)]
 pub struct Resolved {
     pub host: Host,
@@ -48,12 +44,12 @@ pub struct Resolved {
 }
 
 impl Resolved {
-    /// Resolves the options of the program itself, where it was started.
+    /// Resolves the options of this process.
     pub fn read(options: &Options, command: Vec<OsString>) -> Result<Self> {
         Self::on(Host::read()?, options, command, Purpose::Run)
     }
 
-    /// Resolves options for any host.
+    /// Resolves options for a host, which an embedding program or a test may have changed.
     pub fn on(mut host: Host, options: &Options, command: Vec<OsString>, purpose: Purpose) -> Result<Self> {
         if let Some(platform) = options.assume_host {
             host.platform = platform;
@@ -74,7 +70,7 @@ impl Resolved {
         Inputs::new(&self.host, &self.config, &self.facts, &self.request)
     }
 
-    /// The session's id: the user's choice, or a new one.
+    /// Returns the id that the user chose, or a random one.
     pub fn id(&self) -> SessionId {
         self.chosen_id().unwrap_or_else(SessionId::random)
     }
@@ -83,14 +79,14 @@ impl Resolved {
         self.config.name.as_ref().map(|name| SessionId::named(&name.value))
     }
 
-    /// Plans and compiles; pure.
+    /// Makes the plan and translates it for the engine, without effects.
     pub fn plan(&self, id: SessionId) -> Result<(Plan, Launch)> {
         let plan = Plan::new(&self.host, &self.config, &self.facts, &self.request, id)?;
         let launch = Launch::compile(&plan, &self.host, &self.facts)?;
         Ok((plan, launch))
     }
 
-    /// An engine in a virtual machine is asked how the SSH agent gets there.
+    /// Asks an engine in a virtual machine how the SSH agent can be forwarded into it.
     fn ask_machine(&mut self, ui: Ui) -> Result<()> {
         let (engine, _) = engine::choose(self.inputs())?;
         let Some(question) = ssh::machine_question(self.inputs(), engine.kind).filter(|_| engine.problem.is_none())
@@ -98,13 +94,13 @@ impl Resolved {
             return Ok(());
         };
         let client = Client { program: engine.program, path: self.facts.path.for_host(), machine: None };
-        let _waiting = Progress::start(ui, format!("{}'s machine to answer", engine.kind.name()));
+        let _progress = Progress::start(ui, format!("{}'s machine to answer", engine.kind.name()));
         self.facts.ask_machine(&self.host, question, &client);
         Ok(())
     }
 
-    /// R6.1's second check starts a container, so only a launch may make it. Without the image there is nothing to check with,
-    /// and the launch will say so.
+    /// Performs the second check of R6.1, which starts a container and is therefore part of a launch only. Without
+    /// the image it is skipped, and the launch reports the missing image.
     fn probe_machine(&mut self, ui: Ui) -> Result<()> {
         if !self.facts.desktop.as_ref().is_some_and(DesktopFacts::has_service) {
             return Ok(());
@@ -112,23 +108,23 @@ impl Resolved {
         let (plan, launch) = self.plan(SessionId::random())?;
         let Some(launch) = launch.container() else { return Ok(()) };
         if self.image_facts(&launch.client, &plan, true, ui)?.is_some() {
-            let waiting = Progress::start(ui, "a container that looks for the SSH agent's socket");
-            let there = session::has_host_service(launch, &plan);
-            drop(waiting);
-            self.facts.desktop.iter_mut().for_each(|desktop| desktop.socket = Some(there));
+            let progress = Progress::start(ui, "a container that looks for the SSH agent's socket");
+            let exists = session::has_host_service(launch, &plan);
+            drop(progress);
+            self.facts.desktop.iter_mut().for_each(|desktop| desktop.socket = Some(exists));
         }
         Ok(())
     }
 
-    /// What the image says of itself; pulled first if that is allowed and necessary, where the user can watch.
+    /// Inspects the image, and pulls it first if that is allowed and necessary.
     fn image_facts(&self, client: &Client, plan: &Plan, may_pull: bool, ui: Ui) -> Result<Option<ImageFacts>> {
         let (Some(image), None) = (&plan.image, &plan.engine.problem) else { return Ok(None) };
-        let waiting = Progress::start(ui, format!("{} to look for {}", plan.engine.kind.name(), image.reference));
+        let progress = Progress::start(ui, format!("{} to look for {}", plan.engine.kind.name(), image.reference));
         let inspection = image::inspect(client, &image.reference);
-        drop(waiting);
+        drop(progress);
         match inspection {
             Inspection::Missing if may_pull && !image.reference.is_local() => {}
-            // Whether the image is there is then not the question: the tunnel will not stand, and says why.
+            // The machine does not answer, so the tunnel into it will fail and report the reason.
             Inspection::Silent => return Ok(Some(ImageFacts::default())),
             inspection => return Ok(inspection.facts()),
         }
@@ -140,7 +136,7 @@ impl Resolved {
         Ok(image::inspect(client, &image.reference).facts())
     }
 
-    /// The image's own user has a home that only the image knows: one engine call, unless the preset knows it.
+    /// Inspects the image if the guest is the image's user, whose home directory only the image knows.
     fn ask_image(&mut self, ui: Ui, may_pull: bool) -> Result<()> {
         if !user::needs_image_facts(self.inputs()) {
             return Ok(());
@@ -153,7 +149,7 @@ impl Resolved {
 }
 
 impl Resolved {
-    /// The plan that `doctor` judges. An engine that does not even say what it is, is asked nothing more.
+    /// Makes the plan that `doctor` judges. An engine that did not answer the checkup is not asked again.
     pub fn for_doctor(mut self, checkup: &Checkup, ui: Ui) -> Result<Planned> {
         self.name_built_image()?;
         let (engine, _) = engine::choose(self.inputs())?;
@@ -172,9 +168,9 @@ impl Resolved {
         Ok(Planned { config: self.config, facts: self.facts, plan, launch, image })
     }
 
-    /// What would be done. Engines may be asked; nothing is started, pulled or built.
+    /// Makes the plan that `explain` shows. Engines may be asked, but nothing is started, pulled or built.
     pub fn for_explain(mut self, ui: Ui) -> Result<(Host, Plan, Launch)> {
-        // Two explanations of the same thing are the same text.
+        // The output must not depend on the process.
         self.host.process = ProcessStamp::default();
         self.name_built_image()?;
         self.ask_machine(ui)?;
@@ -184,7 +180,7 @@ impl Resolved {
         Ok((self.host, plan, launch))
     }
 
-    /// The image that would be built is the image that would be run.
+    /// Sets the image that a build would produce, without building it.
     fn name_built_image(&mut self) -> Result<()> {
         if let Some(wanted) = self.config.build.clone() {
             let (_, image) =
@@ -196,10 +192,9 @@ impl Resolved {
 }
 
 impl Resolved {
-    /// Builds and asks whatever a launch needs.
+    /// Builds the image and asks the engine, as far as the launch needs it.
     pub fn for_launch(mut self, ui: Ui) -> Result<Self> {
         if let Some(wanted) = self.config.build.clone() {
-            // The image that is built is the image that is run.
             let (recipe, image) =
                 build::Recipe::of_project(&self.host).map_err(|error| error.with_origin(&wanted.origin))?;
             let image = self.config.image.get_or_insert(Sourced::new(image, wanted.origin)).value.clone();
@@ -211,7 +206,7 @@ impl Resolved {
         Ok(self)
     }
 
-    /// The plan that is launched; what is weaker than asked for is said.
+    /// Makes the plan that is launched, and prints its warnings and downgrades.
     pub fn ready(&self, id: SessionId, ui: Ui) -> Result<(Plan, Launch)> {
         let (plan, launch) = self.plan(id)?;
         if let Some(problem) = plan.engine.problem.clone().or(plan.ssh.problem.clone()) {
@@ -227,7 +222,7 @@ impl Resolved {
             cleanup::free_name(&self.host, &plan.id, ui)?;
         }
         if let Some(container) = launch.container().filter(|launch| launch.sidecar.is_some()) {
-            // The proxy's container comes first and is watched by nobody: the image is pulled where the user can see it.
+            // The proxy's container is started first and without output, so the image is pulled before it.
             self.image_facts(&container.client, &plan, true, ui)?;
         }
         Ok((plan, launch))

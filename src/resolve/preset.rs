@@ -1,4 +1,4 @@
-//! Reads the preset of a command from its file and lets the plan decide whether it applies.
+//! Reads the preset of a command from its file. `plan::preset` decides whether it applies.
 
 use std::ffi::{OsStr, OsString};
 

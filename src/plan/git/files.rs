@@ -1,12 +1,11 @@
-//! The files that Git's configuration consists of, and those it names. Only the system's and the user's own settings are
-//! followed: the repository's could name any file of the host (`attacks.md` 01).
+//! Decides which of Git's configuration files are mounted, and which files that they name. Follows settings of the
+//! system and the user only: the repository's could name any file of the host (attack 01).
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use super::host_only::LFS_PROCESS;
-use crate::config::value::Access;
-use crate::config::value::EngineKind;
+use crate::config::value::{Access, EngineKind};
 use crate::facts::FileKind;
 use crate::facts::git::{GitFacts, Scope, Setting};
 use crate::host::Host;
@@ -15,26 +14,24 @@ use crate::plan::Draft;
 use crate::plan::entry::{Topic, Why};
 use crate::plan::mounts::{existing, git_configuration_files};
 
-/// Settings that name a file Git reads.
+/// Settings that name a file which Git reads.
 const NAMED: &[(&str, &str)] = &[
-    ("core.excludesfile", "what you ignore everywhere (core.excludesFile)"),
-    ("core.attributesfile", "your attributes (core.attributesFile)"),
+    ("core.excludesfile", "your ignore file (core.excludesFile)"),
+    ("core.attributesfile", "your attributes file (core.attributesFile)"),
     ("commit.template", "your commit template (commit.template)"),
-    ("gpg.ssh.allowedsignersfile", "whose signatures you accept (gpg.ssh.allowedSignersFile)"),
-    ("blame.ignorerevsfile", "commits that blame skips (blame.ignoreRevsFile)"),
+    ("gpg.ssh.allowedsignersfile", "the signers that you accept (gpg.ssh.allowedSignersFile)"),
+    ("blame.ignorerevsfile", "commits that git blame skips (blame.ignoreRevsFile)"),
 ];
 const SYSTEM: &str = "/etc/gitconfig";
-/// The user's settings without conditions, in `/etc` inside.
+/// A generated file in `/etc` with the user's settings, without conditional includes.
 const SETTLED: &str = "sandpen-gitconfig";
 
-/// A file that takes part.
 pub struct GitFile {
-    /// Where it is.
     pub path: HostPath,
     reason: String,
 }
 
-/// The files that take part, or may once a branch or a remote changes.
+/// Lists the files that apply, and those that may apply once a branch or a remote changes.
 pub fn git_files(host: &Host, git: &GitFacts) -> Vec<GitFile> {
     let mut files: Vec<GitFile> = Vec::new();
     let mut add = |path: PathBuf, reason: &str| {
@@ -46,13 +43,13 @@ pub fn git_files(host: &Host, git: &GitFacts) -> Vec<GitFile> {
     };
     for setting in git.settings.iter().filter(|setting| matches!(setting.scope, Scope::System | Scope::Global)) {
         let Some(file) = &setting.file else { continue };
-        add(file.clone(), "part of Git's configuration here");
-        // A condition on the branch or on remotes may come true inside; one on the directory is settled.
+        add(file.clone(), "part of your Git configuration");
+        // A condition on the branch or on remotes may become true inside; one on the directory cannot.
         let changing = ["includeif.onbranch:", "includeif.hasconfig:"];
         if changing.iter().any(|condition| setting.key.starts_with(condition))
             && let Some(target) = named(host, setting)
         {
-            add(target, "included by Git's configuration under a condition");
+            add(target, "included conditionally by your Git configuration");
         }
     }
     for (key, reason) in NAMED {
@@ -63,12 +60,13 @@ pub fn git_files(host: &Host, git: &GitFacts) -> Vec<GitFile> {
         }
     }
     let own = host.env.path("XDG_CONFIG_HOME").map_or_else(|| host.home.as_path().join(".config"), Path::to_owned);
-    add(own.join("git/ignore"), "what you ignore everywhere");
-    add(own.join("git/attributes"), "your attributes");
+    add(own.join("git/ignore"), "your ignore file");
+    add(own.join("git/attributes"), "your attributes file");
     files
 }
 
-/// The file that a setting names. Relative names are relative to the file that names them, and to nothing where there is none.
+/// Resolves the file that a setting names. Relative includes start at the directory of their file; other
+/// relative names are ignored.
 fn named(host: &Host, setting: &Setting) -> Option<PathBuf> {
     let value = Path::new(&setting.value);
     if value.as_os_str().is_empty() {
@@ -82,7 +80,7 @@ fn named(host: &Host, setting: &Setting) -> Option<PathBuf> {
 }
 
 impl Draft<'_> {
-    /// Mounts them, read-only, where Git inside will look for them.
+    /// Mounts Git's files, read-only, at the paths where Git inside looks for them.
     pub fn git_files(&mut self) {
         let system = self.facts.git.settings.iter().find(|setting| setting.scope == Scope::System);
         let system = system.and_then(|setting| setting.file.clone());
@@ -91,7 +89,7 @@ impl Draft<'_> {
             let Some(fact) = self.facts.files.get(&file.path).filter(|fact| fact.kind == FileKind::File) else {
                 continue;
             };
-            // What lies in the workspace is there already, R3's own files are mounted under R3, and native shows the system's.
+            // These are mounted already: the workspace, the files of R3, and on native the system's.
             let is_shown = self.engine == EngineKind::Native && file.path.as_path() == Path::new(SYSTEM);
             if self.workspace.writable().any(|root| fact.real.is_within(root)) || known.contains(&file.path) || is_shown
             {
@@ -110,7 +108,7 @@ impl Draft<'_> {
         self.git_variables();
     }
 
-    /// Variables by which the host's Git finds its files.
+    /// Passes the variables by which Git finds its files.
     fn git_variables(&mut self) {
         for name in ["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"] {
             if let Some(value) = self.host.env.text(name) {
@@ -119,8 +117,8 @@ impl Draft<'_> {
         }
     }
 
-    /// Where conditions like `gitdir:~/work/` mean another place inside, because the guest's home is another, or where a setting
-    /// must be gone and not only another, Git reads what the user's settings came to on the host.
+    /// Replaces the user's files by one with the settings in effect on the host. Needed if the guest has another
+    /// home, where `gitdir:~/work/` is another directory, or if a setting must be removed.
     fn settled_configuration(&mut self) {
         let settings = &self.facts.git.settings;
         let has_condition = settings.iter().any(|setting| setting.key.starts_with("includeif.gitdir"));
@@ -132,13 +130,13 @@ impl Draft<'_> {
         let is_kept =
             |setting: &&Setting| !(setting.key.starts_with("include") || lacks_lfs && setting.key == LFS_PROCESS);
         let text = flat(settings.iter().filter(|setting| setting.scope == Scope::Global).filter(is_kept));
-        self.generated(SETTLED, text, "your Git settings as they apply here");
-        let why = Why::default("Git reads your settings as they apply here").about(Topic::Git);
+        self.generated(SETTLED, text, "your Git settings in effect here");
+        let why = Why::default("the file with your Git settings in effect here").about(Topic::Git);
         self.env.plain("GIT_CONFIG_GLOBAL", format!("/etc/{SETTLED}"), why);
     }
 }
 
-/// Settings as a configuration file without conditions.
+/// Formats settings as a configuration file.
 fn flat<'a>(settings: impl Iterator<Item = &'a Setting>) -> String {
     let mut text = String::new();
     for setting in settings {
@@ -147,16 +145,17 @@ fn flat<'a>(settings: impl Iterator<Item = &'a Setting>) -> String {
         };
         let middle = setting.key.get(section.len() + 1..setting.key.len() - name.len() - 1);
         let header = match middle {
-            Some(middle) if !middle.is_empty() => format!("{section} \"{}\"", quoted(middle)),
+            Some(middle) if !middle.is_empty() => format!("{section} \"{}\"", escaped(middle)),
             _ => section.to_owned(),
         };
-        let value = quoted(&setting.value).replace('\n', "\\n").replace('\t', "\\t");
+        let value = escaped(&setting.value).replace('\n', "\\n").replace('\t', "\\t");
         let _ = writeln!(text, "[{header}]\n\t{name} = \"{value}\"");
     }
     text
 }
 
-fn quoted(text: &str) -> String {
+/// Escapes a text for use between double quotes.
+fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"")
 }
 

@@ -1,4 +1,5 @@
-//! Git inside as outside: the files its configuration consists of, the owners it trusts, the settings that only work on the host.
+//! Decides how Git is configured inside: which of its files are mounted, which directories it trusts, and which
+//! settings are replaced because they only work on the host.
 
 mod files;
 mod host_only;
@@ -19,52 +20,52 @@ use crate::warning::{Warning, WarningTopic};
 
 const COUNT: &str = "GIT_CONFIG_COUNT";
 
-/// A setting of the host's that is not simply the same inside, and what was done.
+/// A setting that differs inside, or that may not work there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct GitSettingChange {
-    /// Its name.
+    /// The name, for example `core.pager`.
     pub key: String,
-    /// Its value on the host.
+    /// The value on the host.
     pub value: String,
-    /// Where it stands.
+    /// The file that sets it; `None` for the environment.
     pub file: Option<String>,
-    /// What it is inside.
+    /// Describes the change for people.
     pub done: String,
-    /// Whether it works inside: replaced by something that does, or left as it is.
+    /// Tells whether the setting works inside.
     pub effect: SettingEffect,
 }
 
-/// What becomes of a setting that only works on the host.
+/// The treatment of a setting that only works on the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SettingEffect {
     /// Git inside uses a value that works there.
     Replaced,
-    /// The value stays, and does not work unless the program it names is inside.
+    /// The value is kept. It works only if the program that it names exists inside.
     Left,
 }
 
-/// What Git is told inside, beyond its files.
+/// Settings that replace those of Git's files, and the changes to report.
 #[derive(Debug, Default)]
 struct GitOverrides {
-    overrides: Vec<(String, String, String)>,
+    settings: Vec<(String, String, &'static str)>,
     changes: Vec<GitSettingChange>,
 }
 
 impl GitOverrides {
-    /// Git is told another value, whatever its files say.
-    fn set(&mut self, key: &str, value: impl Into<String>, reason: &str) {
-        self.overrides.push((key.to_owned(), value.into(), reason.to_owned()));
+    /// Sets a value that takes precedence over Git's files.
+    fn set(&mut self, key: &str, value: impl Into<String>, reason: &'static str) {
+        self.settings.push((key.to_owned(), value.into(), reason));
     }
 
-    /// Records that a setting works differently inside.
+    /// Records that a setting has another value inside.
     fn replaced(&mut self, setting: &Setting, done: impl Into<String>) {
         self.record(setting, SettingEffect::Replaced, done.into());
     }
 
-    /// Records that a setting stays as it is and may not work inside.
+    /// Records that a setting is kept and may not work inside.
     fn left(&mut self, setting: &Setting, why: &str) {
-        self.record(setting, SettingEffect::Left, format!("left: {why}"));
+        self.record(setting, SettingEffect::Left, format!("kept: {why}"));
     }
 
     fn record(&mut self, setting: &Setting, effect: SettingEffect, done: String) {
@@ -79,41 +80,46 @@ impl GitOverrides {
 }
 
 impl Draft<'_> {
-    /// Everything about Git's settings. After the mounts it depends on: what is visible inside.
+    /// Sets variables that configure Git. Called after all mounts are known, because they decide which programs
+    /// exist inside.
     pub fn git_settings(&mut self, agent_is_there: bool) -> Result<Vec<GitSettingChange>> {
-        let mut told = GitOverrides::default();
+        let mut overrides = GitOverrides::default();
         if self.facts.git.is_silent {
             self.warnings.push(Warning::new(WarningTopic::Git,
-                "Git did not read its configuration for this directory in time, so your settings may differ inside: try `git config --list` here"));
+                "Git did not read its configuration for this directory in time, so your settings may not apply inside: try `git config --list` here"));
         }
         for root in self.workspace.repositories().map(|repository| &repository.root) {
-            // Not a word about other directories: whoever owns those is still asked about.
-            told.set("safe.directory", root.to_string(), "Git works in it, whoever owns it");
+            // Git still refuses repositories of other users elsewhere.
+            overrides.set(
+                "safe.directory",
+                root.to_string(),
+                "Git accepts the repository even if another user owns it",
+            );
         }
         for setting in self.facts.git.settings.iter().filter(|setting| setting.is_from_environment("user.")) {
-            told.set(&setting.key, &setting.value, "set by the host's environment");
+            overrides.set(&setting.key, &setting.value, "set by the host's environment");
         }
-        // Under Seatbelt the host's own programs, keys' agents and files are there.
+        // Under Seatbelt the host's programs, key agents and files exist inside.
         if self.engine != EngineKind::SandboxExec {
-            self.signing(agent_is_there, &mut told)?;
-            self.host_only(&mut told);
+            self.signing(agent_is_there, &mut overrides)?;
+            self.host_only(&mut overrides);
         }
-        self.tell_git(&told);
-        Ok(told.changes)
+        self.set_git_variables(&overrides);
+        Ok(overrides.changes)
     }
 
-    /// Settings travel as variables: these win over every file, need none of their own, and are no shell words.
-    fn tell_git(&mut self, told: &GitOverrides) {
-        // The user may have asked for settings of this kind; theirs come first, and ours are added.
+    /// Passes settings as variables, which take precedence over every file and need no quoting.
+    fn set_git_variables(&mut self, overrides: &GitOverrides) {
+        // The user may have requested settings by the same variables; ours follow them.
         let asked = self.env.text(COUNT).and_then(|count| count.parse::<usize>().ok()).unwrap_or(0);
-        for (index, (key, value, reason)) in told.overrides.iter().enumerate() {
-            let (number, why) = (asked + index, Why::default(reason).about(Topic::Git));
+        for (index, (key, value, reason)) in overrides.settings.iter().enumerate() {
+            let (number, why) = (asked + index, Why::default(*reason).about(Topic::Git));
             self.env.plain(&format!("GIT_CONFIG_KEY_{number}"), key, why.clone());
             self.env.plain(&format!("GIT_CONFIG_VALUE_{number}"), value, why);
         }
-        let count = asked + told.overrides.len();
+        let count = asked + overrides.settings.len();
         if count > asked {
-            let why = Why::new("how many settings Git is told this way", Origin::Default).about(Topic::Git);
+            let why = Why::new("the number of settings in variables", Origin::Default).about(Topic::Git);
             self.env.force(COUNT, &count.to_string(), why);
         }
     }
@@ -125,14 +131,14 @@ mod tests {
 
     #[test]
     fn a_change_names_the_setting_and_its_file() {
-        let mut told = GitOverrides::default();
+        let mut overrides = GitOverrides::default();
         let setting = Setting {
             scope: crate::facts::git::Scope::Global,
             file: Some("/h/.gitconfig".into()),
             key: "core.pager".into(),
             value: "delta".into(),
         };
-        told.replaced(&setting, "less");
-        assert_eq!(told.changes[0].file.as_deref(), Some("/h/.gitconfig"));
+        overrides.replaced(&setting, "less");
+        assert_eq!(overrides.changes[0].file.as_deref(), Some("/h/.gitconfig"));
     }
 }

@@ -1,22 +1,45 @@
-//! Signed commits: through the forwarded agent where SSH signs; turned off, aloud, where the key can only stay on the host.
+//! Decides whether commits can be signed inside: with an SSH key through the forwarded agent. Otherwise signing is
+//! disabled with a warning, because the key stays on the host.
 
 use super::GitOverrides;
-use crate::error::{Error, Result};
+use crate::error::{Diagnostic, Kind};
 use crate::facts::git::is_public_key;
 use crate::plan::Draft;
 use crate::warning::{Warning, WarningTopic};
 
-/// Settings that make Git sign unasked.
+/// Settings that make Git sign by default.
 const SIGNS: &[&str] = &["commit.gpgsign", "tag.gpgsign", "tag.forcesignannotated", "push.gpgsign"];
 
+#[derive(Debug, thiserror::Error)]
+pub enum SigningError {
+    #[error("commits made inside would not be signed")]
+    Strict { obstacle: &'static str },
+}
+
+impl Diagnostic for SigningError {
+    fn kind(&self) -> Kind {
+        Kind::Launch
+    }
+
+    fn causes(&self) -> Vec<String> {
+        let Self::Strict { obstacle } = self;
+        vec![(*obstacle).to_owned()]
+    }
+
+    fn hints(&self) -> Vec<String> {
+        vec!["sign with SSH and forward the agent (git config gpg.format ssh), or drop --strict".into()]
+    }
+}
+
 impl Draft<'_> {
-    /// Arranges for signing, or turns it off.
-    pub(super) fn signing(&mut self, agent_is_there: bool, told: &mut GitOverrides) -> Result<()> {
+    /// Configures signing, or disables it.
+    pub(super) fn signing(&mut self, agent_is_there: bool, overrides: &mut GitOverrides) -> Result<(), SigningError> {
         let git = &self.facts.git;
         let is_ssh = git.get("gpg.format").is_some_and(|format| format.value == "ssh");
-        let obstacle = match is_ssh {
-            true => self.ssh_signing(agent_is_there, told),
-            false => Some("an OpenPGP or X.509 key cannot be used inside: its agent and its keyring stay on the host"),
+        let obstacle = if is_ssh {
+            self.ssh_signing(agent_is_there, overrides)
+        } else {
+            Some("an OpenPGP or X.509 key cannot be used inside: its agent and its keyring stay on the host")
         };
         let Some(obstacle) = obstacle else { return Ok(()) };
         let mut signs = SIGNS.iter().filter(|key| git.is_on(key)).peekable();
@@ -24,27 +47,25 @@ impl Draft<'_> {
             return Ok(());
         }
         if self.config.strict.value {
-            return Err(Error::launch("commits would not be signed inside as they are outside")
-                .cause(obstacle)
-                .hint("sign with SSH and forward the agent (git config gpg.format ssh), or drop --strict"));
+            return Err(SigningError::Strict { obstacle });
         }
         for key in signs {
-            told.set(key, "false", "signing cannot work inside");
+            overrides.set(key, "false", "signing does not work inside");
             if let Some(setting) = git.get(key) {
-                told.replaced(setting, "turned off");
+                overrides.replaced(setting, "off");
             }
         }
         self.warnings.push(Warning::new(WarningTopic::Git, format!("commits made inside are not signed: {obstacle}")));
         Ok(())
     }
 
-    /// Makes SSH signing work, or tells why it cannot.
-    fn ssh_signing(&self, agent_is_there: bool, told: &mut GitOverrides) -> Option<&'static str> {
+    /// Configures signing through the agent, or returns the reason for which it cannot work.
+    fn ssh_signing(&self, agent_is_there: bool, overrides: &mut GitOverrides) -> Option<&'static str> {
         let git = &self.facts.git;
-        // A program of the host's (1Password's, say) is not inside, and not needed: the agent has the key.
+        // A program of the host, for example 1Password's, does not exist inside; the agent has the key.
         if let Some(program) = git.get("gpg.ssh.program").filter(|program| program.value != "ssh-keygen") {
-            told.set("gpg.ssh.program", "ssh-keygen", "signs through the agent");
-            told.replaced(program, "ssh-keygen, which asks the agent");
+            overrides.set("gpg.ssh.program", "ssh-keygen", "signs through the agent");
+            overrides.replaced(program, "ssh-keygen, which asks the agent");
         }
         if !agent_is_there {
             return Some("the SSH agent is not forwarded");
@@ -55,8 +76,12 @@ impl Draft<'_> {
         }
         match (&git.signing_key, key.scope.is_users()) {
             (Some(public), _) => {
-                told.set("user.signingkey", format!("key::{public}"), "the key's file stays outside; the agent signs");
-                told.replaced(key, "the public key itself; the agent signs");
+                overrides.set(
+                    "user.signingkey",
+                    format!("key::{public}"),
+                    "the key's file stays outside; the agent signs",
+                );
+                overrides.replaced(key, "the public key itself; the agent signs");
                 None
             }
             (None, true) => Some("there is no public key beside the file that user.signingkey names"),

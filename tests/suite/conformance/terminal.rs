@@ -112,9 +112,9 @@ fn a_program_may_handle_ctrl_c_itself(fixture: &Fixture) {
 }
 
 /// A pager changes the settings while the sandbox runs, and goes on after its end.
-fn a_pipeline_keeps_the_settings_of_its_other_members(pen: &Pen) {
+fn a_pipeline_keeps_the_settings_of_its_other_members(fixture: &Fixture) {
     let pager = "{ read line; stty -icanon </dev/tty; cat; stty -a </dev/tty | grep -o -- '[^ ]*icanon'; }";
-    let mut pty = Pty::script(&format!("\"$@\" | {pager}"), &bash(pen, "echo ready; sleep 1"));
+    let mut pty = Pty::script(&format!("\"$@\" | {pager}"), &bash(fixture, "echo ready; sleep 1"));
     pty.expect("icanon");
     assert!(pty.said().contains("-icanon"), "{:?}", pty.said());
 }
@@ -174,35 +174,37 @@ fn ctrl_z_suspends(fixture: &Fixture) {
 }
 
 /// A sandbox that ends in the background must not take the terminal from the shell.
-fn after_bg_the_shell_keeps_the_terminal(pen: &Pen) {
-    let mut command = pen.run();
-    command.args(["--", "sleep", "2"]);
+fn after_bg_the_shell_keeps_the_terminal(fixture: &Fixture) {
+    fixture.write_script("project/ready-and-sleep", "#!/bin/sh\necho ready\nexec sleep 1\n");
+    let mut command = fixture.run();
+    command.args(["--", "./ready-and-sleep"]);
     let mut pty = Pty::interactive(&command);
     pty.expect("[prompt] ");
     pty.send("$run\r");
-    pty.expect("$run");
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    pty.expect("ready");
     pty.send("\u{1a}");
     pty.expect("Stopped");
     pty.expect("[prompt] ");
     pty.send("bg\r");
     pty.expect("[prompt] ");
-    eventually("the sandbox ends", || pen.sessions().is_empty());
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    // The shell waits for sandpen itself, not only for its sandbox.
+    pty.send("wait\r");
+    pty.expect("[prompt] ");
     for word in ["one", "two"] {
         pty.send(&format!("echo \"still $((40 + 2)) {word}\"\r"));
         pty.expect(&format!("still 42 {word}"));
     }
+    assert_nothing_left(fixture);
 }
 
 #[test]
 fn after_bg_the_shell_keeps_the_terminal_native() {
-    Pen::on(Engine::Native, after_bg_the_shell_keeps_the_terminal);
+    Fixture::on(Engine::Native, after_bg_the_shell_keeps_the_terminal);
 }
 
 #[test]
 fn after_bg_the_shell_keeps_the_terminal_native_root() {
-    Pen::on(Engine::NativeRoot, after_bg_the_shell_keeps_the_terminal);
+    Fixture::on(Engine::NativeRoot, after_bg_the_shell_keeps_the_terminal);
 }
 
 #[test]
