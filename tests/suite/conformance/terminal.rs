@@ -112,9 +112,9 @@ fn a_program_may_handle_ctrl_c_itself(fixture: &Fixture) {
 }
 
 /// A pager changes the settings while the sandbox runs, and goes on after its end.
-fn a_pipeline_keeps_the_settings_of_its_other_members(pen: &Pen) {
+fn a_pipeline_keeps_the_settings_of_its_other_members(fixture: &Fixture) {
     let pager = "{ read line; stty -icanon </dev/tty; cat; stty -a </dev/tty | grep -o -- '[^ ]*icanon'; }";
-    let mut pty = Pty::script(&format!("\"$@\" | {pager}"), &bash(pen, "echo ready; sleep 1"));
+    let mut pty = Pty::script(&format!("\"$@\" | {pager}"), &bash(fixture, "echo ready; sleep 1"));
     pty.expect("icanon");
     assert!(pty.said().contains("-icanon"), "{:?}", pty.said());
 }
@@ -174,8 +174,8 @@ fn ctrl_z_suspends(fixture: &Fixture) {
 }
 
 /// A sandbox that ends in the background must not take the terminal from the shell.
-fn after_bg_the_shell_keeps_the_terminal(pen: &Pen) {
-    let mut command = pen.run();
+fn after_bg_the_shell_keeps_the_terminal(fixture: &Fixture) {
+    let mut command = fixture.run();
     command.args(["--", "sleep", "2"]);
     let mut pty = Pty::interactive(&command);
     pty.expect("[prompt] ");
@@ -187,7 +187,7 @@ fn after_bg_the_shell_keeps_the_terminal(pen: &Pen) {
     pty.expect("[prompt] ");
     pty.send("bg\r");
     pty.expect("[prompt] ");
-    eventually("the sandbox ends", || pen.sessions().is_empty());
+    eventually("the sandbox ends", || fixture.sessions().is_empty());
     std::thread::sleep(std::time::Duration::from_millis(500));
     for word in ["one", "two"] {
         pty.send(&format!("echo \"still $((40 + 2)) {word}\"\r"));
@@ -197,12 +197,12 @@ fn after_bg_the_shell_keeps_the_terminal(pen: &Pen) {
 
 #[test]
 fn after_bg_the_shell_keeps_the_terminal_native() {
-    Pen::on(Engine::Native, after_bg_the_shell_keeps_the_terminal);
+    Fixture::on(Engine::Native, after_bg_the_shell_keeps_the_terminal);
 }
 
 #[test]
 fn after_bg_the_shell_keeps_the_terminal_native_root() {
-    Pen::on(Engine::NativeRoot, after_bg_the_shell_keeps_the_terminal);
+    Fixture::on(Engine::NativeRoot, after_bg_the_shell_keeps_the_terminal);
 }
 
 #[test]

@@ -78,11 +78,7 @@ fn a_proxy_that_ends_takes_the_guest_along(fixture: &Fixture) {
     assert_eq!(running.line(), "ready");
     let finished = running.finish();
     finished.failure(44);
-    assert!(
-        finished.stderr.contains("error: the proxy ended, so the guest was stopped"),
-        "{}",
-        finished.stderr
-    );
+    assert!(finished.stderr.contains("error: the proxy ended, so the guest was stopped"), "{}", finished.stderr);
     assert!(finished.stderr.contains("its last words"), "{}", finished.stderr);
     eventually("the guest is gone", || !is_running(&mark));
 }
