@@ -2,8 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use sandpen::internals::value::HostName;
 use sandpen::internals::{Action, parse};
-use sandpen::value::HostName;
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(Some((request, length))) = parse(bytes) else { return };

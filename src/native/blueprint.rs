@@ -151,7 +151,7 @@ fn normalised(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::launch::native::step::{Group, NativeLimits};
+    use crate::launch::native::step::{NativeLimits, ProcessGroup};
 
     fn setup(steps: Vec<Step>) -> NativeSetup {
         NativeSetup {
@@ -162,7 +162,7 @@ mod tests {
             cwd: "/w".into(),
             share_network: true,
             listen: None,
-            group: Group::Own,
+            group: ProcessGroup::Own,
             limits: NativeLimits::default(),
         }
     }

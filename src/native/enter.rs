@@ -14,7 +14,7 @@ use super::spawn::Child;
 use super::sys::{self, Forked};
 use super::walls::{self, Walls};
 use super::{blueprint, cgroup, diagnose, privileges};
-use crate::launch::native::step::{Group, NativeEntry};
+use crate::launch::native::step::{NativeEntry, ProcessGroup};
 
 /// Like [`spawn`](super::spawn), into existing namespaces. `launcher` is the process that holds the
 /// sandbox since its `spawn` returned; its control groups are joined.
@@ -35,8 +35,14 @@ pub fn enter(launcher: u32, entry: &NativeEntry, init: impl FnOnce(&Init) -> i32
     if caller == Caller::User {
         walls.process_limit = entry.pids;
     }
-    let entering =
-        EnteringProcess { namespaces, cgroup_procs, caller, own_group: entry.group == Group::Own, cwd: &cwd, walls };
+    let entering = EnteringProcess {
+        namespaces,
+        cgroup_procs,
+        caller,
+        own_group: entry.group == ProcessGroup::Own,
+        cwd: &cwd,
+        walls,
+    };
     let (ours, theirs) = Link::pair().map_err(failed)?;
     let mask = sys::block_signals();
     // SAFETY: sandpen has one thread when it enters, as with `spawn`.

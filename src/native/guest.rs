@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::io::{Errno, Result};
 use rustix::process::Pid;
 
-use crate::native::sys;
+use super::{privileges, sys};
 use crate::process::terminal::set_foreground;
 
 /// A command in the form that exec takes.
@@ -121,7 +121,7 @@ extern "C" fn child(launch: *mut libc::c_void) -> libc::c_int {
 
 fn prepare_and_execute(launch: &Launch<'_>) -> Errno {
     if launch.die_with_parent
-        && let Err(errno) = crate::native::privileges::die_with_parent()
+        && let Err(errno) = privileges::die_with_parent()
     {
         return errno;
     }

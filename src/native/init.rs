@@ -6,9 +6,9 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
 
-use crate::native::guest::{self, Command};
-use crate::native::link::{Link, Message};
-use crate::native::walls;
+use super::guest::{self, Command};
+use super::link::{Link, Message};
+use super::walls;
 use crate::process::signals::FORWARDED_BY_INIT;
 use crate::process::status_file::CommandStatus;
 use crate::process::{Outcome, release_pages};

@@ -18,7 +18,7 @@ use super::namespaces::Namespaces;
 use super::sys::{self, Forked};
 use super::walls::{self, Walls};
 use super::{diagnose, privileges, root};
-use crate::launch::native::step::{Group, NativeSetup, Step};
+use crate::launch::native::step::{NativeSetup, ProcessGroup, Step};
 
 /// A running sandbox. Dropping it kills the processes that are left, waits for pid 1 and removes
 /// the control groups.
@@ -169,7 +169,7 @@ impl FirstProcess<'_> {
         if self.caller == Caller::User {
             self.maps.write(own_proc.as_fd()).map_err(&at_identity)?;
         }
-        if self.setup.group == Group::Own {
+        if self.setup.group == ProcessGroup::Own {
             rustix::process::setpgid(None, None).map_err(&at_identity)?;
         }
         // Not with the other namespaces: its root is the control group that the process is in now.

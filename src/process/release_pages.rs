@@ -23,8 +23,13 @@ pub fn release_code_pages() {
     let page = rustix::param::page_size();
     let (start, end) = (start.next_multiple_of(page), end / page * page);
     if start < end {
-        // SAFETY: read-only pages of a private file mapping lose nothing: the next access reads
-        // them from the file again.
+        // SAFETY: dropping a page of a private file mapping loses what was written to it, and nothing
+        // is ever written to these. The whole pages between the two symbols belong to the segments
+        // that the linker maps `R` and `RX`; the writable ones, with all relocated data (`.got`,
+        // `.data.rel.ro`), begin on a later page, so that even a relocatable program keeps its
+        // relocations. Code and constants, this function included, are read from the file again on
+        // their next use; the running program keeps its file even if that is deleted, and the kernel
+        // refuses to overwrite it (ETXTBSY).
         unsafe {
             libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_DONTNEED);
         }

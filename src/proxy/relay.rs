@@ -84,7 +84,7 @@ struct Flow<'a> {
     pending: Vec<u8>,
     /// The sender has closed its direction.
     ended: bool,
-    /// The receiver has been told so.
+    /// The write direction of the receiver has been closed, too.
     done: bool,
     moved: u64,
 }

@@ -14,7 +14,7 @@ use super::registry::{BackgroundSweep, Record};
 use crate::error::Result;
 use crate::helper::PreparedCommand;
 use crate::host::Host;
-use crate::launch::native::step::{Group, NativeEntry};
+use crate::launch::native::step::{NativeEntry, ProcessGroup};
 use crate::launch::native::{self, NativeLaunch};
 use crate::launch::refuse_downgrades;
 use crate::native::{Child, Command, Event, Init, enter as enter_sandbox, spawn};
@@ -29,7 +29,7 @@ use crate::ui::Ui;
 /// The guest's process group, and the terminal that it may have.
 struct GuestGroup {
     terminal: Option<Terminal>,
-    group: Group,
+    group: ProcessGroup,
     takes_foreground: bool,
 }
 
@@ -37,13 +37,14 @@ impl GuestGroup {
     fn new() -> Self {
         let mut terminal = Terminal::save();
         // In a pipeline the other members need the terminal, and its signals are for all of them.
-        let group = if terminal.is_none() || terminal::is_interactive() { Group::Own } else { Group::Shared };
+        let group =
+            if terminal.is_none() || terminal::is_interactive() { ProcessGroup::Own } else { ProcessGroup::Shared };
         let takes_foreground = terminal.as_mut().is_some_and(Terminal::lend_foreground);
         GuestGroup { terminal, group, takes_foreground }
     }
 
     fn start(&self, init: &Init, mut command: Command) -> i32 {
-        command.own_group = self.group == Group::Own;
+        command.own_group = self.group == ProcessGroup::Own;
         command.foreground = self.takes_foreground;
         init.run_guest(&command)
     }
@@ -75,7 +76,7 @@ impl GuestGroup {
             match child.event() {
                 Ok(Event::Exited(code)) => break Ok(code),
                 Ok(Event::NotStarted(errno)) => status = Some(CommandStatus::from_exec_error(errno)),
-                Ok(Event::Stopped(_)) if self.group == Group::Own => {
+                Ok(Event::Stopped(_)) if self.group == ProcessGroup::Own => {
                     if let Some(terminal) = &mut self.terminal {
                         terminal.suspend(child.guest());
                     }

@@ -6,7 +6,7 @@ pub mod step;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use step::{Bind, Group, NativeLimits, NativeSetup, Step};
+use step::{Bind, NativeLimits, NativeSetup, ProcessGroup, Step};
 
 use super::{Downgrade, DowngradeKind, limits};
 use crate::config::value::{Access, NetworkMode};
@@ -95,7 +95,7 @@ pub fn compile(plan: &Plan) -> Result<NativeLaunch> {
             cwd: plan.workdir.as_path().to_owned(),
             share_network: plan.network.mode == NetworkMode::On,
             listen: plan.network.proxy.as_ref().map(|_| PROXY_PORT),
-            group: Group::Own,
+            group: ProcessGroup::Own,
             limits,
         },
         argv: plan.command.clone(),
