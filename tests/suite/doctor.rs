@@ -66,7 +66,7 @@ fn a_working_engine_is_ready(pen: &Pen) {
     if pen.engine.is_container() {
         let kind = if pen.engine.is_rootless() { ", rootless" } else { ", as root" };
         assert_check(&report, "engines", pen.engine.flag(), "ok", kind, None);
-        assert_check(&report, "sandbox", "image", "ok", ": here, ", None);
+        assert_check(&report, "sandbox", "image", "ok", ": present, ", None);
     }
     assert_eq!((pen.sessions(), pen.containers()), (Vec::<PathBuf>::new(), Vec::<String>::new()));
 }
@@ -102,11 +102,11 @@ fn the_page_is_aligned_and_ends_with_the_verdict() {
     let start = "\
 Sandbox
   ok       engine        docker: named; no other is tried (env LLXPRT_SANDBOX)
-  ok       image         docker.io/library/buildpack-deps:bookworm-scm: here, amd64
-  warning  memory        4g asked for (flag --memory), docker has 2.0g
-                         fix: ask for less with --memory
-  problem  cpus          4 asked for (flag --cpus), docker has 2
-                         fix: ask for less: --cpus 2
+  ok       image         docker.io/library/buildpack-deps:bookworm-scm: present, amd64
+  warning  memory        4g requested (flag --memory), docker has 2.0g
+                         fix: request less with --memory
+  problem  cpus          4 requested (flag --cpus), docker has 2
+                         fix: request less: --cpus 2
 
 Engines
   ok       docker        29.1.3, rootless, 2.0g of memory, 2 CPUs; chosen
@@ -187,7 +187,7 @@ fn an_image_is_here_or_pulled_or_built_or_foreign() {
     let (code, report) = doctor(&foreign, &["--image", "debian:12"]);
     assert_eq!(code, 0);
     let fix = Some("docker pull --platform linux/amd64 debian:12");
-    assert_check(&report, "sandbox", "image", "warning", "made for s390x", fix);
+    assert_check(&report, "sandbox", "image", "warning", "built for s390x", fix);
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn every_configuration_file_is_judged() {
     assert_eq!(code, 0);
     assert_check(&report, "files", "yours", "ok", "config.toml: valid", None);
     assert_check(&report, "files", "profile mine", "warning", "unknown key `netwrok`", Some("did you mean `network`?"));
-    assert_check(&report, "files", "profile other", "ok", "not used now", None);
+    assert_check(&report, "files", "profile other", "ok", "not in use", None);
     assert_check(&report, "files", "preset agent", "warning", "unknown key `imagee`", Some("did you mean `image`?"));
     assert_check(&report, "files", "the project's", "warning", "until you trust it", Some("sandpen trust"));
     // What stops `run` is a problem, and it is told once.
@@ -229,7 +229,7 @@ fn settings_of_git_that_only_work_outside() {
     assert_check(&report, "git", "core.fsmonitor", "note", "`true` in [ROOT]/home/.gitconfig", None);
     assert_check(&report, "git", "gpg.program", "warning", "`/opt/gpg` in [ROOT]/home/.gitconfig", None);
     let (_, report) = doctor(&world, &["--guard", "off"]);
-    assert_check(&report, "git", "guard", "warning", "switched off by flag --guard", Some("--guard review"));
+    assert_check(&report, "git", "guard", "warning", "disabled by flag --guard", Some("--guard review"));
 }
 
 /// An agent that says how many keys it has, to everyone who asks.
@@ -259,7 +259,7 @@ fn the_agent_and_its_keys() {
     assert_check(&asked(Some(agent(&world, 0))), "ssh", "agent", "warning", "holds no keys", Some("ssh-add"));
     let report = asked(Some(agent(&world, 2)));
     assert_check(&report, "ssh", "agent", "ok", "holds 2 keys", None);
-    assert_check(&report, "ssh", "forwarding", "ok", "its socket, directly", None);
+    assert_check(&report, "ssh", "forwarding", "ok", "its socket is mounted", None);
     let (_, report) = doctor(&world, &[]);
     assert_check(&report, "ssh", "agent", "note", "switched off by env SANDPEN_SSH_AGENT", None);
 }
@@ -268,12 +268,12 @@ fn the_agent_and_its_keys() {
 fn leftovers_are_counted_and_prune_removes_them() {
     let world = answering(INFO, IMAGE);
     let (_, report) = doctor(&world, &[]);
-    assert_check(&report, "leftovers", "stale", "ok", "nothing", None);
+    assert_check(&report, "leftovers", "stale", "ok", "none", None);
     world.write(".local/state/sandpen/sessions/0123456789ab/session.json", "{}");
     world.write(".local/state/sandpen/sessions/0123456789ab/owner", "");
     let (code, report) = doctor(&world, &[]);
     assert_eq!(code, 0);
-    assert_check(&report, "leftovers", "stale", "warning", "1 sandbox whose sandpen was killed", Some("sandpen prune"));
+    assert_check(&report, "leftovers", "stale", "warning", "1 sandbox whose launcher was killed", Some("sandpen prune"));
     world.ran(&mut world.sandpen(["prune"])).ok();
-    assert_check(&doctor(&world, &[]).1, "leftovers", "stale", "ok", "nothing", None);
+    assert_check(&doctor(&world, &[]).1, "leftovers", "stale", "ok", "none", None);
 }

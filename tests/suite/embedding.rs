@@ -87,7 +87,7 @@ fn a_planted_program_does_not_launch(pen: &Pen) {
     assert!(command.args(["sh", "-c", "exit 7"]).ran().ok().ends_with("Exited(7)"));
     fs::remove_file(programs.join("sandpen")).expect("remove");
     let ran = command.ran();
-    let words = "Launch: there is no program `sandpen` on PATH, mounted directories apart\nhint: ";
+    let words = "Launch: there is no program `sandpen` on PATH outside of mounted directories\nhint: ";
     assert!(ran.stderr.starts_with(words), "{}", ran.stderr);
 }
 

@@ -91,8 +91,8 @@ fn every_promise_holds(pen: &Pen) {
         for name in PROBES.iter().chain(&["hooks"]) {
             state(&report, name);
         }
-        assert_eq!(state(&report, "hooks"), ("held".into(), "no hook was planted".into()));
-        assert_eq!(state(&report, "credentials"), ("held".into(), "none of 1 was".into()));
+        assert_eq!(state(&report, "hooks"), ("held".into(), "no hook planted".into()));
+        assert_eq!(state(&report, "credentials"), ("held".into(), "1 file tried, none readable".into()));
     }
     let limits = report(&selftest(pen, asked[1]).ran());
     let can_limit = |name: &str| !pen.engine.is_rootless() || name == "pids" && pen.engine == Engine::Native;
@@ -106,7 +106,7 @@ fn every_promise_holds(pen: &Pen) {
 fn what_the_user_opens_is_not_promised(pen: &Pen) {
     let mount = format!("{}:/elsewhere", pen.home.display());
     let same = pen.home.display().to_string();
-    for (mount, seen) in [(mount, "nothing was"), (same, "a file planted there was read")] {
+    for (mount, seen) in [(mount, "no access"), (same, "read a planted file")] {
         let ran = selftest(pen, &["--mount", &mount]).ran();
         assert_failed(&ran, &[]);
         assert_eq!(state(&report(&ran), "home"), ("not-promised".into(), seen.into()), "{mount}");
@@ -114,10 +114,10 @@ fn what_the_user_opens_is_not_promised(pen: &Pen) {
     pen.host_command("git").args(["init", "--quiet"]).ran().ok();
     let ran = selftest(pen, &["--guard", "off"]).ran();
     assert_failed(&ran, &[]);
-    assert_eq!(state(&report(&ran), "hooks"), ("not-promised".into(), "a hook was planted".into()));
+    assert_eq!(state(&report(&ran), "hooks"), ("not-promised".into(), "planted a hook".into()));
     let ran = selftest(pen, &["--tmp", "host"]).ran();
     assert_failed(&ran, &[]);
-    let both = "a file planted there was read, and one was written";
+    let both = "read a planted file and wrote another";
     assert_eq!(state(&report(&ran), "temp"), ("not-promised".into(), both.into()));
     assert_clean(pen);
 }
@@ -130,9 +130,9 @@ fn the_agent_is_there_exactly_if_forwarded(pen: &Pen) {
     };
     let (on, off) = (run("on"), run("off"));
     assert_failed(&on, &[]);
-    assert_eq!(state(&report(&on), "ssh agent").1, "one answers at /ssh-agent, with 1 key");
+    assert_eq!(state(&report(&on), "ssh agent").1, "an agent answers at /ssh-agent with 1 key");
     assert_failed(&off, &[]);
-    assert_eq!(state(&report(&off), "ssh agent").1, "none answers");
+    assert_eq!(state(&report(&off), "ssh agent").1, "no agent answers");
 }
 
 /// What the user's own flags take away is found out.
@@ -202,7 +202,7 @@ fn a_probe_that_cannot_run_has_failed() {
     world.uninstall("docker");
     let ran = world.ran(&mut world.sandpen(["selftest"]));
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{ran:?}");
-    let last = "sandpen: error: no probe could run: the sandbox did not start\n";
+    let last = "sandpen: error: the sandbox did not start, so no probe could run\n";
     assert!(
         ran.stderr.starts_with("sandpen: error: Docker is not installed") && ran.stderr.ends_with(last),
         "{}",

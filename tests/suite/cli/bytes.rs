@@ -63,10 +63,10 @@ fn directories_that_are_not_text_are_refused_with_the_reason() {
     let project = world.home.join(bytes(b"pro\xffject"));
     fs::create_dir(&project).unwrap();
     let message = "sandpen: error: `[ROOT]/home/pro\u{fffd}ject` is not UTF-8, and docker cannot mount such a path\nhint: rename it, or use another engine\n";
-    assert_eq!(world.refused(world.sandpen(["run"]).current_dir(&project)), message);
+    assert_eq!(world.stopped(44, world.sandpen(["run"]).current_dir(&project)), message);
     let include = [OsString::from("run"), "--include-dir".into(), project.clone().into()];
-    assert_eq!(world.refused(&mut world.sandpen(include)), message);
-    let stderr = world.refused(world.sandpen(["run"]).env("HOME", &project));
+    assert_eq!(world.stopped(44, &mut world.sandpen(include)), message);
+    let stderr = world.stopped(44, world.sandpen(["run"]).env("HOME", &project));
     assert!(stderr.contains("is not UTF-8"), "{stderr}");
 }
 

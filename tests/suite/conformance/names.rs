@@ -76,15 +76,16 @@ fn odd_names_can_be_the_working_directory(pen: &Pen) {
 }
 
 fn what_an_engine_cannot_carry_is_refused(pen: &Pen) {
-    let refused = |ran: Ran, part: &str| {
-        assert_eq!(ran.code, Some(2), "{part}: {}", ran.stderr);
+    let stopped = |code: i32, ran: Ran, part: &str| {
+        assert_eq!(ran.code, Some(code), "{part}: {}", ran.stderr);
         assert!(ran.stderr.starts_with("sandpen: error: ") && ran.stderr.contains(part), "{}", ran.stderr);
         assert_eq!(ran.stdout, "");
     };
+    let refused = |ran: Ran, part: &str| stopped(2, ran, part);
     let not_utf8 = OsStr::from_bytes(b"not-\xff-utf8");
     fs::create_dir(pen.outside("odd").join(not_utf8)).expect("directory");
     let mut command = pen.run();
-    refused(command.current_dir(pen.root().join("odd").join(not_utf8)).args(["--", "true"]).ran(), "not UTF-8");
+    stopped(44, command.current_dir(pen.root().join("odd").join(not_utf8)).args(["--", "true"]).ran(), "not UTF-8");
     refused(pen.run().args([OsStr::new("--"), OsStr::new("echo"), not_utf8]).ran(), "not UTF-8");
     fs::create_dir(pen.root().join("odd/a:b,c")).expect("directory");
     fs::write(pen.root().join("odd/a:b,c/file"), "both").expect("file");

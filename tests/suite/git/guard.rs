@@ -138,7 +138,7 @@ fn assert_set_aside(pen: &Pen, main: &Path, before: &str, ran: &Ran) {
     assert_nothing_runs(pen, main);
     // Kept as it was, and accepted by the command that is shown.
     let kept =
-        ran.stderr.lines().find_map(|line| line.strip_prefix("hint: it is kept as it was left: ")).expect("kept");
+        ran.stderr.lines().find_map(|line| line.strip_prefix("hint: the original is kept in ")).expect("kept");
     assert!(fs::read_to_string(kept).expect("the kept file").contains("fsmonitor"));
     let accept = ran.stderr.lines().find_map(|line| line.strip_prefix("hint: to accept it: ")).expect("command");
     pen.host_command("sh").args(["-c", accept]).ran().ok();

@@ -114,7 +114,7 @@ fn limits_and_other_places_are_downgrades() {
             "cpus 2 (flag --cpus)",
             "memory 1g (flag --memory)",
             "pids 9 (flag --pids)",
-            "the sandbox kept (flag --keep)",
+            "keep (flag --keep)",
             "`[ROOT]/home/data` at `/data` (flag --mount)"
         ]
     );
