@@ -3,7 +3,7 @@
 //!
 //! [`Baseline::record`] saves the state before the launch. [`Baseline::conclude`] compares it when the
 //! sandbox has exited, [`Baseline::catch_up`] when a later call finds that its launcher was killed. All
-//! input is untrusted: the review follows no links, reads no large files and lets Git parse Git's files.
+//! input is untrusted: the review follows no links, reads no large files and lets Git parse its files.
 
 pub mod background_review;
 mod harmless;

@@ -29,7 +29,7 @@ pub enum LaunchError {
     ColonAndComma { source_path: String },
     #[error("internal error: the plan for Seatbelt has no facts about Seatbelt")]
     NoSeatbeltFacts,
-    #[error("cannot find sandpen's own program file, which starts the command")]
+    #[error("cannot find sandpen's program file, which starts the command")]
     NoProgramFile,
     #[error("`{session}` is not UTF-8")]
     SessionNotUtf8 { session: HostPath },
@@ -44,12 +44,12 @@ impl Diagnostic for LaunchError {
             Self::WrongPlatform { .. } => Kind::Usage,
             Self::MultilineSecret { .. }
             | Self::ArgumentNotUtf8 { .. }
+            | Self::PathNotUtf8 { .. }
             | Self::TmpfsTarget { .. }
             | Self::UnsupportedSource { .. }
             | Self::ColonAndComma { .. } => Kind::Usage,
             Self::Strict { .. }
             | Self::NoImage
-            | Self::PathNotUtf8 { .. }
             | Self::NoSeatbeltFacts
             | Self::NoProgramFile
             | Self::SessionNotUtf8 { .. }

@@ -1,4 +1,5 @@
-//! Decides width, colour and detail of a page. Colour never carries information of its own.
+//! Decides width, colour and detail of a page. Colour is never the only carrier of
+//! information.
 
 use anstyle::{AnsiColor, Style};
 

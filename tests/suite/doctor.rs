@@ -65,7 +65,7 @@ fn a_working_engine_is_ready(fixture: &Fixture) {
     if fixture.engine().is_container() {
         let kind = if fixture.engine().is_rootless() { ", rootless" } else { ", as root" };
         assert_check(&report, "engines", fixture.engine().flag(), "ok", kind, None);
-        assert_check(&report, "sandbox", "image", "ok", ": here, ", None);
+        assert_check(&report, "sandbox", "image", "ok", ": present, ", None);
     }
     assert_eq!((fixture.sessions(), fixture.containers()), (Vec::<PathBuf>::new(), Vec::<String>::new()));
 }
@@ -101,11 +101,11 @@ fn doctor_prints_an_aligned_page_that_ends_with_the_result() {
     let start = "\
 Sandbox
   ok       engine        docker: named; no other is tried (env LLXPRT_SANDBOX)
-  ok       image         docker.io/library/buildpack-deps:bookworm-scm: here, amd64
-  warning  memory        4g asked for (flag --memory), docker has 2.0g
-                         fix: ask for less with --memory
-  problem  cpus          4 asked for (flag --cpus), docker has 2
-                         fix: ask for less: --cpus 2
+  ok       image         docker.io/library/buildpack-deps:bookworm-scm: present, amd64
+  warning  memory        4g requested (flag --memory), docker has 2.0g
+                         fix: request less with --memory
+  problem  cpus          4 requested (flag --cpus), docker has 2
+                         fix: request less: --cpus 2
 
 Engines
   ok       docker        29.1.3, rootless, 2.0g of memory, 2 CPUs; chosen
@@ -199,7 +199,7 @@ fn an_image_is_here_or_pulled_or_built_or_foreign() {
     let (code, report) = doctor(&foreign, &["--image", "debian:12"]);
     assert_eq!(code, 0);
     let fix = Some("docker pull --platform linux/amd64 debian:12");
-    assert_check(&report, "sandbox", "image", "warning", "made for s390x", fix);
+    assert_check(&report, "sandbox", "image", "warning", "built for s390x", fix);
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn doctor_checks_every_configuration_file() {
     assert_eq!(code, 0);
     assert_check(&report, "files", "yours", "ok", "config.toml: valid", None);
     assert_check(&report, "files", "profile mine", "warning", "unknown key `netwrok`", Some("did you mean `network`?"));
-    assert_check(&report, "files", "profile other", "ok", "not used now", None);
+    assert_check(&report, "files", "profile other", "ok", "not in use", None);
     assert_check(&report, "files", "preset agent", "warning", "unknown key `imagee`", Some("did you mean `image`?"));
     assert_check(&report, "files", "the project's", "warning", "until you trust it", Some("sandpen trust"));
     // An error that stops `run` is a problem, and is reported once.
@@ -241,7 +241,7 @@ fn doctor_lists_git_settings_that_only_work_on_the_host() {
     assert_check(&report, "git", "core.fsmonitor", "note", "`true` in [ROOT]/home/.gitconfig", None);
     assert_check(&report, "git", "gpg.program", "warning", "`/opt/gpg` in [ROOT]/home/.gitconfig", None);
     let (_, report) = doctor(&fixture, &["--guard", "off"]);
-    assert_check(&report, "git", "guard", "warning", "switched off by flag --guard", Some("--guard review"));
+    assert_check(&report, "git", "guard", "warning", "disabled by flag --guard", Some("--guard review"));
 }
 
 /// An agent that says how many keys it has, to everyone who asks.
@@ -271,7 +271,7 @@ fn doctor_reports_the_agent_and_its_keys() {
     assert_check(&asked(Some(agent(&fixture, 0))), "ssh", "agent", "warning", "holds no keys", Some("ssh-add"));
     let report = asked(Some(agent(&fixture, 2)));
     assert_check(&report, "ssh", "agent", "ok", "holds 2 keys", None);
-    assert_check(&report, "ssh", "forwarding", "ok", "its socket, directly", None);
+    assert_check(&report, "ssh", "forwarding", "ok", "its socket is mounted", None);
     let (_, report) = doctor(&fixture, &[]);
     assert_check(&report, "ssh", "agent", "note", "switched off by env SANDPEN_SSH_AGENT", None);
 }
@@ -280,12 +280,19 @@ fn doctor_reports_the_agent_and_its_keys() {
 fn doctor_counts_leftovers_and_prune_removes_them() {
     let fixture = answering(INFO, IMAGE);
     let (_, report) = doctor(&fixture, &[]);
-    assert_check(&report, "leftovers", "stale", "ok", "nothing", None);
+    assert_check(&report, "leftovers", "stale", "ok", "none", None);
     fixture.write(".local/state/sandpen/sessions/0123456789ab/session.json", "{}");
     fixture.write(".local/state/sandpen/sessions/0123456789ab/owner", "");
     let (code, report) = doctor(&fixture, &[]);
     assert_eq!(code, 0);
-    assert_check(&report, "leftovers", "stale", "warning", "1 sandbox whose sandpen was killed", Some("sandpen prune"));
+    assert_check(
+        &report,
+        "leftovers",
+        "stale",
+        "warning",
+        "1 sandbox whose launcher was killed",
+        Some("sandpen prune"),
+    );
     fixture.finish(&mut fixture.sandpen(["prune"])).success();
-    assert_check(&doctor(&fixture, &[]).1, "leftovers", "stale", "ok", "nothing", None);
+    assert_check(&doctor(&fixture, &[]).1, "leftovers", "stale", "ok", "none", None);
 }

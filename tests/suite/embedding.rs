@@ -81,7 +81,7 @@ fn a_planted_program_does_not_launch(fixture: &Fixture) {
     assert!(command.args(["sh", "-c", "exit 7"]).finish().success().ends_with("Exited(7)"));
     fs::remove_file(programs.join("sandpen")).expect("remove");
     let finished = command.finish();
-    let words = "Launch: there is no program `sandpen` on PATH, mounted directories apart\nhint: ";
+    let words = "Launch: there is no program `sandpen` on PATH outside of mounted directories\nhint: ";
     assert!(finished.stderr.starts_with(words), "{}", finished.stderr);
 }
 

@@ -86,8 +86,8 @@ fn every_promise_holds(fixture: &Fixture) {
         for name in PROBES.iter().chain(&["hooks"]) {
             state(&report, name);
         }
-        assert_eq!(state(&report, "hooks"), ("held".into(), "no hook was planted".into()));
-        assert_eq!(state(&report, "credentials"), ("held".into(), "none of 1 was".into()));
+        assert_eq!(state(&report, "hooks"), ("held".into(), "no hook planted".into()));
+        assert_eq!(state(&report, "credentials"), ("held".into(), "1 file tried, none readable".into()));
     }
     let limits = report(&selftest(fixture, asked[1]).finish());
     let can_limit =
@@ -102,7 +102,7 @@ fn every_promise_holds(fixture: &Fixture) {
 fn selftest_promises_nothing_about_what_the_user_opened(fixture: &Fixture) {
     let mount = format!("{}:/elsewhere", fixture.home.display());
     let same = fixture.home.display().to_string();
-    for (mount, seen) in [(mount, "nothing was"), (same, "a file planted there was read")] {
+    for (mount, seen) in [(mount, "no access"), (same, "read a planted file")] {
         let finished = selftest(fixture, &["--mount", &mount]).finish();
         assert_failed(&finished, &[]);
         assert_eq!(state(&report(&finished), "home"), ("not-promised".into(), seen.into()), "{mount}");
@@ -110,10 +110,10 @@ fn selftest_promises_nothing_about_what_the_user_opened(fixture: &Fixture) {
     fixture.host_command("git").args(["init", "--quiet"]).finish().success();
     let finished = selftest(fixture, &["--guard", "off"]).finish();
     assert_failed(&finished, &[]);
-    assert_eq!(state(&report(&finished), "hooks"), ("not-promised".into(), "a hook was planted".into()));
+    assert_eq!(state(&report(&finished), "hooks"), ("not-promised".into(), "planted a hook".into()));
     let finished = selftest(fixture, &["--tmp", "host"]).finish();
     assert_failed(&finished, &[]);
-    let both = "a file planted there was read, and one was written";
+    let both = "read a planted file and wrote another";
     assert_eq!(state(&report(&finished), "temp"), ("not-promised".into(), both.into()));
     assert_clean(fixture);
 }
@@ -122,9 +122,9 @@ fn the_agent_is_reachable_only_if_forwarded(fixture: &Fixture) {
     let run = |mode: &str| selftest(fixture, &["--ssh-agent", mode]).finish();
     let (on, off) = (run("on"), run("off"));
     assert_failed(&on, &[]);
-    assert_eq!(state(&report(&on), "ssh agent").1, "one answers at /ssh-agent, with 1 key");
+    assert_eq!(state(&report(&on), "ssh agent").1, "an agent answers at /ssh-agent with 1 key");
     assert_failed(&off, &[]);
-    assert_eq!(state(&report(&off), "ssh agent").1, "none answers");
+    assert_eq!(state(&report(&off), "ssh agent").1, "no agent answers");
 }
 
 #[test]
@@ -193,8 +193,8 @@ fn a_probe_that_cannot_run_has_failed() {
     // And one that does not start at all.
     fixture.uninstall("docker");
     let finished = fixture.finish(&mut fixture.sandpen(["selftest"]));
-    assert_eq!((finished.code, finished.stdout.as_str()), (Some(1), ""), "{finished:?}");
-    let last = "sandpen: error: no probe could run: the sandbox did not start\n";
+    assert_eq!((finished.code, finished.stdout.as_str()), (Some(1), ""), "{ran:?}");
+    let last = "sandpen: error: the sandbox did not start, so no probe could run\n";
     assert!(
         finished.stderr.starts_with("sandpen: error: Docker is not installed") && finished.stderr.ends_with(last),
         "{}",

@@ -11,9 +11,8 @@ use crate::ui;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ProbeResult {
     pub name: &'static str,
-    /// What the sandbox promises, or why it promises nothing.
+    /// Names the promise, or the reason why there is none.
     pub promised: String,
-    /// What the probe observed.
     pub seen: String,
     #[serde(serialize_with = "state_name")]
     pub state: State,

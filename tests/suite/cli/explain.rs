@@ -45,9 +45,9 @@ fn the_page_has_a_place_for_everything_a_person_asks_about() {
             "Sandbox",
             "Workspace",
             "Your home",
-            "Asked for",
+            "Requested mounts",
             "Preset claude",
-            "The sandbox's own",
+            "Private to the sandbox",
             "Environment",
             "Network",
             "Limits",
@@ -112,12 +112,7 @@ fn why_a_path_is_inside_or_not() {
     let data = fixture.home.join("data").display().to_string();
     let mount = format!("{data}:/data");
     for (thing, options, title, lines) in [
-        (
-            "notes.txt",
-            vec![],
-            "[ROOT]/home/project/notes.txt – inside, read and written",
-            vec!["why the working directory"],
-        ),
+        ("notes.txt", vec![], "[ROOT]/home/project/notes.txt – inside, writable", vec!["why the working directory"]),
         (
             "~/.gitconfig",
             vec![],
@@ -130,8 +125,8 @@ fn why_a_path_is_inside_or_not() {
             "[ROOT]/home/.ssh/id_ed25519 – not inside",
             vec![
                 "why an empty home of the sandbox's own: the rest of yours stays outside",
-                "change --ssh-agent on lets ssh use the keys without showing them",
-                "change --mount [ROOT]/home/.ssh/id_ed25519 shows it, read-only",
+                "change --ssh-agent on lets ssh use the keys without mounting them",
+                "change --mount [ROOT]/home/.ssh/id_ed25519 mounts it read-only",
             ],
         ),
         (
@@ -141,10 +136,10 @@ fn why_a_path_is_inside_or_not() {
             vec![
                 "why asked for",
                 "from flag --mount",
-                "change --mount [ROOT]/home/data/deep/file:rw lets it be written",
+                "change --mount [ROOT]/home/data/deep/file:rw makes it writable",
             ],
         ),
-        ("/etc/passwd", vec![], "/etc/passwd – not inside: something else is in its place", vec!["from default"]),
+        ("/etc/passwd", vec![], "/etc/passwd – not inside: another file is at this path", vec!["from default"]),
         (
             "/opt/nothing",
             vec![],
@@ -167,26 +162,26 @@ fn why_a_variable_is_set_or_not() {
         (
             "EDITOR",
             vec![],
-            "EDITOR – not set inside, unless the image sets one of its own",
+            "EDITOR – not set inside, unless the image sets it",
             vec!["change --env EDITOR passes the host's value, as a secret"],
         ),
         (
             "GH_TOKEN",
             vec![],
-            "GH_TOKEN – not set inside, and it looks like a secret, unless the image sets one of its own",
+            "GH_TOKEN – not set inside, and it looks like a secret, unless the image sets it",
             vec!["from default"],
         ),
         (
             "GH_TOKEN",
             vec!["--env", "GH_TOKEN"],
-            "GH_TOKEN – set inside, as a secret: never shown, on no command line",
+            "GH_TOKEN – set inside as a secret: never shown and not on a command line",
             vec!["from flag --env"],
         ),
         (
             "NOT_THERE",
             vec![],
-            "NOT_THERE – not set inside, nor on the host, unless the image sets one of its own",
-            vec!["change --env NOT_THERE=VALUE sets one"],
+            "NOT_THERE – set neither inside nor on the host, unless the image sets it",
+            vec!["change --env NOT_THERE=VALUE sets a value"],
         ),
         ("LEVEL", vec!["--env", "LEVEL=3"], "LEVEL – set inside: 3", vec!["why asked for"]),
     ] {
@@ -205,13 +200,13 @@ fn why_a_host_is_reached_or_not() {
         (
             "github.com",
             vec![],
-            "github.com – reached inside, as far as the host's network goes",
-            "change --network off leaves no network at all",
+            "github.com – reachable if the host can reach it",
+            "change --network off disables the network",
         ),
         (
             "github.com",
             vec!["--network", "off"],
-            "github.com – not reached",
+            "github.com – not reachable",
             "change --network proxied --allow-host github.com allows this host",
         ),
         (
@@ -223,7 +218,7 @@ fn why_a_host_is_reached_or_not() {
         (
             "api.github.com",
             vec!["--allow-host", "*.github.com"],
-            "api.github.com – reached through the proxy, on port 443",
+            "api.github.com – reachable through the proxy, on port 443",
             "from flag --allow-host",
         ),
         (
@@ -235,13 +230,13 @@ fn why_a_host_is_reached_or_not() {
         (
             "api.anthropic.com",
             vec!["--agent", "claude", "--network", "proxied"],
-            "api.anthropic.com – reached through the proxy, on port 443",
+            "api.anthropic.com – reachable through the proxy, on port 443",
             "from preset claude",
         ),
         (
             "x.org",
             vec!["--proxy-command", "mine"],
-            "x.org – as your proxy says",
+            "x.org – your proxy decides",
             "why the proxy command decides about every host",
         ),
     ] {

@@ -101,7 +101,7 @@ fn an_own_preset_brings_what_it_names(fixture: &Fixture) {
     let refused = run("echo x >~/.mine.conf || echo x >$MINE_CERTIFICATE");
     assert!(refused.code == Some(1) && refused.stderr.contains("Read-only file system"), "{}", refused.stderr);
     let planted = run("mkdir -p ~/.mine/hooks; echo 'touch /x' >~/.mine/hooks/start");
-    let words = "changed inside, and run or obeyed by tools on the host: ";
+    let words = "changed inside, and used by tools on the host: ";
     assert!(planted.stderr.contains(words) && planted.stderr.contains(".mine/hooks"), "{}", planted.stderr);
     let get = |port: u16| {
         format!(

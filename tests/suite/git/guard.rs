@@ -139,7 +139,7 @@ fn assert_set_aside(fixture: &Fixture, main: &Path, before: &str, finished: &Fin
     assert_nothing_runs(fixture, main);
     // Kept as it was, and accepted by the command that is shown.
     let kept =
-        finished.stderr.lines().find_map(|line| line.strip_prefix("hint: it is kept as it was left: ")).expect("kept");
+        finished.stderr.lines().find_map(|line| line.strip_prefix("hint: the original is kept in ")).expect("kept");
     assert!(fs::read_to_string(kept).expect("the kept file").contains("fsmonitor"));
     let accept = finished.stderr.lines().find_map(|line| line.strip_prefix("hint: to accept it: ")).expect("command");
     fixture.host_command("sh").args(["-c", accept]).finish().success();

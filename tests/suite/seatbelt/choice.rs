@@ -109,7 +109,7 @@ fn limits_and_mounts_at_other_paths_are_downgrades() {
             "cpus 2 (flag --cpus)",
             "memory 1g (flag --memory)",
             "pids 9 (flag --pids)",
-            "the sandbox kept (flag --keep)",
+            "keep (flag --keep)",
             "`[ROOT]/home/data` at `/data` (flag --mount)"
         ]
     );

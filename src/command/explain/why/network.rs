@@ -18,12 +18,12 @@ pub fn answer(plan: &Plan, host: &HostName, port: Option<u16>) -> Answer {
             Answer::new("host", asked, Some(true), how)
                 .reason(format!("the network is on: {}", network.reason))
                 .change("--network off", "disables the network")
-                .change(listing, "permits only this host and others that are listed")
+                .change(listing, "allows only this host and others that are listed")
         }
         NetworkMode::Off => Answer::new("host", asked, Some(false), "not reachable")
             .reason(format!("the network is off: {}", network.reason))
-            .change(format!("--network proxied {listing}"), "permits this host")
-            .change("--network on", "permits every host"),
+            .change(format!("--network proxied {listing}"), "allows this host")
+            .change("--network on", "allows every host"),
         NetworkMode::Proxied => match &network.proxy {
             Some(ProxyPlan::Command { .. }) => Answer::new("host", asked, None, "your proxy decides")
                 .reason("the proxy command decides about every host"),
@@ -41,7 +41,7 @@ fn listed(plan: &Plan, host: &HostName, port: Option<u16>, asked: String) -> Ans
         let why = if others > 0 { "it is listed, but not with this port" } else { "it is not listed" };
         return Answer::new("host", asked, Some(false), "refused by the proxy")
             .reason(format!("{why}: {}", plan.network.reason))
-            .change(format!("--allow-host {wanted}"), "permits it");
+            .change(format!("--allow-host {wanted}"), "allows it");
     };
     let mut answer = Answer::new("host", asked, Some(true), format!("reachable through the proxy, on port {port}"))
         .reason(format!(
