@@ -193,7 +193,7 @@ fn a_probe_that_cannot_run_has_failed() {
     // And one that does not start at all.
     fixture.uninstall("docker");
     let finished = fixture.finish(&mut fixture.sandpen(["selftest"]));
-    assert_eq!((finished.code, finished.stdout.as_str()), (Some(1), ""), "{ran:?}");
+    assert_eq!((finished.code, finished.stdout.as_str()), (Some(1), ""), "{finished:?}");
     let last = "sandpen: error: the sandbox did not start, so no probe could run\n";
     assert!(
         finished.stderr.starts_with("sandpen: error: Docker is not installed") && finished.stderr.ends_with(last),
