@@ -1,4 +1,5 @@
-//! Decides what the guest helper does inside: the first process of a container, which starts the command.
+//! Decides what the guest helper does inside: the first process of a container, which starts the
+//! command.
 
 use std::ffi::OsString;
 
@@ -46,8 +47,8 @@ pub struct HelperConfig {
     /// The control directory, if it is not at its usual path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_dir: Option<String>,
-    /// The pid of the launcher, if it is the helper's parent (Seatbelt). Helper and command are then one
-    /// process group: signals reach both, and both exit with the launcher.
+    /// The pid of the launcher, if it is the helper's parent (Seatbelt). Helper and command are
+    /// then one process group: signals reach both, and both exit with the launcher.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launcher: Option<u32>,
 }
@@ -108,7 +109,8 @@ impl Draft<'_> {
         inside.filter_map(|directory| directory.to_str().map(str::to_owned)).collect()
     }
 
-    /// Mounts the guest helper and its channel to the launcher. The helper is a Linux build of this program.
+    /// Mounts the guest helper and its channel to the launcher. The helper is a Linux build of this
+    /// program.
     pub(super) fn helper(&mut self, helper_config: &HelperConfig, command: &[OsString]) -> Result<Option<GuestPath>> {
         let Some(program) = &self.facts.helper else {
             if !helper_config.forward.is_empty() {
