@@ -1,5 +1,5 @@
-//! Reads environment, user, current directory, terminal and platform of this process. Decides nothing;
-//! no other module reads them.
+//! Reads environment, user, current directory, terminal and platform of this process. Decides
+//! nothing; no other module reads them.
 
 #![allow(clippy::disallowed_methods, reason = "reads the environment for all other modules")]
 
@@ -69,7 +69,8 @@ pub struct Host {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ProcessStamp {
     pub pid: u32,
-    /// Counts clock ticks from boot to the start of the process; 0 where the system does not report it.
+    /// Counts clock ticks from boot to the start of the process; 0 where the system does not report
+    /// it.
     pub start: u64,
 }
 
@@ -157,7 +158,8 @@ impl Host {
         self.env.path("TMPDIR").and_then(|path| HostPath::new(path).ok()).unwrap_or_else(|| constant!(HostPath, "/tmp"))
     }
 
-    /// Makes a path absolute: `~` is the home directory, and other relative paths start at the current one.
+    /// Makes a path absolute: `~` is the home directory, and other relative paths start at the
+    /// current one.
     pub fn expand(&self, path: &Path) -> PathBuf {
         let joined = match path.strip_prefix("~") {
             Ok(below) => self.home.as_path().join(below),
@@ -196,7 +198,8 @@ fn is_account_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))
 }
 
-/// An entry of `/etc/passwd`. The file is read directly: a static binary has no reliable name service.
+/// An entry of `/etc/passwd`. The file is read directly: a static binary has no reliable name
+/// service.
 struct Account {
     name: String,
     home: PathBuf,
@@ -223,8 +226,8 @@ impl ProcessStamp {
     }
 }
 
-/// Reads field 22 of `/proc/PID/stat`. The command name (field 2) may contain anything, so fields are
-/// counted from its last `)`.
+/// Reads field 22 of `/proc/PID/stat`. The command name (field 2) may contain anything, so fields
+/// are counted from its last `)`.
 fn start_time(process: &str) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()

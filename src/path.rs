@@ -1,5 +1,5 @@
-//! Defines absolute paths of the host, of an engine's virtual machine and of the guest as three types that
-//! cannot be confused. Touches no files.
+//! Defines absolute paths of the host, of an engine's virtual machine and of the guest as three
+//! types that cannot be confused. Touches no files.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -128,7 +128,8 @@ path_type! {
     GuestPath
 }
 
-/// Tells whether a text is an absolute path in its shortest form: without `.`, `..`, an empty name or NUL.
+/// Tells whether a text is an absolute path in its shortest form: without `.`, `..`, an empty name
+/// or NUL.
 pub const fn is_clean(text: &str) -> bool {
     let bytes = text.as_bytes();
     if bytes.is_empty() || bytes[0] != b'/' {

@@ -1,10 +1,11 @@
-//! Wraps values that must not be printed. Decides nothing about which values those are; `vars` does.
+//! Wraps values that must not be printed. Decides nothing about which values those are; `vars`
+//! does.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 
-/// A value that must not be printed: it has no `Display`, its `Debug` is redacted, and it is never an argument of an
-/// engine's client, where other users could read it.
+/// A value that must not be printed: it has no `Display`, its `Debug` is redacted, and it is never
+/// an argument of an engine's client, where other users could read it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(OsString);
 

@@ -1,4 +1,5 @@
-//! Names one sandbox: an id that is random or chosen by the user, and a second random name that only the launcher knows.
+//! Names one sandbox: an id that is random or chosen by the user, and a second random name that
+//! only the launcher knows.
 
 use std::fmt;
 use std::io::Read;
@@ -34,7 +35,8 @@ impl SessionId {
         SessionId { secret: Self::placeholder().secret, ..self }
     }
 
-    /// Returns a random name that is never shown to the guest or to other users, unlike the id itself.
+    /// Returns a random name that is never shown to the guest or to other users, unlike the id
+    /// itself.
     pub fn secret(&self) -> &str {
         &self.secret
     }

@@ -1,4 +1,5 @@
-//! Defines warnings, which tell the user about a problem that does not stop the sandbox. Prints nothing.
+//! Defines warnings, which tell the user about a problem that does not stop the sandbox. Prints
+//! nothing.
 
 use std::fmt;
 

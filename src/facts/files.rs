@@ -47,8 +47,8 @@ impl Files {
 
     /// Returns `None` for a path that does not exist.
     ///
-    /// A path that `plan::questions` did not name was not looked at. Debug builds panic there, because a mount
-    /// of it would silently be missing.
+    /// A path that `plan::questions` did not name was not looked at. Debug builds panic there,
+    /// because a mount of it would silently be missing.
     pub fn get(&self, path: &HostPath) -> Option<&FileFact> {
         let known = self.0.get(path);
         debug_assert!(known.is_some(), "`{path}` was not looked at: name it in `plan::questions`");

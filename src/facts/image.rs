@@ -1,5 +1,5 @@
-//! Asks the engine for the configuration of an image. Each question starts the engine's client, so it is
-//! asked only if the plan needs it, or after a launch failed.
+//! Asks the engine for the configuration of an image. Each question starts the engine's client, so
+//! it is asked only if the plan needs it, or after a launch failed.
 
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
 //! Looks at the host for the plan: files, engines, Git's configuration, the SSH agent.
 //!
-//! The result is plain data. `plan` asks the questions and draws the conclusions; this module decides nothing.
+//! The result is plain data. `plan` asks the questions and draws the conclusions; this module
+//! decides nothing.
 
 mod agent;
 pub mod engines;
@@ -71,7 +72,8 @@ pub struct Questions {
     pub files: Vec<HostPath>,
     /// Programs to find on PATH.
     pub programs: Vec<String>,
-    /// The command, if it is a name without `/`. Its installation is traced on engines that run the host's tools.
+    /// The command, if it is a name without `/`. Its installation is traced on engines that run the
+    /// host's tools.
     pub tool: Option<String>,
     pub ask_agent: bool,
     /// Directories that are mounted: no program in them is started on the host.
@@ -112,7 +114,8 @@ pub struct Facts {
     pub agent: AgentFacts,
     /// Docker's virtual machine; `None` unless the SSH agent is forwarded into it.
     pub desktop: Option<DesktopFacts>,
-    /// Podman's connection to its virtual machine; `None` unless the SSH agent is forwarded into it.
+    /// Podman's connection to its virtual machine; `None` unless the SSH agent is forwarded into
+    /// it.
     #[serde(skip)]
     pub connection: Option<std::result::Result<Connection, Error>>,
     /// The `ssh` program.
@@ -180,7 +183,8 @@ impl Facts {
         })
     }
 
-    /// Looks for sandpen on PATH, outside of mounted directories, for an embedding program that is not sandpen itself.
+    /// Looks for sandpen on PATH, outside of mounted directories, for an embedding program that is
+    /// not sandpen itself.
     pub fn find_program(&mut self, host: &mut Host, name: &str) {
         host.executable = self.path.find(name);
         self.helper = helper(host);
@@ -207,7 +211,8 @@ struct Engines {
 }
 
 impl Engines {
-    /// Looks at the candidates in order and stops at the first that can run; asking the rest would only take time.
+    /// Looks at the candidates in order and stops at the first that can run; asking the rest would
+    /// only take time.
     fn look(host: &Host, path: &SearchPath, questions: &Questions, sessions: &HostPath) -> Result<Self> {
         let mut found = Engines::default();
         let is_only_one = questions.engines.len() == 1;
@@ -257,7 +262,8 @@ fn helper(host: &Host) -> Option<HostPath> {
     }
 }
 
-/// Returns the PATH for programs that sandpen starts outside of a launch, without the current directory.
+/// Returns the PATH for programs that sandpen starts outside of a launch, without the current
+/// directory.
 pub fn host_path(host: &Host) -> std::path::PathBuf {
     search_path(host).for_host()
 }
@@ -267,9 +273,9 @@ pub fn search_path(host: &Host) -> SearchPath {
     SearchPath::divide(host.env.raw(vars::PATH), std::slice::from_ref(&host.cwd))
 }
 
-/// Returns the parent of all session directories: in the state directory, or in the temporary one if the state
-/// directory is not writable or belongs to another user. Root with a user's HOME must not leave files there
-/// that the user cannot remove.
+/// Returns the parent of all session directories: in the state directory, or in the temporary one
+/// if the state directory is not writable or belongs to another user. Root with a user's HOME must
+/// not leave files there that the user cannot remove.
 pub fn session_base(host: &Host) -> HostPath {
     let state = host.state_dir().join("sessions");
     let existing = state.as_path().ancestors().find_map(|path| Some((path, path.metadata().ok()?)));
@@ -279,7 +285,8 @@ pub fn session_base(host: &Host) -> HostPath {
     if is_usable { state } else { host.temp_dir().join(format!("sandpen-{}", host.uid)).join("sessions") }
 }
 
-/// Lists the cgroup v2 controllers that systemd delegates to the user; none on v1 or without a user session.
+/// Lists the cgroup v2 controllers that systemd delegates to the user; none on v1 or without a user
+/// session.
 fn delegated_controllers(uid: u32) -> Vec<String> {
     let slice = format!("/sys/fs/cgroup/user.slice/user-{uid}.slice/user@{uid}.service/cgroup.controllers");
     let text = std::fs::read_to_string(slice).unwrap_or_default();

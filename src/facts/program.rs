@@ -1,4 +1,5 @@
-//! Finds host programs on PATH, never in directories that will be mounted (attack 07). Starts none of them.
+//! Finds host programs on PATH, never in directories that will be mounted (attack 07). Starts none
+//! of them.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +10,8 @@ use serde::Serialize;
 use crate::host::Host;
 use crate::path::HostPath;
 
-/// PATH, divided into directories whose programs may run on the host and directories that are mounted.
+/// PATH, divided into directories whose programs may run on the host and directories that are
+/// mounted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct SearchPath {
     pub outside: Vec<HostPath>,
@@ -18,8 +20,8 @@ pub struct SearchPath {
 }
 
 impl SearchPath {
-    /// Divides a PATH-like value. Relative and empty entries are dropped: they mean the current directory, which
-    /// is mounted.
+    /// Divides a PATH-like value. Relative and empty entries are dropped: they mean the current
+    /// directory, which is mounted.
     pub fn divide(value: Option<&OsStr>, mounted: &[HostPath]) -> Self {
         let mut path = SearchPath::default();
         for entry in value.map(std::env::split_paths).into_iter().flatten() {
@@ -53,7 +55,8 @@ impl SearchPath {
         self.inside.iter().any(|directory| is_program(directory.join(name).as_path()))
     }
 
-    /// Returns the PATH for programs that sandpen starts on the host, which look up other programs in it.
+    /// Returns the PATH for programs that sandpen starts on the host, which look up other programs
+    /// in it.
     pub fn for_host(&self) -> PathBuf {
         std::env::join_paths(self.outside.iter().map(HostPath::as_path)).map(PathBuf::from).unwrap_or_default()
     }

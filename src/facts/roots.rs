@@ -1,4 +1,5 @@
-//! Looks at the directories that a workspace may consist of. `plan::workspace` decides which are used.
+//! Looks at the directories that a workspace may consist of. `plan::workspace` decides which are
+//! used.
 
 use serde::Serialize;
 

@@ -1,5 +1,5 @@
-//! Looks up the parts of the host's system that the native engine mounts: programs, libraries, and an
-//! allow-list of `/etc`. Reads no content except `/etc/hosts`.
+//! Looks up the parts of the host's system that the native engine mounts: programs, libraries, and
+//! an allow-list of `/etc`. Reads no content except `/etc/hosts`.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use crate::path::{HostPath, constant};
 /// Directories of programs and libraries. On a merged-usr system most are links into `/usr`.
 const SYSTEM: &[&str] = &["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
 
-/// Names in `/etc` that are mounted: certificates, loader and locale data, alternatives, and settings that
-/// tools cannot run without. Nothing else is: no shadow file, key or credential, not even for root.
-/// `/etc/ssh` is left out because ssh refuses included files that do not belong to root, and inside they
-/// belong to `nobody`.
+/// Names in `/etc` that are mounted: certificates, loader and locale data, alternatives, and
+/// settings that tools cannot run without. Nothing else is: no shadow file, key or credential, not
+/// even for root. `/etc/ssh` is left out because ssh refuses included files that do not belong to
+/// root, and inside they belong to `nobody`.
 const ETC: &[&str] = &[
     "alternatives",
     "bash.bashrc",
@@ -115,15 +115,16 @@ fn entry(path: &Path) -> Option<SystemEntry> {
     let meta = path.symlink_metadata().ok()?;
     if meta.is_symlink() {
         let to = std::fs::read_link(path).ok()?;
-        // `/usr` is mounted, so a link into it works inside; for any other, the target is mounted in its place.
+        // `/usr` is mounted, so a link into it works inside; for any other, the target is mounted
+        // in its place.
         return Some(if leads_into_usr(path) {
             SystemEntry::Link { path: place, to }
         } else {
             SystemEntry::Shown { fact: examine(&place)?, path: place }
         });
     }
-    // The path itself is no link and neither is `/etc`, so it is the real path already. Resolving some forty
-    // paths would take longer than everything else here.
+    // The path itself is no link and neither is `/etc`, so it is the real path already. Resolving
+    // some forty paths would take longer than everything else here.
     let kind = if meta.is_dir() { FileKind::Directory } else { FileKind::File };
     let fact = FileFact { kind, real: place.clone(), uid: meta.uid() };
     Some(SystemEntry::Shown { fact, path: place })

@@ -1,5 +1,5 @@
-//! Finds the files that a command installed below HOME (by nvm, pipx, uv, cargo or its own installer) needs.
-//! Follows each link and interpreter, so that no other part of HOME is mounted.
+//! Finds the files that a command installed below HOME (by nvm, pipx, uv, cargo or its own
+//! installer) needs. Follows each link and interpreter, so that no other part of HOME is mounted.
 
 use std::fs;
 use std::io::Read;
@@ -72,7 +72,8 @@ impl ToolFacts {
         tool
     }
 
-    /// Adds the installation of a program, or the link that it is; returns the programs to follow next.
+    /// Adds the installation of a program, or the link that it is; returns the programs to follow
+    /// next.
     fn follow(&mut self, program: &HostPath, home: &HostPath, path: &SearchPath) -> Vec<HostPath> {
         if is_system(program) {
             return Vec::new();
@@ -105,7 +106,8 @@ fn resolve(link: &HostPath, to: &Path) -> Option<HostPath> {
     HostPath::new(resolve_dots(&parent.join(to))).ok()
 }
 
-/// Returns the directory of a known layout, else the one above `bin`, else the program's file alone.
+/// Returns the directory of a known layout, else the one above `bin`, else the program's file
+/// alone.
 fn installation(program: &HostPath, home: &HostPath) -> HostPath {
     let Ok(below) = program.as_path().strip_prefix(home.as_path()) else { return outside_home(program) };
     for layout in LAYOUTS {

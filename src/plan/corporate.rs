@@ -1,5 +1,5 @@
-//! Decides how the host's proxy variables and certificates, which company networks need, are passed to the guest.
-//! Adapts them so that they have the same meaning inside.
+//! Decides how the host's proxy variables and certificates, which company networks need, are passed
+//! to the guest. Adapts them so that they have the same meaning inside.
 
 use super::entry::{Topic, Why};
 use super::mounts::existing;
@@ -19,7 +19,8 @@ const DOCKER_HOST: &str = "host.docker.internal";
 const PODMAN_HOST: &str = "host.containers.internal";
 
 impl Draft<'_> {
-    /// Passes the variables that are set on the host. Returns whether Docker must define a name for the host.
+    /// Passes the variables that are set on the host. Returns whether Docker must define a name for
+    /// the host.
     pub fn corporate_network(&mut self, network: &NetworkPlan) -> Result<bool> {
         if network.mode == NetworkMode::Off {
             return Ok(false);
@@ -58,7 +59,8 @@ impl Draft<'_> {
         Ok(rewritten && self.host.platform == Platform::Linux && self.engine == EngineKind::Docker)
     }
 
-    /// Replaces the host's loopback in the address of a proxy: inside a container, it is another one.
+    /// Replaces the host's loopback in the address of a proxy: inside a container, it is another
+    /// one.
     fn proxy_inside(&self, name: &'static str, value: &str) -> Result<String> {
         let (before, host, after) = parts(value).ok_or_else(|| {
             // The value may contain a password.

@@ -1,4 +1,5 @@
-//! Lists decisions that are neither a mount nor a variable, each with value, reason and origin, for `explain`.
+//! Lists decisions that are neither a mount nor a variable, each with value, reason and origin, for
+//! `explain`.
 
 use serde::Serialize;
 
@@ -50,7 +51,8 @@ pub fn details(
         details.add("keep", "yes", reason, &keep.origin);
     }
     for port in &config.ports {
-        // Native and Seatbelt share the host's network, where the port is not restricted to 127.0.0.1.
+        // Native and Seatbelt share the host's network, where the port is not restricted to
+        // 127.0.0.1.
         let (address, reason) = if engine.kind.is_container() {
             ("127.0.0.1:", "published; the guest may listen on its loopback or on all addresses")
         } else {

@@ -18,13 +18,17 @@ const INSTALL: &str =
 /// Features of the engine on this host that its command line depends on.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Abilities {
-    /// Names of limits that cannot be enforced, for example by a rootless engine without delegated controllers.
+    /// Names of limits that cannot be enforced, for example by a rootless engine without delegated
+    /// controllers.
     pub cannot_limit: Vec<&'static str>,
-    /// Whether the default limit of processes is left out because setting it would take longer than the launch.
+    /// Whether the default limit of processes is left out because setting it would take longer than
+    /// the launch.
     pub skips_default_pids: bool,
-    /// Whether the guest can reach the host's abstract sockets because the kernel cannot restrict them.
+    /// Whether the guest can reach the host's abstract sockets because the kernel cannot restrict
+    /// them.
     pub leaves_abstract_sockets: bool,
-    /// Whether Podman would otherwise fall back to Docker's credential helpers, which may hang or fail.
+    /// Whether Podman would otherwise fall back to Docker's credential helpers, which may hang or
+    /// fail.
     pub needs_empty_auth: bool,
     /// Whether SELinux is enabled: its labels would deny the guest access to the host's files.
     pub selinux: bool,
@@ -43,7 +47,8 @@ pub struct EnginePlan {
     pub reason: String,
     /// The layer that set the option `engine`.
     pub from: Origin,
-    /// The reason for which the engine cannot run. `run` stops with it, `explain` shows it as a warning.
+    /// The reason for which the engine cannot run. `run` stops with it, `explain` shows it as a
+    /// warning.
     pub problem: Option<Error>,
     /// Features that the command line depends on.
     pub abilities: Abilities,
@@ -218,7 +223,8 @@ pub fn choose(inputs: Inputs) -> Result<(EnginePlan, Option<ImagePlan>)> {
     Ok((plan, Some(image)))
 }
 
-/// Refuses flags that the engine cannot follow. Only flags: a variable or file is often meant for other engines.
+/// Refuses flags that the engine cannot follow. Only flags: a variable or file is often meant for
+/// other engines.
 fn refuse_unsupported(
     config: &Config,
     engine: EngineKind,

@@ -1,4 +1,5 @@
-//! Defines the entries of a plan, mounts and variables. None can be made without a reason and an origin.
+//! Defines the entries of a plan, mounts and variables. None can be made without a reason and an
+//! origin.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -91,7 +92,8 @@ pub enum Source {
     Volume(String),
     /// A generated file. Only the native engine uses it, which needs no copy on the host.
     Text(String),
-    /// A symbolic link to create. Only the native engine uses it, which assembles the root directory.
+    /// A symbolic link to create. Only the native engine uses it, which assembles the root
+    /// directory.
     Link(PathBuf),
 }
 
@@ -187,8 +189,8 @@ impl MountTable {
         self.0.retain(|_, mount| keep(mount));
     }
 
-    /// Returns the mounts in the byte order of their targets, in which a directory precedes everything below it.
-    /// Every engine makes them in this order.
+    /// Returns the mounts in the byte order of their targets, in which a directory precedes
+    /// everything below it. Every engine makes them in this order.
     pub fn into_sorted(self) -> Vec<Mount> {
         self.0.into_values().collect()
     }
@@ -217,14 +219,16 @@ impl VariableTable {
         })
     }
 
-    /// Sets a variable, replacing one of the same name. Returns the origin of the replaced one if its value differs.
+    /// Sets a variable, replacing one of the same name. Returns the origin of the replaced one if
+    /// its value differs.
     pub fn force(&mut self, name: &str, value: &str, why: Why) -> Option<Origin> {
         let claimed = self.0.iter().position(|other| other.name == name).map(|index| self.0.remove(index));
         self.plain(name, value, why);
         claimed.filter(|other| other.value != VariableValue::Plain(value.to_owned())).map(|other| other.why.from)
     }
 
-    /// Sets a variable, replacing a default of the same name. A variable that an option requested stays.
+    /// Sets a variable, replacing a default of the same name. A variable that an option requested
+    /// stays.
     pub fn set_default(&mut self, name: &str, value: impl Into<String>, why: Why) {
         self.0.retain(|other| other.name != name || other.why.from != Origin::Default);
         self.plain(name, value, why);

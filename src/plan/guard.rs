@@ -1,5 +1,5 @@
-//! Decides which paths the guest must not write because Git on the host runs code from them, and which paths are
-//! reviewed when the sandbox ends. Reviews nothing itself; `guard` does.
+//! Decides which paths the guest must not write because Git on the host runs code from them, and
+//! which paths are reviewed when the sandbox ends. Reviews nothing itself; `guard` does.
 
 use std::path::PathBuf;
 
@@ -126,8 +126,9 @@ impl Draft<'_> {
         sources.filter(|source| !self.workspace.writable().any(|root| source.is_within(root))).map(owned).collect()
     }
 
-    /// Makes a directory of hooks read-only; one that does not exist yet is created. A link cannot be a mount
-    /// point: its target is made read-only if it is in the workspace, and the link is reviewed (attack 02).
+    /// Makes a directory of hooks read-only; one that does not exist yet is created. A link cannot
+    /// be a mount point: its target is made read-only if it is in the workspace, and the link is
+    /// reviewed (attack 02).
     fn hooks(&mut self, hooks: &Hooks, plan: &mut GuardPlan) -> Result<()> {
         let Hooks { path, real } = hooks;
         if !self.is_below_root(path) {
@@ -154,8 +155,8 @@ impl Draft<'_> {
         }
     }
 
-    /// Makes a directory and those above it separate mounts, because a mount cannot be renamed or replaced
-    /// (attack 03).
+    /// Makes a directory and those above it separate mounts, because a mount cannot be renamed or
+    /// replaced (attack 03).
     fn pin(&mut self, directory: &HostPath) {
         self.pin_above(directory);
         if self.is_below_root(directory) {
@@ -184,7 +185,8 @@ impl Draft<'_> {
         self.mounts.add(Mount::directory(directory.clone(), directory.to_guest(), Access::Rw, why));
     }
 
-    /// Lists the paths whose changes are reported, in the workspaces and in the preset's directories.
+    /// Lists the paths whose changes are reported, in the workspaces and in the preset's
+    /// directories.
     fn watched(&self) -> Vec<PathBuf> {
         let roots = self.workspace.writable().chain([&self.workspace.workdir]);
         let mut watched: Vec<PathBuf> =

@@ -1,4 +1,5 @@
-//! Decides what the guest helper does inside: the first process of a container, which starts the command.
+//! Decides what the guest helper does inside: the first process of a container, which starts the
+//! command.
 
 use std::ffi::OsString;
 
@@ -110,7 +111,8 @@ impl Draft<'_> {
         inside.filter_map(|directory| directory.to_str().map(str::to_owned)).collect()
     }
 
-    /// Mounts the guest helper and its channel to the launcher. The helper is a Linux build of this program.
+    /// Mounts the guest helper and its channel to the launcher. The helper is a Linux build of this
+    /// program.
     pub(super) fn helper(&mut self, helper_config: &HelperConfig, command: &[OsString]) -> Result<Option<GuestPath>> {
         let Some(program) = &self.facts.helper else {
             if !helper_config.forward.is_empty() {

@@ -1,5 +1,5 @@
-//! Decides everything about a sandbox from a [`Host`], a [`Config`] and [`Facts`]. Every entry of the [`Plan`]
-//! carries its reason and its origin. Pure: reads and changes nothing on the host.
+//! Decides everything about a sandbox from a [`Host`], a [`Config`] and [`Facts`]. Every entry of
+//! the [`Plan`] carries its reason and its origin. Pure: reads and changes nothing on the host.
 
 mod corporate;
 mod detail;
@@ -153,7 +153,8 @@ impl<'a> Inputs<'a> {
     }
 }
 
-/// A plan that is being made: the inputs, the decisions so far, and the tables that later decisions extend.
+/// A plan that is being made: the inputs, the decisions so far, and the tables that later decisions
+/// extend.
 pub struct Draft<'a> {
     host: &'a Host,
     config: &'a Config,
@@ -299,16 +300,16 @@ impl Plan {
     }
 }
 
-/// Lists the flags of the lowest layer first, because engines use the last of several. Within a layer they keep
-/// their order.
+/// Lists the flags of the lowest layer first, because engines use the last of several. Within a
+/// layer they keep their order.
 fn engine_flags(config: &Config) -> Vec<String> {
     let layers = config.engine_flags.chunk_by(|a, b| a.origin == b.origin);
     let layers: Vec<_> = layers.collect();
     layers.into_iter().rev().flatten().map(|flag| flag.value.clone()).collect()
 }
 
-/// Iterates from the highest layer to the lowest, and within a layer from the last entry to the first, for
-/// tables in which the first entry wins.
+/// Iterates from the highest layer to the lowest, and within a layer from the last entry to the
+/// first, for tables in which the first entry wins.
 fn latest_first<T>(list: &[Sourced<T>]) -> impl Iterator<Item = &Sourced<T>> {
     list.chunk_by(|a, b| a.origin == b.origin).flat_map(|layer| layer.iter().rev())
 }

@@ -1,5 +1,5 @@
-//! Decides the mounts: those that the user requests, the workspace, the home directory, Git's configuration, the
-//! preset's directories. Looks at no files; `facts::files` does.
+//! Decides the mounts: those that the user requests, the workspace, the home directory, Git's
+//! configuration, the preset's directories. Looks at no files; `facts::files` does.
 
 use std::path::Path;
 
@@ -95,7 +95,8 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Adds the repository or working directory, the included directories, and the Git directories of worktrees.
+    /// Adds the repository or working directory, the included directories, and the Git directories
+    /// of worktrees.
     pub fn workspace_mounts(&mut self) {
         let roots = self.workspace;
         let root = roots.root();
@@ -128,8 +129,8 @@ impl Draft<'_> {
         }
     }
 
-    /// Adds Git's configuration and known hosts, read-only, below the host's and the guest's home (R3). Never
-    /// `~/.git-credentials` (R3.7).
+    /// Adds Git's configuration and known hosts, read-only, below the host's and the guest's home
+    /// (R3). Never `~/.git-credentials` (R3.7).
     pub fn git_configuration(&mut self) {
         for (file, requirement) in GIT_FILES {
             let why = Why::default("your Git configuration").about(Topic::Git).requirement(requirement);
@@ -179,7 +180,8 @@ impl Draft<'_> {
         }
     }
 
-    /// Replaces a Python environment in the workspace, which is made for the host's Python, by a private one.
+    /// Replaces a Python environment in the workspace, which is made for the host's Python, by a
+    /// private one.
     pub fn virtual_env(&mut self) {
         let Some(path) = self.host.env.path(vars::VIRTUAL_ENV).and_then(|path| HostPath::new(path).ok()) else {
             return;
@@ -233,8 +235,8 @@ impl Draft<'_> {
         }
     }
 
-    /// Adds the temporary directory. It is private by default: the host's contains sockets of other programs, for
-    /// example ssh-agent's.
+    /// Adds the temporary directory. It is private by default: the host's contains sockets of other
+    /// programs, for example ssh-agent's.
     pub fn temp(&mut self) {
         let place = self.host.temp_dir();
         let origin = self.config.tmp.origin.clone();
@@ -250,8 +252,9 @@ impl Draft<'_> {
         }
     }
 
-    /// Adds a private, empty, writable directory. It is in memory for the native engine, and if the guest has
-    /// another uid, whose files could not be removed afterwards; otherwise in the session's directory.
+    /// Adds a private, empty, writable directory. It is in memory for the native engine, and if the
+    /// guest has another uid, whose files could not be removed afterwards; otherwise in the
+    /// session's directory.
     pub fn scratch(&mut self, name: &str, target: GuestPath, mode: u32, why: Why) {
         if self.engine == EngineKind::Native || !self.user.is_host_user() {
             self.mounts.add(Mount::tmpfs(target, mode, why));
@@ -327,8 +330,8 @@ pub fn existing(fact: &FileFact, target: GuestPath, access: Access, why: Why) ->
     }
 }
 
-/// Makes a file name of a path: the name of its parent, for people, and an FNV-1a digest of the whole path.
-/// Existing directories and images have these names, so the function must not change.
+/// Makes a file name of a path: the name of its parent, for people, and an FNV-1a digest of the
+/// whole path. Existing directories and images have these names, so the function must not change.
 pub fn flat_name(path: &Path) -> String {
     let digest = path
         .as_os_str()

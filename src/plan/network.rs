@@ -1,8 +1,8 @@
-//! Decides the network policy: which hosts a filtered guest may reach, through which proxy, and how programs
-//! inside find the proxy. Opens no connection.
+//! Decides the network policy: which hosts a filtered guest may reach, through which proxy, and how
+//! programs inside find the proxy. Opens no connection.
 //!
-//! A filtered guest has no network at all. Its first process listens on the proxy's port on the guest's
-//! loopback and passes that listener to the proxy outside; there is no other way out.
+//! A filtered guest has no network at all. Its first process listens on the proxy's port on the
+//! guest's loopback and passes that listener to the proxy outside; there is no other way out.
 
 use std::path::PathBuf;
 
@@ -21,7 +21,8 @@ use crate::proxy::PROXY_PORT;
 use crate::vars;
 use crate::warning::{Warning, WarningTopic};
 
-/// The directory with the socket over which the listener is passed, in the session and the control directory.
+/// The directory with the socket over which the listener is passed, in the session and the control
+/// directory.
 pub const HANDOVER: &str = "proxy";
 
 /// Names of the guest itself, which programs reach without the proxy.
@@ -36,7 +37,8 @@ pub struct NetworkPlan {
     pub allow_hosts: Vec<Sourced<HostRule>>,
     /// `None` unless the network is filtered.
     pub proxy: Option<ProxyPlan>,
-    /// Whether Docker must define a name for the host, because a proxy of the host is reached by it.
+    /// Whether Docker must define a name for the host, because a proxy of the host is reached by
+    /// it.
     pub names_host: bool,
     /// Tells the user why this mode applies.
     pub reason: String,
@@ -228,8 +230,9 @@ impl Draft<'_> {
         }
     }
 
-    /// Configures ssh, which ignores proxy variables, to connect through the helper. In an image, the file for
-    /// all users works for every user; the user's file is for engines without an image.
+    /// Configures ssh, which ignores proxy variables, to connect through the helper. In an image,
+    /// the file for all users works for every user; the user's file is for engines without an
+    /// image.
     fn ssh_through_proxy(&mut self, own: &[&str]) {
         let helper = self.control_dir().join("sandpen");
         let except: String = own.iter().map(|name| format!(" !{name}")).collect();

@@ -1,4 +1,5 @@
-//! Defines the files and directories that the session creates on the host before the launch. Creates none itself.
+//! Defines the files and directories that the session creates on the host before the launch.
+//! Creates none itself.
 
 use crate::path::HostPath;
 
@@ -10,7 +11,8 @@ pub enum Prepare {
     File { path: HostPath, content: String },
     /// An empty file that the guest may write whatever its uid is.
     Shared { path: HostPath },
-    /// A mount point in a directory of the user, created only if no link on the way leads out of `root`.
+    /// A mount point in a directory of the user, created only if no link on the way leads out of
+    /// `root`.
     Point { path: HostPath, root: HostPath, is_directory: bool },
     /// A directory that stays after the run: an agent's settings, a Python environment.
     Keep { path: HostPath },

@@ -17,7 +17,8 @@ impl PresetChoice {
         PresetChoice { preset, refused: None }
     }
 
-    /// Applies the preset of the command's name, unless a mounted directory could provide that command (attack 08).
+    /// Applies the preset of the command's name, unless a mounted directory could provide that
+    /// command (attack 08).
     pub fn of_command(command: &str, preset: Preset, is_planted: bool) -> Self {
         let name = &preset.name;
         let refused = if command.contains('/') {

@@ -73,10 +73,11 @@ pub fn mounted<'a>(
     workspace.writable().cloned().chain(asked)
 }
 
-/// Lists the engines that may run the sandbox, in order of preference. A named engine is the only candidate.
+/// Lists the engines that may run the sandbox, in order of preference. A named engine is the only
+/// candidate.
 ///
-/// An image needs a container engine. Without one the host's tools are used, and a container with the default
-/// image only if the host cannot run them in a sandbox.
+/// An image needs a container engine. Without one the host's tools are used, and a container with
+/// the default image only if the host cannot run them in a sandbox.
 pub fn engine_candidates(setting: EngineSetting, names_image: bool, platform: Platform) -> Vec<EngineKind> {
     let containers = [EngineKind::Docker, EngineKind::Podman];
     match setting {

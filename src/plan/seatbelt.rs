@@ -1,7 +1,7 @@
 //! Decides the profile of a macOS Seatbelt sandbox and what it allows.
 //!
-//! Seatbelt has no mounts: files have the same paths inside and outside, and a mount in the plan is a permission
-//! to read or write its path.
+//! Seatbelt has no mounts: files have the same paths inside and outside, and a mount in the plan is
+//! a permission to read or write its path.
 
 use std::path::PathBuf;
 
@@ -78,12 +78,13 @@ impl Diagnostic for SeatbeltError {
     }
 }
 
-/// Caches that are redirected, because the host's programs execute files from the ones in the home directory.
+/// Caches that are redirected, because the host's programs execute files from the ones in the home
+/// directory.
 const CACHES: &[(&str, &str)] =
     &[("XDG_CACHE_HOME", "cache"), ("npm_config_cache", "cache/npm"), ("GOCACHE", "cache/go-build")];
 
-/// Returns the network policy and its reason. A built-in profile includes a policy, which an option must not
-/// contradict.
+/// Returns the network policy and its reason. A built-in profile includes a policy, which an option
+/// must not contradict.
 pub fn policy(config: &Config, engine: EngineKind) -> Result<(NetworkMode, String), SeatbeltError> {
     let asked = &config.network;
     let named = config.seatbelt_profile.as_ref().filter(|_| engine == EngineKind::SandboxExec);
@@ -134,7 +135,8 @@ pub fn problem(facts: &Facts) -> Option<Error> {
 }
 
 impl Draft<'_> {
-    /// Decides the profile, and adapts mounts and variables to a sandbox that shares the host's file system.
+    /// Decides the profile, and adapts mounts and variables to a sandbox that shares the host's
+    /// file system.
     pub fn seatbelt(&mut self, ssh: &SshPlan, network: NetworkMode) -> Option<SeatbeltPlan> {
         let facts = self.facts.seatbelt.clone()?;
         let session = facts.sessions.join(self.session_dir.as_path().file_name().unwrap_or_default());
@@ -209,7 +211,8 @@ impl Draft<'_> {
         self.language();
     }
 
-    /// Returns the socket of an agent that is not forwarded, to which the profile denies access (R4.1).
+    /// Returns the socket of an agent that is not forwarded, to which the profile denies access
+    /// (R4.1).
     fn hidden_agent(&self, ssh: &SshPlan) -> Option<HostPath> {
         if ssh.state == SshState::Forwarded {
             return None;

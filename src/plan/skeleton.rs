@@ -1,5 +1,5 @@
-//! Lists mount points inside mounted directories, which are created before the launch. An engine would create them
-//! as root, and they would stay.
+//! Lists mount points inside mounted directories, which are created before the launch. An engine
+//! would create them as root, and they would stay.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;

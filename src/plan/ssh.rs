@@ -1,4 +1,5 @@
-//! Decides whether and how the SSH agent is forwarded (R4–R7). Connects to no agent; `facts::agent` does.
+//! Decides whether and how the SSH agent is forwarded (R4–R7). Connects to no agent; `facts::agent`
+//! does.
 
 use std::time::Duration;
 
@@ -64,7 +65,8 @@ pub struct SshPlan {
     pub mount: Option<Mount>,
     /// `None` unless the strategy is a tunnel.
     pub tunnel: Option<TunnelPlan>,
-    /// The reason for which the sandbox must not start (R7.6). `run` stops with it, `explain` shows it as a warning.
+    /// The reason for which the sandbox must not start (R7.6). `run` stops with it, `explain` shows
+    /// it as a warning.
     pub problem: Option<Error>,
 }
 
@@ -245,7 +247,8 @@ fn agent_target() -> GuestPath {
     constant!(GuestPath, SOCKET)
 }
 
-/// Decides which question the engine's virtual machine is asked, if the agent must be forwarded into one.
+/// Decides which question the engine's virtual machine is asked, if the agent must be forwarded
+/// into one.
 pub fn machine_question(inputs: Inputs, engine: EngineKind) -> Option<MachineQuestion> {
     let Inputs { host, facts, .. } = inputs;
     if !matches!(facts.agent, AgentFacts::Answers { .. }) {
@@ -274,8 +277,9 @@ fn warn_of_other_user(host: &Host, user: &UserPlan, warnings: &mut Vec<Warning>)
 }
 
 impl Draft<'_> {
-    /// Covers the agent's socket in every mounted directory that contains it, if forwarding is off (R4.1). Not
-    /// needed if containers run in a virtual machine, which sockets of the host do not reach.
+    /// Covers the agent's socket in every mounted directory that contains it, if forwarding is off
+    /// (R4.1). Not needed if containers run in a virtual machine, which sockets of the host do not
+    /// reach.
     pub fn hide_agent(&mut self) {
         let variable = self.host.env.path(vars::SSH_AUTH_SOCK).and_then(|path| HostPath::new(path).ok());
         let found = variable.and_then(|socket| self.facts.files.get(&socket));

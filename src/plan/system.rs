@@ -1,5 +1,6 @@
-//! Decides which parts of the host the native engine mounts besides the workspace: programs and libraries, an
-//! allow-list of `/etc`, and the installation of the command. Containers have an image instead.
+//! Decides which parts of the host the native engine mounts besides the workspace: programs and
+//! libraries, an allow-list of `/etc`, and the installation of the command. Containers have an
+//! image instead.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +17,8 @@ const PASSED: &[&str] =
     &["LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "LC_TIME", "LC_NUMERIC", "LC_COLLATE", "TZ"];
 
 impl Draft<'_> {
-    /// Adds the host's system, read-only, and generated files in `/etc`; `name` is the sandbox's host name.
+    /// Adds the host's system, read-only, and generated files in `/etc`; `name` is the sandbox's
+    /// host name.
     pub fn system(&mut self, name: &str) {
         let Some(native) = &self.facts.native else { return };
         let system = &native.system;

@@ -1,5 +1,5 @@
-//! Plans the SSH reverse tunnel into a Podman machine (R7): the sockets' paths there and the ssh command line.
-//! Runs nothing.
+//! Plans the SSH reverse tunnel into a Podman machine (R7): the sockets' paths there and the ssh
+//! command line. Runs nothing.
 
 use std::ffi::OsString;
 use std::time::Duration;

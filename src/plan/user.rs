@@ -1,4 +1,5 @@
-//! Decides the guest's user, so that files in the workspace keep their owner and the SSH agent accepts the guest.
+//! Decides the guest's user, so that files in the workspace keep their owner and the SSH agent
+//! accepts the guest.
 
 use serde::Serialize;
 

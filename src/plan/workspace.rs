@@ -1,4 +1,5 @@
-//! Decides which directories the guest works in, and refuses those that contain too much, such as `/` or HOME.
+//! Decides which directories the guest works in, and refuses those that contain too much, such as
+//! `/` or HOME.
 
 use serde::Serialize;
 
@@ -115,8 +116,8 @@ impl Workspace {
         self.repository.as_ref().map_or(&self.workdir, |repository| &repository.root)
     }
 
-    /// Iterates over all directories that the guest may write to: the root, included directories, and Git
-    /// directories outside of them.
+    /// Iterates over all directories that the guest may write to: the root, included directories,
+    /// and Git directories outside of them.
     pub fn writable(&self) -> impl Iterator<Item = &HostPath> {
         let workspaces = || std::iter::once(self.root()).chain(&self.includes);
         let kept = self.repositories().map(|repository| &repository.common_dir);
@@ -134,7 +135,8 @@ impl Workspace {
     }
 }
 
-/// Refuses `/` always, and directories that contain HOME or sandpen's files unless `--allow-home` is set.
+/// Refuses `/` always, and directories that contain HOME or sandpen's files unless `--allow-home`
+/// is set.
 fn refuse_wide(
     host: &Host,
     config: &Config,

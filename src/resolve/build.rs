@@ -78,7 +78,8 @@ impl Recipe {
         }
     }
 
-    /// Uses a Dockerfile by its path. The image is named after the project, with a digest of its path.
+    /// Uses a Dockerfile by its path. The image is named after the project, with a digest of its
+    /// path.
     pub fn of_file(host: &Host, file: &Path) -> Result<(Self, ImageRef)> {
         let path = host.expand(file);
         if !path.is_file() {
@@ -92,7 +93,8 @@ impl Recipe {
     /// Uses the Dockerfile of an agent's preset.
     pub fn of_agent(host: &Host, agent: &Sourced<String>) -> Result<(Self, ImageRef)> {
         let name = agent.value.as_str();
-        // The preset is looked up first, so that the error for a misspelt name suggests the right one.
+        // The preset is looked up first, so that the error for a misspelt name suggests the right
+        // one.
         Preset::named(host, agent)?;
         let text = Preset::dockerfile(name)
             .ok_or_else(|| BuildError::NoPresetFile { origin: agent.origin.clone(), preset: name.to_owned() })?;

@@ -1,6 +1,7 @@
 //! Completes a plan: reads options and facts, and performs the effects that a plan depends on.
 //!
-//! `run`, `explain`, `doctor` and `selftest` use it. Only `run` and `selftest` pull, build or start anything.
+//! `run`, `explain`, `doctor` and `selftest` use it. Only `run` and `selftest` pull, build or start
+//! anything.
 
 pub mod build;
 mod preset;
@@ -99,8 +100,8 @@ impl Resolved {
         Ok(())
     }
 
-    /// Performs the second check of R6.1, which starts a container and is therefore part of a launch only. Without
-    /// the image it is skipped, and the launch reports the missing image.
+    /// Performs the second check of R6.1, which starts a container and is therefore part of a
+    /// launch only. Without the image it is skipped, and the launch reports the missing image.
     fn probe_machine(&mut self, ui: Ui) -> Result<()> {
         if !self.facts.desktop.as_ref().is_some_and(DesktopFacts::has_service) {
             return Ok(());
@@ -136,7 +137,8 @@ impl Resolved {
         Ok(image::inspect(client, &image.reference).facts())
     }
 
-    /// Inspects the image if the guest is the image's user, whose home directory only the image knows.
+    /// Inspects the image if the guest is the image's user, whose home directory only the image
+    /// knows.
     fn ask_image(&mut self, ui: Ui, may_pull: bool) -> Result<()> {
         if !user::needs_image_facts(self.inputs()) {
             return Ok(());
@@ -149,7 +151,8 @@ impl Resolved {
 }
 
 impl Resolved {
-    /// Makes the plan that `doctor` judges. An engine that did not answer the checkup is not asked again.
+    /// Makes the plan that `doctor` judges. An engine that did not answer the checkup is not asked
+    /// again.
     pub fn for_doctor(mut self, checkup: &Checkup, ui: Ui) -> Result<Planned> {
         self.name_built_image()?;
         let (engine, _) = engine::choose(self.inputs())?;
@@ -168,7 +171,8 @@ impl Resolved {
         Ok(Planned { config: self.config, facts: self.facts, plan, launch, image })
     }
 
-    /// Makes the plan that `explain` shows. Engines may be asked, but nothing is started, pulled or built.
+    /// Makes the plan that `explain` shows. Engines may be asked, but nothing is started, pulled or
+    /// built.
     pub fn for_explain(mut self, ui: Ui) -> Result<(Host, Plan, Launch)> {
         // The output must not depend on the process.
         self.host.process = ProcessStamp::default();
@@ -222,7 +226,8 @@ impl Resolved {
             cleanup::free_name(&self.host, &plan.id, ui)?;
         }
         if let Some(container) = launch.container().filter(|launch| launch.sidecar.is_some()) {
-            // The proxy's container is started first and without output, so the image is pulled before it.
+            // The proxy's container is started first and without output, so the image is pulled
+            // before it.
             self.image_facts(&container.client, &plan, true, ui)?;
         }
         Ok((plan, launch))

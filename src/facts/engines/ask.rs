@@ -1,4 +1,5 @@
-//! Runs an engine's client to ask a question, with a time limit: an engine that hangs must not block sandpen.
+//! Runs an engine's client to ask a question, with a time limit: an engine that hangs must not
+//! block sandpen.
 
 #![allow(clippy::disallowed_methods, reason = "asks the engine's client")]
 
@@ -12,7 +13,8 @@ use rustix::process::{Pid, Signal};
 
 use crate::process::Client;
 
-/// Prepares a command of the client: no input, untranslated messages, and a PATH without mounted directories.
+/// Prepares a command of the client: no input, untranslated messages, and a PATH without mounted
+/// directories.
 pub fn question(client: &Client, arguments: &[&str]) -> Option<Command> {
     let pinned = client.pin().into_iter().chain(arguments.iter().map(OsString::from));
     let mut command = client.quiet_command(pinned).ok()?;

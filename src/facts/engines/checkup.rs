@@ -1,5 +1,5 @@
-//! Asks all engines to describe themselves, for `doctor`, which judges the answers. Every question has a time
-//! limit, and none starts a container.
+//! Asks all engines to describe themselves, for `doctor`, which judges the answers. Every question
+//! has a time limit, and none starts a container.
 
 use std::time::Duration;
 

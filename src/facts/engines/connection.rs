@@ -1,11 +1,12 @@
-//! Selects the Podman connection that leads to the virtual machine (R7.2) and parses its address. Runs nothing.
+//! Selects the Podman connection that leads to the virtual machine (R7.2) and parses its address.
+//! Runs nothing.
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Diagnostic, Kind};
 
-/// One entry of `podman system connection list --format json`, with the fields that all versions since 4.0
-/// have in common. Since 5.0, empty and false fields are absent.
+/// One entry of `podman system connection list --format json`, with the fields that all versions
+/// since 4.0 have in common. Since 5.0, empty and false fields are absent.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Listed {

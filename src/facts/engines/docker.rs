@@ -1,4 +1,5 @@
-//! Looks up Docker's endpoint and connects to it. Starts no process and reads only the client's configuration.
+//! Looks up Docker's endpoint and connects to it. Starts no process and reads only the client's
+//! configuration.
 
 use std::fmt;
 use std::io;
@@ -121,7 +122,8 @@ impl DockerFacts {
 }
 
 impl DockerFacts {
-    /// Tells whether this is Docker Desktop, which runs containers in a virtual machine on Linux, too.
+    /// Tells whether this is Docker Desktop, which runs containers in a virtual machine on Linux,
+    /// too.
     pub fn is_desktop(&self) -> bool {
         self.endpoint.contains("/.docker/desktop/")
             || matches!(&self.chosen_by, EndpointOrigin::Context(name) if name == "desktop-linux")
@@ -164,8 +166,8 @@ fn connect(address: &str) -> io::Result<()> {
     TcpStream::connect_timeout(&resolved, Duration::from_secs(2)).map(drop)
 }
 
-/// Follows the client's order: DOCKER_HOST, DOCKER_CONTEXT, the configured context, the system's socket, the
-/// rootless one. Returns the address and what it comes from.
+/// Follows the client's order: DOCKER_HOST, DOCKER_CONTEXT, the configured context, the system's
+/// socket, the rootless one. Returns the address and what it comes from.
 fn endpoint(host: &Host) -> (String, EndpointOrigin) {
     if let Some(address) = host.env.text("DOCKER_HOST") {
         return (address.to_owned(), EndpointOrigin::Environment);
@@ -178,7 +180,8 @@ fn endpoint(host: &Host) -> (String, EndpointOrigin) {
         return (address, EndpointOrigin::Context(name));
     }
     if !Path::new(SYSTEM_SOCKET).exists() {
-        // The installer of rootless Docker asks users to set DOCKER_HOST to this socket; some forget it.
+        // The installer of rootless Docker asks users to set DOCKER_HOST to this socket; some
+        // forget it.
         let runtime = host.env.path("XDG_RUNTIME_DIR").map(|directory| directory.join("docker.sock"));
         if let Some(socket) = runtime.filter(|socket| socket.exists()) {
             return (format!("unix://{}", socket.display()), EndpointOrigin::RootlessSocket);
@@ -197,7 +200,8 @@ fn current_context(directory: &Path) -> Option<String> {
     serde_json::from_str::<ClientConfig>(&text).ok()?.current_context.filter(|name| !name.is_empty())
 }
 
-/// Reads the endpoint of a context. The directories are named by a digest, so each is searched for the name.
+/// Reads the endpoint of a context. The directories are named by a digest, so each is searched for
+/// the name.
 fn context_endpoint(directory: &Path, name: &str) -> Option<String> {
     #[derive(Deserialize)]
     #[serde(rename_all = "PascalCase")]

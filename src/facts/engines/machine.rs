@@ -1,5 +1,5 @@
-//! Asks a container engine about its virtual machine, to forward the SSH agent into it (R6, R7). Each question
-//! is one call of the engine's client.
+//! Asks a container engine about its virtual machine, to forward the SSH agent into it (R6, R7).
+//! Each question is one call of the engine's client.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use crate::error::Result;
 use crate::host::Host;
 use crate::process::Client;
 
-/// The socket through which Docker Desktop and OrbStack forward the host's agent into their virtual machine.
+/// The socket through which Docker Desktop and OrbStack forward the host's agent into their virtual
+/// machine.
 pub const HOST_SERVICE: &str = "/run/host-services/ssh-auth.sock";
 
 /// A machine that is starting needs several seconds.

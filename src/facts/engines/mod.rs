@@ -1,4 +1,5 @@
-//! Looks at the engines: whether each answers, and which features it has on this host. Starts no container.
+//! Looks at the engines: whether each answers, and which features it has on this host. Starts no
+//! container.
 
 pub mod ask;
 pub mod checkup;

@@ -1,5 +1,5 @@
-//! Looks up the paths that a Seatbelt profile names, with links resolved because the kernel compares real paths,
-//! and reads the user's profile.
+//! Looks up the paths that a Seatbelt profile names, with links resolved because the kernel
+//! compares real paths, and reads the user's profile.
 
 use std::fs;
 use std::path::Path;
@@ -128,7 +128,8 @@ pub fn program(host: &Host) -> Option<HostPath> {
 fn cache_dir(host: &Host) -> HostPath {
     use std::os::unix::ffi::OsStrExt;
     let mut buffer = [0_u8; libc::PATH_MAX as usize];
-    // SAFETY: confstr writes at most the given number of bytes into the buffer, which outlives the call.
+    // SAFETY: confstr writes at most the given number of bytes into the buffer, which outlives the
+    // call.
     let length = unsafe { libc::confstr(libc::_CS_DARWIN_USER_CACHE_DIR, buffer.as_mut_ptr().cast(), buffer.len()) };
     let text = buffer.get(..length.saturating_sub(1)).unwrap_or_default();
     HostPath::new(std::ffi::OsStr::from_bytes(text)).unwrap_or_else(|_| host.home.join("Library/Caches"))
@@ -139,7 +140,8 @@ fn cache_dir(host: &Host) -> HostPath {
     host.home.join("Library/Caches")
 }
 
-/// Reads the user's profile. A file that the guest can write is refused: it would choose its own rules (attack 09).
+/// Reads the user's profile. A file that the guest can write is refused: it would choose its own
+/// rules (attack 09).
 fn own_profile(host: &Host, named: &Sourced<String>, mounted: &[HostPath]) -> Result<OwnProfile> {
     let Sourced { value: name, origin } = named;
     let (name, origin) = (name.clone(), origin.clone());

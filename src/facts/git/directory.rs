@@ -1,5 +1,5 @@
-//! Looks up the parts of a repository's Git directories that decide which code Git on the host runs: hooks,
-//! configuration, submodules, other worktrees. Runs no Git.
+//! Looks up the parts of a repository's Git directories that decide which code Git on the host
+//! runs: hooks, configuration, submodules, other worktrees. Runs no Git.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,8 @@ const MAX_DEPTH: usize = 12;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct GitDirs {
-    /// Every Git directory with a configuration file: the shared one, the worktree's, those of submodules.
+    /// Every Git directory with a configuration file: the shared one, the worktree's, those of
+    /// submodules.
     pub all: Vec<HostPath>,
     /// Git directories of worktrees whose files are not mounted.
     pub siblings: Vec<HostPath>,
@@ -31,7 +32,8 @@ pub struct GitDirs {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Hooks {
     pub path: HostPath,
-    /// The path with all links resolved, also if it does not exist yet; `None` if it is no directory.
+    /// The path with all links resolved, also if it does not exist yet; `None` if it is no
+    /// directory.
     pub real: Option<HostPath>,
 }
 
@@ -41,7 +43,8 @@ pub const CONFIG_FILES: &[&str] = &["config", "config.worktree"];
 pub const POINTERS: &[&str] = &["commondir", "gitdir"];
 
 impl GitDirs {
-    /// Looks at a repository; `shown` are the mounted directories, `hooks_path` is the `core.hooksPath` in effect.
+    /// Looks at a repository; `shown` are the mounted directories, `hooks_path` is the
+    /// `core.hooksPath` in effect.
     pub fn look(host: &Host, repository: &Repository, shown: &[HostPath], hooks_path: Option<&str>) -> Self {
         let mut dirs = GitDirs { all: vec![repository.common_dir.clone()], ..GitDirs::default() };
         let worktrees = repository.common_dir.join("worktrees");

@@ -1,5 +1,5 @@
-//! Reads the Git settings in effect in the working directory, each with its scope and its file: from the
-//! files if they are plain, otherwise by one call of `git config`.
+//! Reads the Git settings in effect in the working directory, each with its scope and its file:
+//! from the files if they are plain, otherwise by one call of `git config`.
 
 #![allow(clippy::disallowed_methods, reason = "asks Git")]
 
@@ -168,8 +168,8 @@ fn start(host: &Host, path: &SearchPath, program: &HostPath, directory: &HostPat
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()
 }
 
-/// Reads the public key that belongs to `user.signingkey`. A setting of the repository is not followed, because
-/// it could name any file (attack 01).
+/// Reads the public key that belongs to `user.signingkey`. A setting of the repository is not
+/// followed, because it could name any file (attack 01).
 fn signing_key(host: &Host, facts: &GitFacts) -> Option<String> {
     let setting = facts.get("user.signingkey").filter(|setting| setting.scope.is_users())?;
     if facts.get("gpg.format")?.value != "ssh" || is_public_key(&setting.value) {
@@ -191,7 +191,8 @@ pub fn is_public_key(text: &str) -> bool {
     text.contains(' ') && (kind.starts_with("ssh-") || kind.starts_with("ecdsa-") || kind.starts_with("sk-"))
 }
 
-/// Reads until the end of the stream or the timeout. Starts no thread, because the native engine forks later.
+/// Reads until the end of the stream or the timeout. Starts no thread, because the native engine
+/// forks later.
 fn read_all(mut stream: impl Read + std::os::fd::AsFd, timeout: Duration) -> Option<Vec<u8>> {
     let deadline = Instant::now() + timeout;
     let mut output = Vec::new();
@@ -214,7 +215,8 @@ fn read_all(mut stream: impl Read + std::os::fd::AsFd, timeout: Duration) -> Opt
     }
 }
 
-/// Parses `scope NUL origin NUL key LF value NUL`, repeated. Settings that are not UTF-8 are skipped.
+/// Parses `scope NUL origin NUL key LF value NUL`, repeated. Settings that are not UTF-8 are
+/// skipped.
 fn parse(output: &[u8]) -> Vec<Setting> {
     let mut fields = output.split(|byte| *byte == 0);
     let mut settings = Vec::new();

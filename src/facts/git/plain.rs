@@ -1,7 +1,9 @@
-//! Reads Git's settings without starting Git. Saves 1.6 ms of a native launch of 7.2 ms in a repository.
+//! Reads Git's settings without starting Git. Saves 1.6 ms of a native launch of 7.2 ms in a
+//! repository.
 //!
-//! It is safe because anything that is not plain returns `None`, and then Git is asked: every condition under
-//! which Git would read another file or refuse the repository, and all syntax that `syntax.rs` does not cover.
+//! It is safe because anything that is not plain returns `None`, and then Git is asked: every
+//! condition under which Git would read another file or refuse the repository, and all syntax that
+//! `syntax.rs` does not cover.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -55,8 +57,8 @@ fn is_changed_by_environment(host: &Host) -> bool {
     names.any(|name| ASK_GIT_PREFIXES.iter().any(|prefix| name.starts_with(prefix.as_bytes())))
 }
 
-/// Returns this Git's configuration file for all users. A script or wrapper in the place of Git could use any
-/// file, so `None` is returned for it.
+/// Returns this Git's configuration file for all users. A script or wrapper in the place of Git
+/// could use any file, so `None` is returned for it.
 fn system_file(program: &HostPath) -> Option<PathBuf> {
     let real = program.as_path().canonicalize().ok()?;
     let mut start = [0; 4];
@@ -69,7 +71,8 @@ fn system_file(program: &HostPath) -> Option<PathBuf> {
     let (prefix, linked) = (prefix(&real)?, prefix(program.as_path())?);
     match prefix.to_str() {
         Some("/usr") => Some(system),
-        // A build may use `/etc` all the same. That matters only if the file there can make Git run code.
+        // A build may use `/etc` all the same. That matters only if the file there can make Git run
+        // code.
         Some("/usr/local") if !names_hooks_or_files(&system) => Some(prefix.join(SYSTEM_FILE_IN_PREFIX)),
         _ => {
             let places = [system.clone(), prefix.join(SYSTEM_FILE_IN_PREFIX), linked.join(SYSTEM_FILE_IN_PREFIX)];
@@ -78,7 +81,8 @@ fn system_file(program: &HostPath) -> Option<PathBuf> {
     }
 }
 
-/// Tells whether a file may set `core.hooksPath` or include other files; `true` if it cannot be read.
+/// Tells whether a file may set `core.hooksPath` or include other files; `true` if it cannot be
+/// read.
 fn names_hooks_or_files(file: &Path) -> bool {
     let text = match file.canonicalize().and_then(|real| untrusted::read(&real, MAX_FILE)) {
         Ok(text) => text.to_ascii_lowercase(),
@@ -107,8 +111,8 @@ fn add(found: &mut Vec<Setting>, scope: Scope, file: &Path, shown: PathBuf) -> O
     Some(())
 }
 
-/// Returns the configuration file of a repository, and its name in Git's output. `None` if Git would find
-/// another repository, or refuse this one.
+/// Returns the configuration file of a repository, and its name in Git's output. `None` if Git
+/// would find another repository, or refuse this one.
 fn repository_file(host: &Host, repository: &Repository, workdir: &HostPath) -> Option<(PathBuf, PathBuf)> {
     let Repository { root, git_dir, common_dir } = repository;
     let (dot_git, git_dir, common_dir) = (root.join(".git"), git_dir.as_path(), common_dir.as_path());

@@ -1,9 +1,9 @@
-//! Finds the Git repository around a directory: its working tree, its Git directory, and the one that its
-//! worktrees share. Runs no Git.
+//! Finds the Git repository around a directory: its working tree, its Git directory, and the one
+//! that its worktrees share. Runs no Git.
 //!
-//! A `.git` *file* names another directory, and the guest can write that file. It is followed only if the
-//! other directory names the working tree in return, which only the owner of that directory can arrange
-//! (attack 06).
+//! A `.git` *file* names another directory, and the guest can write that file. It is followed only
+//! if the other directory names the working tree in return, which only the owner of that directory
+//! can arrange (attack 06).
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -20,8 +20,8 @@ const MAX_CONFIG_FILE: u64 = 1 << 20;
 /// The directories of a repository, with all links resolved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Repository {
-    /// The root of the working tree. For a submodule it is the outermost superproject's; for a bare repository,
-    /// the repository itself.
+    /// The root of the working tree. For a submodule it is the outermost superproject's; for a bare
+    /// repository, the repository itself.
     pub root: HostPath,
     /// The Git directory of this working tree.
     pub git_dir: HostPath,
@@ -110,7 +110,8 @@ fn worktree(directory: &HostPath, git_dir: HostPath) -> Result<Repository, Strin
     Ok(Repository { root: directory.clone(), git_dir, common_dir })
 }
 
-/// Returns the superproject of a submodule, if the submodule's Git directory lies in the superproject's.
+/// Returns the superproject of a submodule, if the submodule's Git directory lies in the
+/// superproject's.
 fn submodule(directory: &HostPath, git_dir: HostPath) -> Result<Repository, String> {
     let config = read(&git_dir.join("config"), MAX_CONFIG_FILE)?;
     let named = work_tree(&config).ok_or_else(|| format!("`{git_dir}` names no working tree in return"))?;
@@ -129,7 +130,8 @@ fn holds(outer: &Repository, git_dir: &HostPath) -> bool {
     [&outer.git_dir, &outer.common_dir].iter().any(|dir| git_dir.is_within(&dir.join("modules")))
 }
 
-/// Reads `core.worktree` in the form in which Git writes it for submodules. Any other form is refused.
+/// Reads `core.worktree` in the form in which Git writes it for submodules. Any other form is
+/// refused.
 fn work_tree(config: &str) -> Option<&str> {
     let mut in_core = false;
     let mut found = None;

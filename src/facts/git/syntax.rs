@@ -1,8 +1,8 @@
-//! Parses the subset of Git's configuration syntax that every version of Git parses identically. Refuses
-//! everything else, which is left to Git. Reads no files.
+//! Parses the subset of Git's configuration syntax that every version of Git parses identically.
+//! Refuses everything else, which is left to Git. Reads no files.
 
-/// Parses a file into keys and values, in their order. Keys are in Git's canonical form; a setting without a
-/// value has an empty one. Returns `None` if the text is not plain.
+/// Parses a file into keys and values, in their order. Keys are in Git's canonical form; a setting
+/// without a value has an empty one. Returns `None` if the text is not plain.
 pub fn settings(text: &str) -> Option<Vec<(String, String)>> {
     let mut found = Vec::new();
     let mut section = None;

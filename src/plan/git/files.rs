@@ -1,5 +1,6 @@
-//! Decides which of Git's configuration files are mounted, and which files that they name. Follows settings of the
-//! system and the user only: the repository's could name any file of the host (attack 01).
+//! Decides which of Git's configuration files are mounted, and which files that they name. Follows
+//! settings of the system and the user only: the repository's could name any file of the host
+//! (attack 01).
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -44,7 +45,8 @@ pub fn git_files(host: &Host, git: &GitFacts) -> Vec<GitFile> {
     for setting in git.settings.iter().filter(|setting| matches!(setting.scope, Scope::System | Scope::Global)) {
         let Some(file) = &setting.file else { continue };
         add(file.clone(), "part of your Git configuration");
-        // A condition on the branch or on remotes may become true inside; one on the directory cannot.
+        // A condition on the branch or on remotes may become true inside; one on the directory
+        // cannot.
         let changing = ["includeif.onbranch:", "includeif.hasconfig:"];
         if changing.iter().any(|condition| setting.key.starts_with(condition))
             && let Some(target) = named(host, setting)
@@ -65,8 +67,8 @@ pub fn git_files(host: &Host, git: &GitFacts) -> Vec<GitFile> {
     files
 }
 
-/// Resolves the file that a setting names. Relative includes start at the directory of their file; other
-/// relative names are ignored.
+/// Resolves the file that a setting names. Relative includes start at the directory of their file;
+/// other relative names are ignored.
 fn named(host: &Host, setting: &Setting) -> Option<PathBuf> {
     let value = Path::new(&setting.value);
     if value.as_os_str().is_empty() {
@@ -89,7 +91,8 @@ impl Draft<'_> {
             let Some(fact) = self.facts.files.get(&file.path).filter(|fact| fact.kind == FileKind::File) else {
                 continue;
             };
-            // These are mounted already: the workspace, the files of R3, and on native the system's.
+            // These are mounted already: the workspace, the files of R3, and on native the
+            // system's.
             let is_shown = self.engine == EngineKind::Native && file.path.as_path() == Path::new(SYSTEM);
             if self.workspace.writable().any(|root| fact.real.is_within(root)) || known.contains(&file.path) || is_shown
             {
@@ -117,8 +120,9 @@ impl Draft<'_> {
         }
     }
 
-    /// Replaces the user's files by one with the settings in effect on the host. Needed if the guest has another
-    /// home, where `gitdir:~/work/` is another directory, or if a setting must be removed.
+    /// Replaces the user's files by one with the settings in effect on the host. Needed if the
+    /// guest has another home, where `gitdir:~/work/` is another directory, or if a setting must be
+    /// removed.
     fn settled_configuration(&mut self) {
         let settings = &self.facts.git.settings;
         let has_condition = settings.iter().any(|setting| setting.key.starts_with("includeif.gitdir"));

@@ -1,4 +1,5 @@
-//! Decides which Git settings are replaced because they name programs of the host that do not exist inside.
+//! Decides which Git settings are replaced because they name programs of the host that do not exist
+//! inside.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,7 +15,8 @@ use crate::plan::entry::{Mount, Source};
 pub(super) const LFS_PROCESS: &str = "filter.lfs.process";
 /// Git's default pager, or none if it does not exist inside.
 const PAGER: &str = "command -v less >/dev/null && exec less || exec cat";
-/// Most images lack git-lfs; without these filters Git would refuse to check out or commit its files.
+/// Most images lack git-lfs; without these filters Git would refuse to check out or commit its
+/// files.
 const LFS_SMUDGE: &str = include_str!("lfs-smudge.sh");
 const LFS_CLEAN: &str = include_str!("lfs-clean.sh");
 /// Programs that most images contain, or whose absence Git reports clearly.
@@ -23,7 +25,8 @@ const COMMON: &[&str] = &["less", "more", "cat", "vi", "vim", "nano", "ssh", "tr
 const BUILT_IN: &[&str] = &["store", "cache"];
 
 impl Draft<'_> {
-    /// Replaces settings that cannot work inside, and records those that are kept although they may not work.
+    /// Replaces settings that cannot work inside, and records those that are kept although they may
+    /// not work.
     pub(super) fn host_only(&self, overrides: &mut GitOverrides) {
         for setting in in_effect(&self.facts.git.settings) {
             let (section, name) = (setting.key.split('.').next(), setting.key.rsplit('.').next());
@@ -67,14 +70,15 @@ impl Draft<'_> {
         }
     }
 
-    /// Tells whether the user has set up git-lfs, but it does not exist inside. Its long-running filter must then
-    /// be removed, because Git uses no other filter while it is set.
+    /// Tells whether the user has set up git-lfs, but it does not exist inside. Its long-running
+    /// filter must then be removed, because Git uses no other filter while it is set.
     pub(super) fn lacks_lfs(&self) -> bool {
         let setting = self.facts.git.get(LFS_PROCESS).filter(|setting| setting.scope == Scope::Global);
         setting.is_some_and(|setting| !self.is_inside(&setting.value))
     }
 
-    /// Disables a credential helper that does not exist inside; an empty value clears the list of helpers.
+    /// Disables a credential helper that does not exist inside; an empty value clears the list of
+    /// helpers.
     fn credential_helper(&self, key: &str, setting: &Setting, overrides: &mut GitOverrides) {
         let name = setting.value.split(' ').next().unwrap_or_default();
         let program = credential_program(&setting.value);
@@ -157,14 +161,15 @@ fn credential_program(helper: &str) -> String {
     format!("git-credential-{}", helper.split(' ').next().unwrap_or_default())
 }
 
-/// Returns the program that a command line of a setting begins with, after assignments of variables.
+/// Returns the program that a command line of a setting begins with, after assignments of
+/// variables.
 fn program_of(command: &str) -> Option<String> {
     let words = shlex::split(command.trim_start_matches('!')).unwrap_or_default();
     words.into_iter().find(|word| !word.contains('='))
 }
 
-/// Makes a filter for Git of a script. Git substitutes `%f` by the quoted path; comments are left out because
-/// the value becomes a variable of the guest.
+/// Makes a filter for Git of a script. Git substitutes `%f` by the quoted path; comments are left
+/// out because the value becomes a variable of the guest.
 fn filter_command(script: &str) -> String {
     let lines = script.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     ["set -- %f"].into_iter().chain(lines).collect::<Vec<_>>().join("\n")

@@ -1,5 +1,5 @@
-//! Decides how Git is configured inside: which of its files are mounted, which directories it trusts, and which
-//! settings are replaced because they only work on the host.
+//! Decides how Git is configured inside: which of its files are mounted, which directories it
+//! trusts, and which settings are replaced because they only work on the host.
 
 mod files;
 mod host_only;
@@ -80,8 +80,8 @@ impl GitOverrides {
 }
 
 impl Draft<'_> {
-    /// Sets variables that configure Git. Called after all mounts are known, because they decide which programs
-    /// exist inside.
+    /// Sets variables that configure Git. Called after all mounts are known, because they decide
+    /// which programs exist inside.
     pub fn git_settings(&mut self, agent_is_there: bool) -> Result<Vec<GitSettingChange>> {
         let mut overrides = GitOverrides::default();
         if self.facts.git.is_silent {

@@ -1,5 +1,5 @@
-//! Decides whether commits can be signed inside: with an SSH key through the forwarded agent. Otherwise signing is
-//! disabled with a warning, because the key stays on the host.
+//! Decides whether commits can be signed inside: with an SSH key through the forwarded agent.
+//! Otherwise signing is disabled with a warning, because the key stays on the host.
 
 use super::GitOverrides;
 use crate::error::{Diagnostic, Kind};
@@ -62,7 +62,8 @@ impl Draft<'_> {
     /// Configures signing through the agent, or returns the reason for which it cannot work.
     fn ssh_signing(&self, agent_is_there: bool, overrides: &mut GitOverrides) -> Option<&'static str> {
         let git = &self.facts.git;
-        // A program of the host, for example 1Password's, does not exist inside; the agent has the key.
+        // A program of the host, for example 1Password's, does not exist inside; the agent has the
+        // key.
         if let Some(program) = git.get("gpg.ssh.program").filter(|program| program.value != "ssh-keygen") {
             overrides.set("gpg.ssh.program", "ssh-keygen", "signs through the agent");
             overrides.replaced(program, "ssh-keygen, which asks the agent");
