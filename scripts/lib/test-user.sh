@@ -9,12 +9,12 @@ prepare_test_user() {
         allow_tun
         TEST_RUNTIME=$RIG/run-user
         make_user_dir "$TEST_RUNTIME" 0700
-        write_storage_conf
     else
         TEST_USER=$(id -un)
         TEST_RUNTIME=${XDG_RUNTIME_DIR:-$RIG/run-user}
         [ -d "$TEST_RUNTIME" ] || mkdir -m 0700 "$TEST_RUNTIME"
     fi
+    write_storage_conf
     # shellcheck disable=SC2034 # scripts/engines exports it
     TEST_HOME=$(getent passwd "$TEST_USER" | cut -d: -f6)
     write_as_user
@@ -44,7 +44,7 @@ allow_tun() {
 
 make_user_dir() {
     mkdir -p "$1"
-    chown "$TEST_USER:" "$1"
+    if is_root; then chown "$TEST_USER:" "$1"; fi
     chmod "$2" "$1"
 }
 
@@ -55,7 +55,7 @@ write_storage_conf() {
     TEST_STORAGE_CONF=$RIG/storage.conf
     make_user_dir "$RIG/podman-user" 0700
     printf '[storage]\ndriver = "overlay"\nrootless_storage_path = "%s"\nrunroot = "%s"\n' \
-        "$RIG/podman-user" "$TEST_RUNTIME/containers" >"$TEST_STORAGE_CONF"
+        "$RIG/podman-user" "$RIG/run-user/containers" >"$TEST_STORAGE_CONF"
 }
 
 # Writes a script instead of a function, because the tests call it, too. It clears
@@ -76,7 +76,8 @@ EOF
         cat >"$RIG/as-user.new" <<EOF
 #!/bin/sh
 # as-user CMD [ARG...]: runs CMD as the user who created this rig.
-exec env XDG_RUNTIME_DIR=${TEST_RUNTIME@Q} "\$@"
+exec env XDG_RUNTIME_DIR=${TEST_RUNTIME@Q} CONTAINERS_CONF=${CONTAINERS_CONF@Q} \\
+    CONTAINERS_STORAGE_CONF=${TEST_STORAGE_CONF@Q} "\$@"
 EOF
     fi
     chmod 0755 "$RIG/as-user.new"

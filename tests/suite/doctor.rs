@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::for_every_engine;
-use crate::support::{Engine, Finished, Fixture, RunToEnd, binary, install_program, sandpen_without_home};
+use crate::support::{
+    Engine, Finished, Fixture, RunToEnd, binary, install_program, is_root_or_skip, sandpen_without_home,
+};
 
 for_every_engine!(a_working_engine_is_ready);
 
@@ -95,6 +97,9 @@ Not ready: `sandpen run` cannot start. 1 problem, "
 
 #[test]
 fn doctor_prints_an_aligned_page_that_ends_with_the_result() {
+    if !is_root_or_skip("sandpen as root on Docker") {
+        return;
+    }
     let fixture = answering(INFO, IMAGE);
     let finished = fixture.finish(&mut fixture.sandpen(["doctor", "--memory", "4g", "--cpus", "4"]));
     assert_eq!((finished.code, finished.stderr.as_str()), (Some(1), ""), "{finished:?}");

@@ -5,7 +5,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
-use crate::support::{Engine, Fixture, RunToEnd, install_program};
+use crate::support::{Engine, Fixture, RunToEnd, install_program, is_root_or_skip};
 
 macro_rules! natively {
     ($($name:ident),+ $(,)?) => {$(
@@ -75,6 +75,9 @@ fn attack_11_nothing_can_be_typed_into_a_terminal(fixture: &Fixture) {
 }
 
 fn attack_18_setuid_programs_gain_nothing_here(fixture: &Fixture) {
+    if !is_root_or_skip("setuid programs of root") {
+        return;
+    }
     let program = fixture.project.join("setuid-id");
     install_program("/usr/bin/id", &program);
     std::os::unix::fs::chown(&program, Some(0), Some(0)).expect("chown");

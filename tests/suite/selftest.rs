@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::for_every_engine;
-use crate::support::{Engine, Finished, Fixture, RunToEnd, binary};
+use crate::support::{Engine, Finished, Fixture, RunToEnd, binary, is_root_or_skip};
 
 for_every_engine!(every_promise_holds, selftest_promises_nothing_about_what_the_user_opened);
 for_every_engine!(with_agent: the_agent_is_reachable_only_if_forwarded);
@@ -129,6 +129,9 @@ fn the_agent_is_reachable_only_if_forwarded(fixture: &Fixture) {
 
 #[test]
 fn selftest_detects_every_protection_that_a_flag_removes() {
+    if !is_root_or_skip("sandpen as root on Docker") {
+        return;
+    }
     Fixture::on_prepared(Engine::Docker, Fixture::with_agent, |fixture| {
         let socket = fixture.agent().socket.display().to_string();
         for (arguments, failed) in [
@@ -155,6 +158,9 @@ fn selftest_detects_every_protection_that_a_flag_removes() {
 /// An engine that only starts the command: every probe must fail.
 #[test]
 fn without_a_sandbox_every_probe_fails() {
+    if !is_root_or_skip("sandpen as root on Docker") {
+        return;
+    }
     let fixture = Fixture::new().with_recording_docker();
     fs::create_dir_all(fixture.project.join(".git/hooks")).expect("a repository");
     fixture.write(".netrc", "secret");
@@ -183,6 +189,9 @@ fn without_a_sandbox_every_probe_fails() {
 /// An engine that starts nothing and reports success.
 #[test]
 fn a_probe_that_cannot_run_has_failed() {
+    if !is_root_or_skip("sandpen as root on Docker") {
+        return;
+    }
     let fixture = Fixture::new().with_recording_docker();
     let finished = fixture.finish(&mut fixture.sandpen(["selftest", "--format", "json", "--memory", "64m"]));
     finished.failure(1);

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::support::{Engine, Fixture, RunToEnd, Running, eventually, holds_within, is_running, signal};
+use crate::support::{
+    Engine, Fixture, RunToEnd, Running, eventually, holds_within, is_root_or_skip, is_running, signal,
+};
 
 const IMAGE: &str = "localhost/sandpen-busybox:latest";
 
@@ -95,6 +97,9 @@ const TABLE: &[(&str, Signal, i32, &[&str])] = &[
 
 #[test]
 fn a_daemon_that_ends_takes_the_sandbox_along() {
+    if !is_root_or_skip("a private Docker daemon") {
+        return;
+    }
     Fixture::on(Engine::Docker, |fixture| {
         Daemon::start(fixture).load_image();
         for (fault, which, code, words) in TABLE {

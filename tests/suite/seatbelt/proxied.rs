@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use crate::support::{Finished, Fixture, RunToEnd};
+use crate::support::{Finished, Fixture, RunToEnd, is_root_or_skip};
 
 /// Asks the proxy for two servers on the loopback, of which one is listed.
 const ASK: &str = r#"
@@ -37,6 +37,9 @@ fn alone(fixture: &Fixture, options: &[&str], script: &str) -> Finished {
 
 #[test]
 fn sandpens_own_proxy_is_the_only_way_out() {
+    if !is_root_or_skip("a private network namespace") {
+        return;
+    }
     let fixture = Fixture::new().with_macos_seatbelt();
     let finished = alone(&fixture, &["--allow-host", "127.0.0.1:9000"], ASK);
     assert!(finished.success().starts_with("http://127.0.0.1:8877\nHTTP/1.1 200 OK\nHTTP/1.1 403 "), "{finished:?}");
@@ -48,6 +51,9 @@ fn sandpens_own_proxy_is_the_only_way_out() {
 
 #[test]
 fn a_proxy_of_the_users_own_is_started_and_ended() {
+    if !is_root_or_skip("a private network namespace") {
+        return;
+    }
     let fixture = Fixture::new().with_macos_seatbelt();
     let proxy = r#"perl -MIO::Socket::INET -e '$s = IO::Socket::INET->new(LocalAddr => "127.0.0.1:8877", Listen => 9, ReuseAddr => 1); while ($c = $s->accept) { print $c "mine\n"; close $c }'"#;
     let script = "exec 3<>/dev/tcp/127.0.0.1/8877; cat <&3";

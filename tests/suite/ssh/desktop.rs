@@ -9,7 +9,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{FlockOperation, flock};
 
-use crate::support::{Agent, Engine, Finished, Fixture, IMAGE, KEY_COMMENT, RunToEnd, Running, Shim, eventually};
+use crate::support::{
+    Agent, Engine, Finished, Fixture, IMAGE, KEY_COMMENT, RunToEnd, Running, Shim, eventually, is_root_or_skip,
+};
 
 const SOCKET: &str = "/run/host-services/ssh-auth.sock";
 
@@ -58,6 +60,9 @@ struct Mac<'a> {
 }
 
 fn mac(system: &str, test: impl FnOnce(&Mac)) {
+    if !is_root_or_skip("a socket in /run/host-services") {
+        return;
+    }
     Fixture::on_docker_as_ordinary_user(Fixture::with_agent, |fixture| {
         let turn = turn();
         let answer = format!("case $1 in info) echo '{system}'; exit ;; esac");
@@ -217,6 +222,9 @@ fn r5_docker_desktop_on_linux_uses_its_own_socket() {
 
 #[test]
 fn r6_root_uses_it_as_well() {
+    if !is_root_or_skip("a socket in /run/host-services") {
+        return;
+    }
     Fixture::on_prepared(Engine::Docker, Fixture::with_agent, |fixture| {
         let _turn = turn();
         let shim = Shim::new(fixture, "docker", "case $1 in info) echo Docker Desktop; exit ;; esac");

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use super::podman_machine::{CONNECTION, PodmanMachine};
-use crate::support::{KEY_COMMENT, RunToEnd, Shim, binary, install_program, is_running};
+use crate::support::{KEY_COMMENT, RunToEnd, Shim, binary, install_program, is_root_or_skip, is_running};
 
 const LIST: &str = "echo $SSH_AUTH_SOCK; ssh-add -l | cut -d' ' -f3-";
 
@@ -110,6 +110,9 @@ fn r7_2_a_connection_without_a_key_uses_the_agent_as_podman_does() {
 
 #[test]
 fn r7_3_sockets_of_dead_sandboxes_go_and_others_stay() {
+    if !is_root_or_skip("files of another user") {
+        return;
+    }
     PodmanMachine::on(|machine| {
         let plant = |name: &str, owner: &str| {
             let directory = PathBuf::from(format!("/tmp/sandpen-{name}-{}", std::process::id()));

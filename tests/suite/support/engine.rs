@@ -1,7 +1,7 @@
 //! The engines that tests run on.
 
 use super::skips;
-use super::user::{self, User};
+use super::user::User;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Engine {
@@ -51,12 +51,7 @@ impl Engine {
         if !skips::is_engine_available(self.name()) {
             return false;
         }
-        let needs_root = matches!(self, Engine::Podman | Engine::NativeRoot);
-        if needs_root && !user::is_root() {
-            skips::skip(&format!("{} as root", self.flag()), "the tests do not run as root");
-            return false;
-        }
-        true
+        !matches!(self, Engine::Podman | Engine::NativeRoot) || skips::is_root(&format!("{} as root", self.flag()))
     }
 
     /// The user that runs sandpen on this engine: the one that runs the tests, unless that is root

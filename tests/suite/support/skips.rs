@@ -10,6 +10,8 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::{Mutex, Once, PoisonError};
 
+use super::user;
+
 const ENGINES: [&str; 5] = ["docker", "podman", "podman-rootless", "docker-rootless", "native"];
 
 /// How many tests were skipped for what is missing and why.
@@ -34,6 +36,15 @@ extern "C" fn report() {
         text += &format!("SKIPPED {tests} ({missing}): {reason}\n");
     }
     let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+/// Whether the tests run as root. If not, the test is recorded as skipped.
+pub fn is_root(missing: &str) -> bool {
+    let is_root = user::is_root();
+    if !is_root {
+        skip(missing, "the tests do not run as root");
+    }
+    is_root
 }
 
 /// Whether an engine works. If not, the test is recorded as skipped, or fails if the engine must
