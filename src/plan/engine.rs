@@ -110,7 +110,7 @@ pub enum EngineError {
     NoCommandLine { origin: Origin, engine: EngineKind, flag: String },
     #[error("Docker is not installed: there is no `docker` on PATH")]
     DockerMissing,
-    #[error("permission denied at Docker's socket `{endpoint}`")]
+    #[error("cannot connect to Docker at `{endpoint}`")]
     DockerDenied { endpoint: String, error: String },
     #[error("Docker does not answer at `{endpoint}` ({chosen_by}): its daemon is not running there")]
     DockerSilent { endpoint: String, chosen_by: EndpointOrigin, error: String },

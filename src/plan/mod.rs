@@ -60,11 +60,11 @@ pub const FINDINGS: &str = "probe";
 /// Resource limits. A limit that is `None` is not set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Counts CPUs, in fractions.
+    /// Limits CPU time; fractions are allowed.
     pub cpus: Option<Sourced<Cpus>>,
-    /// Counts bytes.
+    /// Limits bytes of memory.
     pub memory: Option<Sourced<Memory>>,
-    /// Counts processes and threads.
+    /// Limits the number of processes and threads.
     pub pids: Sourced<Pids>,
 }
 

@@ -182,9 +182,9 @@ impl Draft<'_> {
         self.proxy_variables(&own);
         if self.engine == EngineKind::SandboxExec {
             // Seatbelt cannot mount a configuration file for ssh, but Git has a variable.
-            let words = [&program.to_string(), "connect", "%h", "%p"].join(" ");
+            let command = [&program.to_string(), "connect", "%h", "%p"].join(" ");
             let why = Why::default("git over ssh uses the proxy: allow HOST:22").about(Topic::Network);
-            self.env.plain("GIT_SSH_COMMAND", format!("ssh -o ProxyCommand='{words}'"), why);
+            self.env.plain("GIT_SSH_COMMAND", format!("ssh -o ProxyCommand='{command}'"), why);
             return Ok(None);
         }
         self.ssh_through_proxy(&own);

@@ -82,7 +82,7 @@ impl GitOverrides {
 impl Draft<'_> {
     /// Sets variables that configure Git. Called after all mounts are known, because they decide
     /// which programs exist inside.
-    pub fn git_settings(&mut self, agent_is_there: bool) -> Result<Vec<GitSettingChange>> {
+    pub fn git_settings(&mut self, agent_is_forwarded: bool) -> Result<Vec<GitSettingChange>> {
         let mut overrides = GitOverrides::default();
         if self.facts.git.is_silent {
             self.warnings.push(Warning::new(WarningTopic::Git,
@@ -101,7 +101,7 @@ impl Draft<'_> {
         }
         // Under Seatbelt the host's programs, key agents and files exist inside.
         if self.engine != EngineKind::SandboxExec {
-            self.signing(agent_is_there, &mut overrides)?;
+            self.signing(agent_is_forwarded, &mut overrides)?;
             self.host_only(&mut overrides);
         }
         self.set_git_variables(&overrides);

@@ -33,11 +33,15 @@ impl Diagnostic for SigningError {
 
 impl Draft<'_> {
     /// Configures signing, or disables it.
-    pub(super) fn signing(&mut self, agent_is_there: bool, overrides: &mut GitOverrides) -> Result<(), SigningError> {
+    pub(super) fn signing(
+        &mut self,
+        agent_is_forwarded: bool,
+        overrides: &mut GitOverrides,
+    ) -> Result<(), SigningError> {
         let git = &self.facts.git;
         let is_ssh = git.get("gpg.format").is_some_and(|format| format.value == "ssh");
         let obstacle = if is_ssh {
-            self.ssh_signing(agent_is_there, overrides)
+            self.ssh_signing(agent_is_forwarded, overrides)
         } else {
             Some("an OpenPGP or X.509 key cannot be used inside: its agent and its keyring stay on the host")
         };
@@ -60,7 +64,7 @@ impl Draft<'_> {
     }
 
     /// Configures signing through the agent, or returns the reason for which it cannot work.
-    fn ssh_signing(&self, agent_is_there: bool, overrides: &mut GitOverrides) -> Option<&'static str> {
+    fn ssh_signing(&self, agent_is_forwarded: bool, overrides: &mut GitOverrides) -> Option<&'static str> {
         let git = &self.facts.git;
         // A program of the host, for example 1Password's, does not exist inside; the agent has the
         // key.
@@ -68,7 +72,7 @@ impl Draft<'_> {
             overrides.set("gpg.ssh.program", "ssh-keygen", "signs through the agent");
             overrides.replaced(program, "ssh-keygen, which asks the agent");
         }
-        if !agent_is_there {
+        if !agent_is_forwarded {
             return Some("the SSH agent is not forwarded");
         }
         let key = git.get("user.signingkey")?;
