@@ -90,42 +90,9 @@ impl PartialEq for Error {
 impl Eq for Error {}
 
 impl Error {
-    /// The command line, a variable or a file is wrong: exit code 2.
-    pub fn usage(message: impl Into<String>) -> Self {
-        Self::new(Kind::Usage, message)
-    }
-
-    /// The sandbox cannot be started: exit code 44.
-    pub fn launch(message: impl Into<String>) -> Self {
-        Self::new(Kind::Launch, message)
-    }
-
-    /// Another command failed: exit code 1.
-    pub fn failed(message: impl Into<String>) -> Self {
-        Self::new(Kind::Failed, message)
-    }
-
-    fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Error { kind, message: message.into(), causes: Vec::new(), hints: Vec::new(), diagnostic: None }
-    }
-
-    /// Adds a cause, outermost first.
-    #[must_use]
-    pub fn cause(mut self, cause: impl fmt::Display) -> Self {
-        self.causes.push(cause.to_string());
-        self
-    }
-
-    /// Adds a line that tells the user what to do.
-    #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hints.push(hint.into());
-        self
-    }
-
     /// Puts the flag, variable or file that led here in front of the message.
     #[must_use]
-    pub fn with_origin(mut self, origin: &impl fmt::Display) -> Self {
+    pub(crate) fn with_origin(mut self, origin: &impl fmt::Display) -> Self {
         self.message = format!("{origin}: {}", self.message);
         self
     }
