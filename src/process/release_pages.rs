@@ -1,5 +1,6 @@
 //! Releases the memory of code that only planning and launching needed, so that sandpen stays below
-//! 2 MB (PSS) while a guest runs.
+//! 2 MB (PSS) while a guest runs: the native launcher and pid 1 have 3.2 MB without it, 0.7 MB with
+//! it.
 //!
 //! Each of the four callers keeps its own timer: the native launcher and pid 1 must not start a
 //! thread, which takes longer than many commands; the container launcher and the helper have one.

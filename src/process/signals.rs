@@ -3,26 +3,23 @@
 //!
 //! A signal takes one of these ways to the command:
 //!
-//! | way      | from the sender to the command                                                     |
-//! |----------|------------------------------------------------------------------------------------|
-//! | `tty`    | The client has put the terminal into raw mode, so the key is only a byte. The      |
-//! |          | terminal inside the container makes a signal of it, for the command's group.       |
-//! | `client` | The kernel signals sandpen's group. The client, a member, forwards the signal to   |
-//! |          | the helper (pid 1 of the container), the helper to the command. sandpen ignores    |
-//! |          | its copy.                                                                          |
-//! | `group`  | The command's own group has the terminal's foreground; the kernel signals it.      |
-//! | `shared` | The command is in sandpen's group; the kernel signals both, sandpen ignores its    |
-//! |          | copy.                                                                              |
-//! | `A`      | sandpen → client → helper → command, each with `kill`.                             |
-//! | `B`      | sandpen → pid 1 of the sandbox → command.                                          |
-//! | `C`      | sandpen → process group of helper and command. The helper forwards nothing.        |
-//! | –        | The terminal does not send it.                                                     |
+//! - `tty`: The client has put the terminal into raw mode, so the key is only a byte. The terminal
+//!   inside the container makes a signal of it, for the command's group. sandpen sees nothing.
+//! - `client`: The kernel signals sandpen's group. The client, a member, forwards the signal to the
+//!   helper (pid 1 of the container), and the helper to the command. sandpen ignores its copy.
+//! - `group`: The command's group has the terminal's foreground; the kernel signals it. sandpen sees
+//!   nothing.
+//! - `shared`: The command is in sandpen's group; the kernel signals both. sandpen ignores its copy.
+//! - `A`: sandpen → client → helper → command, each with `kill`.
+//! - `B`: sandpen → pid 1 of the sandbox → command.
+//! - `C`: sandpen → process group of helper and command. The helper forwards nothing.
+//! - –: The terminal does not send it, or the guest has no terminal that could change its size.
 //!
 //! | sandbox and sender               | SIGINT   | SIGTERM | SIGHUP   | SIGTSTP     | SIGWINCH    |
 //! |----------------------------------|----------|---------|----------|-------------|-------------|
-//! | container, terminal              | `tty`    | –       | `client` | `tty` (1)   | `client` (2)|
+//! | container, terminal              | `tty`    | –       | `client` | `tty` (1)   | size (2)    |
 //! | container, terminal, in pipeline | `client` | –       | `client` | stops (3)   | –           |
-//! | container, `kill` of sandpen     | `A`      | `A` (4) | `A` (4)  | stops (3)   | `A`         |
+//! | container, `kill` of sandpen     | `A`      | `A` (4) | `A` (4)  | stops (3)   | size (2)    |
 //! | native, terminal                 | `group`  | –       | `group`  | `group` (5) | `group`     |
 //! | native, terminal, in pipeline    | `shared` | –       | `shared` | `shared`    | `shared`    |
 //! | native, `kill` of sandpen        | `B`      | `B` (4) | `B` (4)  | stops (3)   | `B`         |
@@ -31,7 +28,8 @@
 //! | Seatbelt, `kill` of sandpen      | `C`      | `C` (4) | `C` (4)  | stops (3)   | `C`         |
 //!
 //! 1. The command stops and the helper resumes it: no program outside could.
-//! 2. The client resizes the container's terminal, whose kernel signals the command's group.
+//! 2. The client sets the size of the container's terminal, and the kernel signals the command's
+//!    group if it has changed.
 //! 3. SIGTSTP is not caught: it stops sandpen and not the command.
 //! 4. A guest that does not end within [`GRACE_PERIOD`], or before a second SIGTERM, is killed.
 //! 5. Pid 1 of the sandbox reports the stop; sandpen stops too, and resumes the command when the

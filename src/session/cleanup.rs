@@ -20,7 +20,7 @@ use crate::ui::suggest::nearest;
 /// volume is in use until the engine has removed the container.
 const REMOVE_ATTEMPTS: usize = 10;
 const REMOVE_INTERVAL: Duration = Duration::from_millis(100);
-/// The fewest characters of an id that stand for the whole id.
+/// The fewest characters by which an id can be abbreviated.
 const MIN_ID_PREFIX: usize = 3;
 
 /// Why a sandbox cannot be used.

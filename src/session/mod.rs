@@ -3,8 +3,8 @@
 //! thread.
 //!
 //! ```text
-//! run ─► SessionDirectory ─► record, Git baseline ─► container │ native │ seatbelt ─► review, removal
-//!           directory          registry, guard          + proxy, tunnel
+//! run ─► SessionDirectory ─► record, Git baseline ─► container, native or seatbelt ─► review
+//!           directory          registry, guard          with proxy and tunnel
 //! ```
 //!
 //! `cleanup` and `registry` find the sandboxes of other sandpen processes and remove what killed

@@ -49,8 +49,8 @@ impl GuestGroup {
         init.run_guest(&command)
     }
 
-    /// Waits for the sandbox's end and restores the terminal. Returns a status if the command did not start
-    /// or memory ran out.
+    /// Waits for the sandbox's end and restores the terminal. Returns a status if the command did
+    /// not start or memory ran out.
     fn supervise(mut self, mut child: Child, signals: SignalQueue) -> Result<(Outcome, Option<CommandStatus>)> {
         let pid = child.pid();
         let kill = move || {
@@ -168,13 +168,13 @@ pub fn enter(record: &Record, argv: Vec<OsString>, ui: Ui) -> Result<Outcome> {
     let (outcome, status) = guest.supervise(child, signals)?;
     if status.is_some() {
         let name = argv.first().map_or("sh".into(), |name| name.display().to_string());
-        ui.notice(&format!("command `{name}` not found in the sandbox, or not executable"));
+        ui.notice(&format!("`{name}` was not found in the sandbox, or cannot be executed"));
     }
     Ok(outcome)
 }
 
-/// Reads the environment of the sandbox's first command: the launcher's child is pid 1 of the sandbox, whose
-/// first child is the command.
+/// Reads the environment of the sandbox's first command: the launcher's child is pid 1 of the
+/// sandbox, whose first child is the command.
 fn first_environment(launcher: u32) -> Option<Vec<(OsString, OsString)>> {
     let first_child = |pid: u32| -> Option<u32> {
         let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
@@ -188,7 +188,8 @@ fn first_environment(launcher: u32) -> Option<Vec<(OsString, OsString)>> {
     Some(pairs.collect())
 }
 
-/// Makes the command with its environment. Looks for shells, so it must be called inside the sandbox.
+/// Makes the command with its environment. Looks for shells, so it must be called inside the
+/// sandbox.
 fn command(launch: &NativeLaunch) -> Option<Command> {
     let variable =
         |name: &str| launch.env.iter().find(|(known, _)| known == name).map(|(_, value)| value.reveal().to_owned());

@@ -29,7 +29,7 @@ const STDERR: &str = "proxy-command.log";
 const PORT_LOCK: &str = "proxy-port";
 /// Tells a proxy on the host its port: the usual one may be in use by another sandbox's proxy.
 const PORT_VARIABLE: &str = "SANDPEN_PROXY_PORT";
-/// After how long the user is told that sandpen waits.
+/// How long sandpen waits before it says so.
 const NOTICE_DELAY: Duration = Duration::from_millis(500);
 const EXIT_TIMEOUT: Duration = Duration::from_millis(3000);
 /// Includes the time that the engine takes to start the proxy's container.

@@ -29,7 +29,7 @@ const READY: &str = "ready";
 const STDERR: &str = "ssh-tunnel.log";
 /// The most time that removing the tunnel may take (R7.11).
 const EXIT_TIMEOUT: Duration = Duration::from_millis(1500);
-/// By how much ssh's own time limit comes first: its message names the cause.
+/// How much earlier ssh gives up than sandpen: ssh's message names the cause.
 const SSH_MARGIN: Duration = Duration::from_millis(300);
 
 /// A running tunnel. Dropping it ends ssh and removes the socket from the machine (R7.9, R7.10).
