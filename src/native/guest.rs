@@ -24,8 +24,9 @@ pub struct Command {
 }
 
 impl Command {
-    /// Returns `None` if a text contains a NUL byte or there is no program. A program without a slash
-    /// is looked up in `path`, inside the sandbox; an empty entry is not the working directory.
+    /// Returns `None` if a text contains a NUL byte or there is no program. A program without a
+    /// slash is looked up in `path`, inside the sandbox; an empty entry is not the working
+    /// directory.
     pub fn new<A: AsRef<OsStr>>(
         argv: &[A],
         environment: impl IntoIterator<Item = (impl AsRef<OsStr>, impl AsRef<OsStr>)>,
@@ -71,9 +72,9 @@ struct Launch<'a> {
 
 /// Starts the command, or returns the error of exec.
 ///
-/// As with `posix_spawn`, the child uses the parent's memory and the parent sleeps until exec, so no
-/// page is copied. `posix_spawn` itself cannot hand over the terminal before exec, and a shell that
-/// starts in the background stops at once.
+/// As with `posix_spawn`, the child uses the parent's memory and the parent sleeps until exec, so
+/// no page is copied. `posix_spawn` itself cannot hand over the terminal before exec, and a shell
+/// that starts in the background stops at once.
 pub(crate) fn start(command: &Command, mask: &libc::sigset_t, die_with_parent: bool) -> Result<Pid> {
     let pointers = |texts: &[CString]| {
         let all = texts.iter().map(|text| text.as_ptr());
@@ -93,9 +94,9 @@ pub(crate) fn start(command: &Command, mask: &libc::sigset_t, die_with_parent: b
     // SAFETY: one past the end of the buffer; the stack grows downwards from there, 16-aligned.
     let top = unsafe { stack.as_mut_ptr().add(stack.len()) };
     // SAFETY: CLONE_VFORK keeps this thread, and with it `launch` and `stack`, in place until the
-    // child has executed or ended; all signals are blocked, so no handler runs on shared memory. The
-    // child neither allocates nor panics: it makes system calls, directly or through rustix, whose
-    // errors are plain numbers, and writes only to `launch.errno` and its own stack.
+    // child has executed or ended; all signals are blocked, so no handler runs on shared memory.
+    // The child neither allocates nor panics: it makes system calls, directly or through rustix,
+    // whose errors are plain numbers, and writes only to `launch.errno` and its own stack.
     let pid = unsafe {
         libc::clone(child, top.cast(), libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD, (&raw mut launch).cast())
     };
@@ -132,7 +133,8 @@ fn prepare_and_execute(launch: &Launch<'_>) -> Errno {
             take_terminal();
         }
     }
-    // SAFETY: no handler is installed. Rust's runtime ignores SIGPIPE, which a guest must not inherit.
+    // SAFETY: no handler is installed. Rust's runtime ignores SIGPIPE, which a guest must not
+    // inherit.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     sys::restore_signals(launch.mask);
     execute(launch)

@@ -101,15 +101,15 @@ impl Init {
     }
 }
 
-/// Waits for a signal; `None` when the timeout is over. All signals are blocked, so none is lost and no
-/// handler is needed.
+/// Waits for a signal; `None` when the timeout is over. All signals are blocked, so none is lost
+/// and no handler is needed.
 fn next_signal(timeout: Option<Duration>) -> Option<i32> {
     let limit = timeout.map(|timeout| libc::timespec {
         tv_sec: timeout.as_secs().cast_signed(),
         tv_nsec: timeout.subsec_nanos().into(),
     });
-    // SAFETY: the set is initialised before it is read, the limit is null or outlives the call, and the
-    // null pointer asks for no information about the signal.
+    // SAFETY: the set is initialised before it is read, the limit is null or outlives the call, and
+    // the null pointer asks for no information about the signal.
     let signal = unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
