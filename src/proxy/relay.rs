@@ -24,8 +24,8 @@ pub struct Traffic {
 }
 
 /// Copies until both sides have closed their direction, or a connection fails. `read_ahead` has
-/// already been read from the client. `stall_timeout` limits how long no byte may move once one side
-/// has closed its direction or does not read.
+/// already been read from the client. `stall_timeout` limits how long no byte may move once one
+/// side has closed its direction or does not read.
 pub fn both_ways(
     client: &TcpStream,
     server: &TcpStream,

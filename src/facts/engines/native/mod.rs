@@ -22,14 +22,16 @@ use crate::facts::SystemFacts;
 /// What the native engine can do here.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct NativeFacts {
-    /// Why the native engine cannot run here; `None` also when it is the only candidate, because the launch then says so.
+    /// Why the native engine cannot run here; `None` also when it is the only candidate, because
+    /// the launch then says so.
     #[serde(skip)]
     pub problem: Option<Error>,
     /// The limits that an ordinary user's sandbox cannot have.
     pub cannot_limit: Vec<&'static str>,
-    /// Whether Landlock can keep the guest from the host's abstract sockets while the network is shared.
+    /// Whether Landlock can keep the guest from the host's abstract sockets while the network is
+    /// shared.
     pub scopes_sockets: bool,
-    /// Whether the number of processes is limited when nobody asks.
+    /// Whether the number of processes is limited by default.
     pub limits_processes: bool,
     /// What of the host's system is shown inside.
     pub system: SystemFacts,
