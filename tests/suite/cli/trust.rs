@@ -66,8 +66,8 @@ fn a_change_is_told_from_what_was_trusted() {
     let ran = world.ran(world.sandpen(["trust", "--dry-run"]).env("SANDPEN_NETWORK", ""));
     for line in [
         "proxyCommand  the proxy is the command `evil`  it runs on this machine, outside the",
-        "env      `A` is `1` inside                   as you trusted it",
-        "env      `B` is `3` inside                   new since you trusted it",
+        "env      `A` is `1` inside                      as you trusted it",
+        "env      `B` is `3` inside                      new since you trusted it",
         "Removed since you trusted it\n  env  `B` is `2` inside\n",
     ] {
         assert!(ran.stdout.contains(line), "{line}\n{}", ran.stdout);
