@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use super::error::ConfigError;
-use super::preset::{Preset, own_names};
+use super::preset::{self, Preset, own_names};
 use super::profile::{self, Profile};
 use super::project::ProjectFile;
 use super::sourced::Origin;
@@ -67,7 +67,7 @@ pub fn files(host: &Host, options: &Options, agent: Option<&str>) -> Vec<FoundFi
         add(format!("profile {name}"), path, effect, found.and_then(|profile| profile.settings()).map(drop));
     }
     for name in own_names(host) {
-        let path = host.config_dir().join("presets").join(format!("{name}.toml")).as_path().to_owned();
+        let path = preset::directory(host).join(format!("{name}.toml")).as_path().to_owned();
         let effect = if agent == Some(name.as_str()) { Effect::Now } else { Effect::WhenNamed };
         add(format!("preset {name}"), path, effect, Preset::own(host, &name).map(drop));
     }

@@ -9,6 +9,7 @@ use super::syntax::position;
 use super::value::{InvalidValue, NetworkMode, Port};
 use crate::error::{Diagnostic, Kind};
 use crate::path::{HostPath, PathError};
+use crate::ui::suggest::nearest;
 
 /// An error in the configuration.
 #[derive(Debug, thiserror::Error)]
@@ -19,22 +20,22 @@ pub enum ConfigError {
     NotUtf8(&'static str),
     #[error("{origin}: `{text}` has an unbalanced quote")]
     UnbalancedQuote { origin: Origin, text: String },
-    #[error("{file}:{line}:{column}: {}{kind}", key_prefix(key, kind))]
-    InFile { file: String, line: usize, column: usize, key: String, kind: ProblemKind },
+    #[error(transparent)]
+    InFile(Box<FileError>),
     #[error("{}: port {} cannot be published with the network {}", port.origin, port.value, network_state(network.value))]
     PortWithoutNetwork { port: Sourced<Port>, network: Sourced<NetworkMode> },
     #[error("{filter} asks for a filtered network, but {} says `{}`", network.origin, network.value)]
     NetworkConflict { filter: Origin, network: Sourced<NetworkMode> },
     #[error("cannot read the {what} `{}`", path.display())]
     Read { what: &'static str, path: PathBuf, source: io::Error },
-    #[error("{origin}: there is no profile `{name}`")]
-    UnknownProfile { origin: Origin, name: String, near: Option<String>, known: Vec<String>, directory: PathBuf },
+    #[error("{}: there is no profile `{}`", .0.origin, .0.name)]
+    UnknownProfile(Box<UnknownName>),
     #[error("`{0}` cannot be the name of a profile")]
     ProfileName(String),
     #[error("a profile `{name}` already exists: `{}`", path.display())]
     ProfileExists { name: String, path: PathBuf },
-    #[error("{origin}: there is no preset for an agent `{name}`")]
-    UnknownPreset { origin: Origin, name: String, near: Option<String>, known: Vec<String> },
+    #[error("{}: there is no preset for an agent `{}`", .0.origin, .0.name)]
+    UnknownPreset(Box<UnknownName>),
     #[error("{file}: key `name`: `{found}` is not the file's name")]
     PresetName { file: HostPath, found: String, expected: String },
     #[error("{file}: key `directories`: `{directory}` holds sandpen's own files")]
@@ -51,11 +52,40 @@ pub enum ConfigError {
     RemoveTrust { path: PathBuf, source: io::Error },
 }
 
+/// A problem in a file, with its place.
+#[derive(Debug, thiserror::Error)]
+#[error("{file}:{line}:{column}: {}{kind}", key_prefix(key, kind))]
+pub struct FileError {
+    file: String,
+    line: usize,
+    column: usize,
+    key: String,
+    kind: ProblemKind,
+}
+
+/// A profile or preset that does not exist.
+#[derive(Debug)]
+pub struct UnknownName {
+    pub origin: Origin,
+    pub name: String,
+    pub known: Vec<String>,
+    /// The directory of the user's files.
+    pub directory: PathBuf,
+}
+
+impl UnknownName {
+    fn did_you_mean(&self) -> Option<String> {
+        let near = nearest(&self.name, self.known.iter().map(String::as_str))?;
+        Some(format!("did you mean `{near}`?"))
+    }
+}
+
 impl ConfigError {
     /// Adds the file's name and the line to a problem in its `text`.
     pub fn in_file(file: &str, text: &str, problem: Problem) -> Self {
         let (line, column) = position(text, problem.offset);
-        ConfigError::InFile { file: file.to_owned(), line, column, key: problem.key, kind: problem.kind }
+        let Problem { key, kind, .. } = problem;
+        ConfigError::InFile(Box::new(FileError { file: file.to_owned(), line, column, key, kind }))
     }
 }
 
@@ -70,7 +100,10 @@ impl Diagnostic for ConfigError {
     fn causes(&self) -> Vec<String> {
         match self {
             ConfigError::Value { invalid, .. } => invalid.causes(),
-            ConfigError::InFile { kind: ProblemKind::Invalid(invalid), .. } => invalid.causes(),
+            ConfigError::InFile(error) => match &error.kind {
+                ProblemKind::Invalid(invalid) => invalid.causes(),
+                _ => Vec::new(),
+            },
             ConfigError::Read { source, .. }
             | ConfigError::RecordTrust { source, .. }
             | ConfigError::RemoveTrust { source, .. } => vec![source.to_string()],
@@ -83,22 +116,27 @@ impl Diagnostic for ConfigError {
             ConfigError::Value { invalid, .. } => invalid.hints(),
             ConfigError::NotUtf8(name) => vec![format!("set {name} to plain text, or unset it")],
             ConfigError::UnbalancedQuote { .. } => vec!["expected words as a shell reads them".to_owned()],
-            ConfigError::InFile { kind, .. } => kind.hints(),
+            ConfigError::InFile(error) => error.kind.hints(),
             ConfigError::PortWithoutNetwork { network, .. } => {
                 vec![format!("the network is {} because of: {}", network_state(network.value), network.origin)]
             }
             ConfigError::NetworkConflict { .. } => {
                 vec!["use `--network proxied`, or drop one of the two".to_owned()]
             }
-            ConfigError::UnknownProfile { near, known, directory, .. } => {
-                let known = format!("known profiles: {}; yours are in {}", known.join(", "), directory.display());
-                did_you_mean(near).chain([known]).collect()
+            ConfigError::UnknownProfile(unknown) => {
+                let known = format!(
+                    "known profiles: {}; yours are in {}",
+                    unknown.known.join(", "),
+                    unknown.directory.display()
+                );
+                unknown.did_you_mean().into_iter().chain([known]).collect()
             }
             ConfigError::ProfileName(_) => {
                 vec!["it becomes the name of a file: no slash, and no dot in front".to_owned()]
             }
-            ConfigError::UnknownPreset { near, known, .. } => {
-                did_you_mean(near).chain([format!("known presets: {}", known.join(", "))]).collect()
+            ConfigError::UnknownPreset(unknown) => {
+                let known = format!("known presets: {}", unknown.known.join(", "));
+                unknown.did_you_mean().into_iter().chain([known]).collect()
             }
             ConfigError::PresetName { expected, .. } => {
                 vec![format!("expected `{expected}`, the command that it is for; or rename the file")]
@@ -109,10 +147,6 @@ impl Diagnostic for ConfigError {
             _ => Vec::new(),
         }
     }
-}
-
-fn did_you_mean(near: &Option<String>) -> impl Iterator<Item = String> {
-    near.iter().map(|near| format!("did you mean `{near}`?")).collect::<Vec<_>>().into_iter()
 }
 
 fn key_prefix(key: &str, kind: &ProblemKind) -> String {

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 
 use serde_json::{Value as Json, json};
 
-use super::error::ConfigError;
+use super::error::{ConfigError, UnknownName};
 use super::file::merge;
 use super::node::{FromNode, table_value};
 use super::sourced::Sourced;
@@ -12,7 +12,6 @@ use super::syntax::{self, Language};
 use super::value::{Access, HomePath, HostRule, ImageRef, VariableName};
 use crate::host::Host;
 use crate::path::{GuestPath, HostPath};
-use crate::ui::suggest::nearest;
 
 /// The built-in presets: name, data, and the Dockerfile that `sandpen build --agent NAME` builds.
 const BUILT_IN: &[(&str, &str, &str)] = &[
@@ -78,8 +77,12 @@ impl Preset {
         }
         let built_in = BUILT_IN.iter().map(|(name, ..)| (*name).to_owned());
         let known: Vec<String> = built_in.chain(own_names(host)).chain(["none".to_owned()]).collect();
-        let near = nearest(name, known.iter().map(String::as_str)).map(str::to_owned);
-        Err(ConfigError::UnknownPreset { origin: agent.origin.clone(), name: name.to_owned(), near, known })
+        Err(ConfigError::UnknownPreset(Box::new(UnknownName {
+            origin: agent.origin.clone(),
+            name: name.to_owned(),
+            known,
+            directory: directory(host).as_path().to_owned(),
+        })))
     }
 
     /// Finds the preset that a command's name selects.
@@ -113,7 +116,7 @@ impl Preset {
         if name.is_empty() || name.starts_with('.') || name.contains('/') {
             return Ok(None);
         }
-        let path = host.config_dir().join("presets").join(format!("{name}.toml"));
+        let path = directory(host).join(format!("{name}.toml"));
         match std::fs::read_to_string(path.as_path()) {
             Ok(text) => Self::parse(&text, &path.to_string())?.check(host, name, &path).map(Some),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
@@ -151,9 +154,14 @@ impl Preset {
     }
 }
 
+/// Returns the directory of the user's presets.
+pub(super) fn directory(host: &Host) -> HostPath {
+    host.config_dir().join("presets")
+}
+
 /// Lists the names of the user's presets.
 pub(super) fn own_names(host: &Host) -> Vec<String> {
-    let entries = std::fs::read_dir(host.config_dir().join("presets").as_path()).into_iter().flatten().flatten();
+    let entries = std::fs::read_dir(directory(host).as_path()).into_iter().flatten().flatten();
     let mut names: Vec<String> =
         entries.filter_map(|entry| Some(entry.file_name().to_str()?.strip_suffix(".toml")?.to_owned())).collect();
     names.sort();

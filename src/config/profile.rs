@@ -2,13 +2,12 @@
 
 use std::path::PathBuf;
 
-use super::error::ConfigError;
+use super::error::{ConfigError, UnknownName};
 use super::file;
 use super::options::Settings;
 use super::sourced::Origin;
 use super::syntax::Language;
 use crate::host::Host;
-use crate::ui::suggest::nearest;
 
 /// The built-in profiles: name and TOML text. `offline` is another name for `safe`: llxprt has
 /// both.
@@ -41,10 +40,12 @@ impl Profile {
         if let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
             return Ok(Profile { name: name.to_owned(), file: None, text: (*text).to_owned() });
         }
-        let known = names(host);
-        let near = nearest(name, known.iter().map(String::as_str)).map(str::to_owned);
-        let (origin, name, directory) = (origin.clone(), name.to_owned(), directory(host));
-        Err(ConfigError::UnknownProfile { origin, name, near, known, directory })
+        Err(ConfigError::UnknownProfile(Box::new(UnknownName {
+            origin: origin.clone(),
+            name: name.to_owned(),
+            known: names(host),
+            directory: directory(host),
+        })))
     }
 
     /// Reads the profile's text.

@@ -69,8 +69,8 @@ fn a_change_is_told_from_what_was_trusted() {
     let finished = fixture.finish(fixture.sandpen(["trust", "--dry-run"]).env("SANDPEN_NETWORK", ""));
     for line in [
         "proxyCommand  the proxy is the command `evil`  it runs on this machine, outside the",
-        "env      `A` is `1` inside                   as you trusted it",
-        "env      `B` is `3` inside                   new since you trusted it",
+        "env      `A` is `1` inside                      as you trusted it",
+        "env      `B` is `3` inside                      new since you trusted it",
         "Removed since you trusted it\n  env  `B` is `2` inside\n",
     ] {
         assert!(finished.stdout.contains(line), "{line}\n{}", finished.stdout);
