@@ -101,7 +101,7 @@ fn the_page_is_aligned_and_ends_with_the_verdict() {
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(1), ""), "{ran:?}");
     let start = "\
 Sandbox
-  ok       engine        docker: named; no other is tried (env LLXPRT_SANDBOX)
+  ok       engine        docker: chosen explicitly; no other engine is tried (env LLXPRT_SANDBOX)
   ok       image         docker.io/library/buildpack-deps:bookworm-scm: here, amd64
   warning  memory        4g asked for (flag --memory), docker has 2.0g
                          fix: ask for less with --memory

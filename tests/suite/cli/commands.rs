@@ -183,7 +183,7 @@ fn build_without_a_dockerfile_says_where_it_looked() {
     assert_eq!(
         world.refused(&mut world.sandpen(["build"])),
         "\
-sandpen: error: there is no `.sandpen/sandbox.Dockerfile` or `.llxprt/sandbox.Dockerfile` here to build
+sandpen: error: there is no `.sandpen/sandbox.Dockerfile` or `.llxprt/sandbox.Dockerfile` to build
 hint: write one, name another with -f FILE, or build an agent's image: sandpen build --agent claude
 "
     );
@@ -225,7 +225,7 @@ fn build_calls_the_engine_and_says_how_to_run_the_image() {
     );
     let ran = world.ran(world.sandpen(["build"]).env("EXIT_CODE", "1"));
     assert_eq!(ran.code, Some(44));
-    assert!(ran.stderr.contains("could not be built; docker's own words are above"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("could not be built; see the output of docker above"), "{}", ran.stderr);
 }
 
 /// Building takes a container engine, also where the project itself would run on the host's own tools.

@@ -22,8 +22,8 @@ fn the_home_and_what_is_above_it_is_refused() {
     let world = World::new();
     for (directory, name) in [(&world.home, "[ROOT]/home"), (&world.root, "[ROOT]")] {
         let message = format!(
-            "sandpen: error: the working directory `{name}` contains your whole home: keys, credentials and all\n\
-             hint: change to the directory of your project, or pass --allow-home if you mean it\n"
+            "sandpen: error: the working directory `{name}` contains your whole home directory, including keys and credentials\n\
+             hint: change to the directory of your project, or pass --allow-home\n"
         );
         for command in ["run", "explain"] {
             assert_eq!(world.refused(world.sandpen([command]).current_dir(directory)), message);
@@ -54,9 +54,9 @@ fn sandpens_own_configuration_behind_a_link_is_refused() {
         fs::rename(&old, &new).unwrap();
         symlink(&new, &old).unwrap();
         let stderr = world.refused(world.sandpen(["run"]).current_dir(&dotfiles));
-        assert!(stderr.contains("sandpen's own configuration"), "{link}: {stderr}");
+        assert!(stderr.contains("sandpen's configuration"), "{link}: {stderr}");
         let stderr = world.refused(&mut world.sandpen(["run", "--mount", "~/dotfiles:/d:rw"]));
-        assert!(stderr.contains("sandpen's own configuration"), "{link}: {stderr}");
+        assert!(stderr.contains("sandpen's configuration"), "{link}: {stderr}");
     }
 }
 
@@ -66,8 +66,8 @@ fn sandpens_own_configuration_is_refused() {
     world.config("");
     let message = |directory: &str| {
         format!(
-            "sandpen: error: the working directory `{directory}` holds sandpen's own configuration, which the guest must not change\n\
-             hint: change to the directory of your project, or pass --allow-home if you mean it\n"
+            "sandpen: error: the working directory `{directory}` contains sandpen's configuration, which the guest must not change\n\
+             hint: change to the directory of your project, or pass --allow-home\n"
         )
     };
     for directory in ["home/.config", "home/.config/sandpen"] {
@@ -78,17 +78,17 @@ fn sandpens_own_configuration_is_refused() {
     let profiles = world.home.join(".config/sandpen/profiles");
     fs::create_dir_all(&profiles).unwrap();
     let stderr = world.refused(world.sandpen(["run"]).current_dir(&profiles));
-    assert!(stderr.contains("sandpen's own configuration"), "{stderr}");
+    assert!(stderr.contains("sandpen's configuration"), "{stderr}");
     let state = world.home.join(".local/state/sandpen/trust");
     fs::create_dir_all(&state).unwrap();
     let stderr = world.refused(world.sandpen(["run"]).current_dir(&state));
-    assert!(stderr.contains("sandpen's own configuration"), "{stderr}");
+    assert!(stderr.contains("sandpen's configuration"), "{stderr}");
 }
 
 #[test]
 fn allow_home_permits_it_with_a_warning() {
     let world = World::new();
-    let warning = "sandpen: warning: the guest can change everything in your home, shell start-up files and sandpen's own settings included: nothing protects the host\n";
+    let warning = "sandpen: warning: the guest can change everything in your home directory, including shell start-up files and sandpen's configuration: nothing protects the host\n";
     let ran = world.ran(world.sandpen(["run", "--allow-home", "--", "true"]).current_dir(&world.home));
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), warning));
     let call = world.calls().remove(0);
@@ -148,7 +148,7 @@ fn what_belongs_to_the_sandbox_cannot_be_a_target() {
         assert_eq!(
             stderr,
             format!(
-                "sandpen: error: flag --mount: `/etc` cannot be mounted\nsandpen:   `{target}` inside belongs to the sandbox itself\n"
+                "sandpen: error: flag --mount: `/etc` cannot be mounted at `{target}`, which sandpen uses itself\n"
             )
         );
     }
@@ -162,7 +162,7 @@ fn sandpens_own_files_cannot_be_mounted_writable() {
     world.config("");
     for source in ["~/.config", "~", "~/.config/sandpen", "~/.config/sandpen/config.toml"] {
         let stderr = world.refused(&mut world.sandpen(["run", "--mount", &format!("{source}:/x:rw")]));
-        assert!(stderr.contains("sandpen's own configuration, which the guest must not change"), "{source}: {stderr}");
+        assert!(stderr.contains("sandpen's configuration, which the guest must not change"), "{source}: {stderr}");
     }
 }
 
@@ -173,15 +173,15 @@ fn a_link_out_of_the_workspace_is_not_followed() {
     assert_eq!(
         world.refused(&mut world.sandpen(["run", "--mount", "link:/x"])),
         "\
-sandpen: error: flag --mount: `link` is a link out of the workspace, which the workspace must not choose
-hint: if it is meant, name its target: /etc
+sandpen: error: flag --mount: `link` is a link out of the workspace, and the guest could have created it
+hint: to mount it anyway, name its target: /etc
 "
     );
     assert_eq!(
         world.refused(&mut world.sandpen(["run", "--include-dir", "link"])),
         "\
 sandpen: error: flag --include-dir: `link` is a link out of the working directory
-hint: if it is meant, name its target: --include-dir /etc
+hint: to include it anyway, name its target: --include-dir /etc
 "
     );
 }
@@ -224,7 +224,7 @@ fn a_repository_that_is_too_wide_is_not_mounted() {
     fs::create_dir(world.home.join(".git")).unwrap();
     let ran = world.ran(&mut world.sandpen(["run", "--", "true"]));
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), "\
-sandpen: warning: the repository around the working directory is not there: it begins at `[ROOT]/home`, which is too wide to mount; only the current directory is, and Git may not work inside
+sandpen: warning: the repository that contains the working directory is not mounted: its root `[ROOT]/home` contains too much to be mounted; Git may not work inside
 "));
 }
 

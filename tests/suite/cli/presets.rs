@@ -80,7 +80,7 @@ fn a_link_in_the_workspace_is_not_followed_for_a_preset() {
     let command = &mut world.sandpen(["explain", "--agent", "mine", "--format", "json", "--", "true"]);
     let ran = world.ran(command).stdout;
     assert!(!ran.contains("home/.secret"), "{ran}");
-    assert!(ran.contains("is a link in the workspace: the preset `mine` does not mount it"), "{ran}");
+    assert!(ran.contains("is a link in the workspace, so the preset `mine` does not mount it"), "{ran}");
 }
 
 #[test]

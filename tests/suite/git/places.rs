@@ -108,7 +108,7 @@ fn a_worktree_made_inside_works_outside(pen: &Pen) {
 fn shows(pen: &Pen, directory: &std::path::Path, foreign: &std::path::Path) -> bool {
     let ran = pen.run().current_dir(directory).args(["--", "ls", foreign.to_str().expect("text")]).ran();
     assert!(
-        ran.stderr.contains("sandpen: warning: the repository around the working directory is not there"),
+        ran.stderr.contains("sandpen: warning: the repository that contains the working directory is not mounted"),
         "{ran:?}"
     );
     ran.code == Some(0)
