@@ -95,7 +95,7 @@ pub fn plan(inputs: Inputs, engine: &EnginePlan, warnings: &mut Vec<Warning>) ->
     };
     if host.uid == 0 && workspace.owner != 0 && engine.kind.is_container() {
         warnings.push(Warning::new(WarningTopic::User, format!(
-            "the working directory belongs to uid {}, and root inside has no capabilities: it can only write files that their permissions allow. Run sandpen as the owner",
+            "the working directory belongs to uid {}, and root inside has no capabilities: it can only write where file permissions allow it. Run sandpen as the owner",
             workspace.owner
         )));
     }

@@ -126,7 +126,11 @@ read_as_text!(
 
 impl OptionValue for Cpus {
     fn to_toml(&self) -> Toml {
-        if self.0.is_multiple_of(1000) { Toml::Integer((self.0 / 1000).into()) } else { Toml::Float(f64::from(self.0) / 1000.0) }
+        if self.0.is_multiple_of(1000) {
+            Toml::Integer((self.0 / 1000).into())
+        } else {
+            Toml::Float(f64::from(self.0) / 1000.0)
+        }
     }
 }
 

@@ -18,10 +18,9 @@ use rustix::io::Errno;
 use serde::Serialize;
 
 use crate::facts::program::SearchPath;
-use repository::Repository;
-
 use crate::host::Host;
 use crate::path::HostPath;
+use repository::Repository;
 
 /// Limits the output of `git config`; a repository's configuration may be huge on purpose.
 const MAX_OUTPUT: usize = 4 << 20;

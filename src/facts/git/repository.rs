@@ -105,7 +105,7 @@ fn worktree(directory: &HostPath, git_dir: HostPath) -> Result<Repository, Strin
     // `commondir` must name the repository in which Git keeps this worktree, and no other.
     let home = git_dir.as_path().parent();
     if home != Some(common_dir.join("worktrees").as_path()) || !is_git_dir(common_dir.as_path()) {
-        return Err(format!("`{git_dir}` does not lie in the repository it names, `{common_dir}`"));
+        return Err(format!("`{git_dir}` is not inside the repository it names, `{common_dir}`"));
     }
     Ok(Repository { root: directory.clone(), git_dir, common_dir })
 }

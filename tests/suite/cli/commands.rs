@@ -186,7 +186,7 @@ fn build_without_a_dockerfile_says_where_it_looked() {
     assert_eq!(
         fixture.usage_error(&mut fixture.sandpen(["build"])),
         "\
-sandpen: error: there is no `.sandpen/sandbox.Dockerfile` or `.llxprt/sandbox.Dockerfile` here to build
+sandpen: error: there is no `.sandpen/sandbox.Dockerfile` or `.llxprt/sandbox.Dockerfile` to build
 hint: write one, name another with -f FILE, or build an agent's image: sandpen build --agent claude
 "
     );
@@ -228,7 +228,7 @@ fn build_calls_the_engine_and_says_how_to_run_the_image() {
     );
     let finished = fixture.finish(fixture.sandpen(["build"]).env("EXIT_CODE", "1"));
     assert_eq!(finished.code, Some(44));
-    assert!(finished.stderr.contains("could not be built; docker's own words are above"), "{}", finished.stderr);
+    assert!(finished.stderr.contains("could not be built; see the output of docker above"), "{}", finished.stderr);
 }
 
 /// Building takes a container engine, also where the project itself would run on the host's own tools.

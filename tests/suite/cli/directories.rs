@@ -23,8 +23,8 @@ fn the_home_and_what_is_above_it_is_refused() {
     let fixture = Fixture::new().with_recording_docker();
     for (directory, name) in [(&fixture.home, "[ROOT]/home"), (&fixture.root, "[ROOT]")] {
         let message = format!(
-            "sandpen: error: the working directory `{name}` contains your whole home: keys, credentials and all\n\
-             hint: change to the directory of your project, or pass --allow-home if you mean it\n"
+            "sandpen: error: the working directory `{name}` contains your whole home directory, including keys and credentials\n\
+             hint: change to the directory of your project, or pass --allow-home\n"
         );
         for command in ["run", "explain"] {
             assert_eq!(fixture.usage_error(fixture.sandpen([command]).current_dir(directory)), message);
@@ -57,9 +57,9 @@ fn sandpens_own_configuration_behind_a_link_is_refused() {
         fs::rename(&old, &new).unwrap();
         symlink(&new, &old).unwrap();
         let stderr = fixture.usage_error(fixture.sandpen(["run"]).current_dir(&dotfiles));
-        assert!(stderr.contains("sandpen's own configuration"), "{link}: {stderr}");
+        assert!(stderr.contains("sandpen's configuration"), "{link}: {stderr}");
         let stderr = fixture.usage_error(&mut fixture.sandpen(["run", "--mount", "~/dotfiles:/d:rw"]));
-        assert!(stderr.contains("sandpen's own configuration"), "{link}: {stderr}");
+        assert!(stderr.contains("sandpen's configuration"), "{link}: {stderr}");
     }
 }
 
@@ -69,8 +69,8 @@ fn sandpens_own_configuration_is_refused() {
     fixture.write_config("");
     let message = |directory: &str| {
         format!(
-            "sandpen: error: the working directory `{directory}` holds sandpen's own configuration, which the guest must not change\n\
-             hint: change to the directory of your project, or pass --allow-home if you mean it\n"
+            "sandpen: error: the working directory `{directory}` contains sandpen's configuration, which the guest must not change\n\
+             hint: change to the directory of your project, or pass --allow-home\n"
         )
     };
     for directory in ["home/.config", "home/.config/sandpen"] {
@@ -81,17 +81,17 @@ fn sandpens_own_configuration_is_refused() {
     let profiles = fixture.home.join(".config/sandpen/profiles");
     fs::create_dir_all(&profiles).unwrap();
     let stderr = fixture.usage_error(fixture.sandpen(["run"]).current_dir(&profiles));
-    assert!(stderr.contains("sandpen's own configuration"), "{stderr}");
+    assert!(stderr.contains("sandpen's configuration"), "{stderr}");
     let state = fixture.home.join(".local/state/sandpen/trust");
     fs::create_dir_all(&state).unwrap();
     let stderr = fixture.usage_error(fixture.sandpen(["run"]).current_dir(&state));
-    assert!(stderr.contains("sandpen's own configuration"), "{stderr}");
+    assert!(stderr.contains("sandpen's configuration"), "{stderr}");
 }
 
 #[test]
 fn allow_home_permits_it_with_a_warning() {
     let fixture = Fixture::new().with_recording_docker();
-    let warning = "sandpen: warning: the guest can change everything in your home, shell start-up files and sandpen's own settings included: nothing protects the host\n";
+    let warning = "sandpen: warning: the guest can change everything in your home directory, including shell start-up files and sandpen's configuration: nothing protects the host\n";
     let finished = fixture.finish(fixture.sandpen(["run", "--allow-home", "--", "true"]).current_dir(&fixture.home));
     assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), warning));
     let call = fixture.calls().remove(0);
@@ -151,7 +151,7 @@ fn a_mount_cannot_replace_the_sandboxs_own_directories() {
         assert_eq!(
             stderr,
             format!(
-                "sandpen: error: flag --mount: `/etc` cannot be mounted\nsandpen:   `{target}` inside belongs to the sandbox itself\n"
+                "sandpen: error: flag --mount: `/etc` cannot be mounted at `{target}`, which sandpen uses itself\n"
             )
         );
     }
@@ -165,7 +165,7 @@ fn sandpens_own_files_cannot_be_mounted_writable() {
     fixture.write_config("");
     for source in ["~/.config", "~", "~/.config/sandpen", "~/.config/sandpen/config.toml"] {
         let stderr = fixture.usage_error(&mut fixture.sandpen(["run", "--mount", &format!("{source}:/x:rw")]));
-        assert!(stderr.contains("sandpen's own configuration, which the guest must not change"), "{source}: {stderr}");
+        assert!(stderr.contains("sandpen's configuration, which the guest must not change"), "{source}: {stderr}");
     }
 }
 
@@ -176,15 +176,15 @@ fn a_link_out_of_the_workspace_is_not_followed() {
     assert_eq!(
         fixture.usage_error(&mut fixture.sandpen(["run", "--mount", "link:/x"])),
         "\
-sandpen: error: flag --mount: `link` is a link out of the workspace, which the workspace must not choose
-hint: if it is meant, name its target: /etc
+sandpen: error: flag --mount: `link` is a link out of the workspace, and the guest could have created it
+hint: to mount it anyway, name its target: /etc
 "
     );
     assert_eq!(
         fixture.usage_error(&mut fixture.sandpen(["run", "--include-dir", "link"])),
         "\
 sandpen: error: flag --include-dir: `link` is a link out of the working directory
-hint: if it is meant, name its target: --include-dir /etc
+hint: to include it anyway, name its target: --include-dir /etc
 "
     );
 }

@@ -24,13 +24,13 @@ hint: install Podman
 hint: or use another engine: --engine docker
 ";
 const NONE: &str = "\
-sandpen: error: no container engine answers
+sandpen: error: no container engine is available
 sandpen:   Docker is not installed: there is no `docker` on PATH
 sandpen:   Podman is not installed: there is no `podman` on PATH
 hint: install Docker or Podman: https://docs.docker.com/engine/install or https://podman.io/docs/installation
 ";
 const DENIED: &str = "\
-sandpen: error: Docker refuses this user at `unix://[ROOT]/private.sock`
+sandpen: error: cannot connect to Docker at `unix://[ROOT]/private.sock`
 sandpen:   Permission denied (os error 13)
 hint: join the group `docker` and log in again (`sudo usermod -aG docker $USER`), or use rootless Docker
 hint: or use another engine: --engine podman
@@ -189,7 +189,7 @@ fn r1_the_remedy_does_not_name_an_engine_that_is_not_there_either() {
     assert_eq!(
         fixture.fails_without_effect(44, command.env("DOCKER_HOST", "unix:///nonexistent/docker.sock")),
         "\
-sandpen: error: no container engine answers
+sandpen: error: no container engine is available
 sandpen:   Docker does not answer at `unix:///nonexistent/docker.sock` (env DOCKER_HOST): its daemon is not running there: No such file or directory (os error 2)
 sandpen:   Podman is not installed: there is no `podman` on PATH
 hint: start Docker (`sudo systemctl start docker`, or Docker Desktop)
@@ -213,7 +213,7 @@ fn auto_takes_native_without_an_image_and_docker_with_one() {
             continue;
         }
         assert_eq!((json["engine"]["name"].as_str(), &json["image"]), (Some("native"), &serde_json::Value::Null));
-        assert_eq!(reason, "no image is named, so the host's own tools are meant");
+        assert_eq!(reason, "no image is set, so the host's tools are used");
         assert!(json["steps"].as_array().is_some_and(|steps| !steps.is_empty()), "{json:#}");
     }
     for (arguments, image) in [
@@ -223,7 +223,10 @@ fn auto_takes_native_without_an_image_and_docker_with_one() {
     ] {
         let json = explain(arguments);
         assert_eq!((&json["engine"]["name"], &json["image"]["reference"]), (&"docker".into(), &image.into()));
-        assert_eq!(json["engine"]["reason"], format!("the image `{image}` asks for a container; Docker answers"));
+        assert_eq!(
+            json["engine"]["reason"],
+            format!("the image `{image}` needs a container engine; Docker is available")
+        );
     }
     assert_eq!(fixture.calls(), Vec::<Vec<String>>::new());
 }
@@ -235,7 +238,7 @@ fn native_has_no_images_and_no_command_line() {
         assert_eq!(
             fixture.usage_error(&mut fixture.sandpen([command, "--engine", "native", "--image", "x"])),
             "\
-sandpen: error: flag --image: the engine `native` has no images: it shows the host's own tools
+sandpen: error: flag --image: the engine `native` has no images: it runs the host's tools
 hint: drop the image, or use `--engine docker` or `--engine podman`
 "
         );
@@ -256,7 +259,7 @@ fn auto_takes_docker_then_podman() {
     let image = ["--engine", "auto", "--image", "debian"];
     let json = fixture.explain_normalized(&image, &[]);
     assert_eq!(json["engine"]["name"], "docker");
-    assert!(json["engine"]["reason"].as_str().is_some_and(|reason| reason.contains("Docker answers")), "{json:#}");
+    assert!(json["engine"]["reason"].as_str().is_some_and(|reason| reason.contains("Docker is available")), "{json:#}");
     let json = fixture.explain_normalized(&image, &[("DOCKER_HOST", "unix:///nonexistent/docker.sock")]);
     assert_eq!(json["engine"]["name"], "podman");
     let reason = json["engine"]["reason"].as_str().unwrap();

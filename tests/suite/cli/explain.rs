@@ -117,16 +117,16 @@ fn why_a_path_is_inside_or_not() {
             "~/.gitconfig",
             vec![],
             "[ROOT]/home/.gitconfig – inside, read-only",
-            vec!["why Git's configuration, as outside", "from default, R3.1", "change no option changes this"],
+            vec!["why your Git configuration", "from default, R3.1", "change no option changes this"],
         ),
         (
             "~/.ssh/id_ed25519",
             vec![],
             "[ROOT]/home/.ssh/id_ed25519 – not inside",
             vec![
-                "why an empty home of the sandbox's own: the rest of yours stays outside",
-                "change --ssh-agent on lets ssh use the keys without mounting them",
-                "change --mount [ROOT]/home/.ssh/id_ed25519 mounts it read-only",
+                "why a private, empty home directory: yours stays outside",
+                "change --ssh-agent on lets ssh use the keys without showing them",
+                "change --mount [ROOT]/home/.ssh/id_ed25519 shows it, read-only",
             ],
         ),
         (
@@ -134,7 +134,7 @@ fn why_a_path_is_inside_or_not() {
             vec!["--mount", &mount],
             "[ROOT]/home/data/deep/file – inside as /data/deep/file, read-only",
             vec![
-                "why asked for",
+                "why requested",
                 "from flag --mount",
                 "change --mount [ROOT]/home/data/deep/file:rw makes it writable",
             ],
@@ -183,7 +183,7 @@ fn why_a_variable_is_set_or_not() {
             "NOT_THERE – set neither inside nor on the host, unless the image sets it",
             vec!["change --env NOT_THERE=VALUE sets a value"],
         ),
-        ("LEVEL", vec!["--env", "LEVEL=3"], "LEVEL – set inside: 3", vec!["why asked for"]),
+        ("LEVEL", vec!["--env", "LEVEL=3"], "LEVEL – set inside: 3", vec!["why requested"]),
     ] {
         let (said, rest) = why(&fixture, thing, &options);
         assert_eq!(said, title, "{rest:?}");

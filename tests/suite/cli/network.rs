@@ -6,16 +6,16 @@ use crate::support::Fixture;
 fn a_filtered_network_needs_a_host_list_or_a_proxy() {
     let fixture = Fixture::new().with_recording_docker();
     for (arguments, variables, reason) in [
-        (&["--network", "proxied"][..], &[][..], "asked for by flag --network"),
-        (&[], &[("SANDBOX_NETWORK", "proxied")], "asked for by env SANDBOX_NETWORK"),
+        (&["--network", "proxied"][..], &[][..], "set by flag --network"),
+        (&[], &[("SANDBOX_NETWORK", "proxied")], "set by env SANDBOX_NETWORK"),
     ] {
         for command in ["run", "explain"] {
             let mut command = fixture.sandpen([command].iter().chain(arguments));
             assert_eq!(
                 fixture.usage_error(command.envs(variables.iter().copied())),
                 format!(
-                    "sandpen: error: a filtered network needs a list of hosts, or a proxy of your own
-sandpen:   it is filtered because of this: {reason}
+                    "sandpen: error: a filtered network needs a list of hosts or a proxy command
+sandpen:   the network is filtered: {reason}
 hint: name hosts with `--allow-host HOST[:PORT]`, or a proxy with `--proxy-command`; `--network off` allows none\n"
                 )
             );
@@ -44,8 +44,8 @@ fn a_proxy_command_is_split_into_words() {
         fixture.usage_error(&mut command),
         "\
 sandpen: error: flag --proxy-command: `proxy 'x` is not a command
-sandpen:   its quotes are not closed
-hint: it is divided into words as a shell does, and executed without one
+sandpen:   a quote is not closed
+hint: it is split into words as in a shell, and executed without one
 "
     );
 }

@@ -113,8 +113,8 @@ fn a_worktree_made_inside_works_outside(fixture: &Fixture) {
 fn shows(fixture: &Fixture, directory: &std::path::Path, foreign: &std::path::Path) -> bool {
     let finished = fixture.run().current_dir(directory).args(["--", "ls", foreign.to_str().expect("text")]).finish();
     assert!(
-        finished.stderr.contains("sandpen: warning: the repository around the working directory is not there"),
-        "{finished:?}"
+        finished.stderr.contains("sandpen: warning: the repository that contains the working directory is not mounted"),
+        "{ran:?}"
     );
     finished.code == Some(0)
 }
