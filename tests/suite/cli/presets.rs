@@ -86,8 +86,8 @@ fn a_link_in_the_workspace_is_not_followed_for_a_preset() {
     symlink(fixture.home.join(".secret"), fixture.project.join(".mine")).expect("link");
     let command = &mut fixture.sandpen(["explain", "--agent", "mine", "--format", "json", "--", "true"]);
     let finished = fixture.finish(command).stdout;
-    assert!(!finished.contains("home/.secret"), "{ran}");
-    assert!(finished.contains("is a link in the workspace, so the preset `mine` does not mount it"), "{ran}");
+    assert!(!finished.contains("home/.secret"), "{finished}");
+    assert!(finished.contains("is a link in the workspace, so the preset `mine` does not mount it"), "{finished}");
 }
 
 #[test]

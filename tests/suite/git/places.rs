@@ -114,7 +114,7 @@ fn shows(fixture: &Fixture, directory: &std::path::Path, foreign: &std::path::Pa
     let finished = fixture.run().current_dir(directory).args(["--", "ls", foreign.to_str().expect("text")]).finish();
     assert!(
         finished.stderr.contains("sandpen: warning: the repository that contains the working directory is not mounted"),
-        "{ran:?}"
+        "{finished:?}"
     );
     finished.code == Some(0)
 }
