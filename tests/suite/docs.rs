@@ -97,7 +97,8 @@ fn every_documented_command_is_run_or_says_why_not() {
     }
 }
 
-/// Links between pages lead somewhere, headings included, and every page is found from the list of pages.
+/// Links between pages lead somewhere, headings included, and every page is found from the list of
+/// pages.
 #[test]
 fn every_link_leads_somewhere() {
     let anchor = |heading: &str| -> String {
@@ -278,7 +279,8 @@ fn engine_named(name: &str) -> Option<Engine> {
 /// Runs every session of one engine, or of none.
 fn sessions_of(name: Option<&str>) {
     let engine = name.map(|name| engine_named(name).expect("an engine"));
-    // The documentation shows rootful engines as root, and rootless ones as a user without access to Docker.
+    // The documentation shows rootful engines as root, and rootless ones as a user without access
+    // to Docker.
     let is_possible = |engine: Engine| engine.is_available() && is_root_or_skip("sessions of the documentation");
     if engine.is_some_and(|engine| !is_possible(engine)) {
         return;

@@ -72,7 +72,8 @@ fn a_working_engine_is_ready(fixture: &Fixture) {
     assert_eq!((fixture.sessions(), fixture.containers()), (Vec::<PathBuf>::new(), Vec::<String>::new()));
 }
 
-/// Inside a sandbox no further one can be made: the one machine without namespaces that every test run has.
+/// Inside a sandbox no further one can be made: the one machine without namespaces that every test
+/// run has.
 #[test]
 fn a_kernel_that_forbids_namespaces_is_a_problem() {
     Fixture::on(Engine::Native, |fixture| {

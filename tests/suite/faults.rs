@@ -81,7 +81,8 @@ const TABLE: &[Row] = &[
     },
     Row {
         fault: "XDG_RUNTIME_DIR is missing",
-        // Rootless Podman itself would take its next-best directory, and believe that the machine has started anew.
+        // Rootless Podman itself would take its next-best directory, and believe that the machine
+        // has started anew.
         on: |engine| engine != Engine::PodmanRootless,
         sees: WORKS,
         play: |fixture| run(fixture.run().env_remove("XDG_RUNTIME_DIR")),

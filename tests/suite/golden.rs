@@ -1,6 +1,8 @@
-//! Whole plans and command lines, compared with files: the same input on every engine. UPDATE_GOLDEN=1 rewrites them.
+//! Whole plans and command lines, compared with files: the same input on every engine.
+//! UPDATE_GOLDEN=1 rewrites them.
 //!
-//! Everything that depends on the machine is set by hand: user, home, engines, agent. The fixture's directory is `[ROOT]`.
+//! Everything that depends on the machine is set by hand: user, home, engines, agent. The fixture's
+//! directory is `[ROOT]`.
 
 mod handwritten_host;
 mod rows;

@@ -268,7 +268,8 @@ fn the_memory_of_a_sandbox_is_that_of_its_processes(fixture: &Fixture) {
     running.finish();
 }
 
-/// Docker makes directories of what it does not find: also of a lock whose launcher was killed, and whose session was removed.
+/// Docker makes directories of what it does not find: also of a lock whose launcher was killed, and
+/// whose session was removed.
 #[test]
 fn a_session_that_an_engine_made_up_is_removed() {
     Fixture::on(Engine::NativeRoot, |fixture| {

@@ -22,7 +22,8 @@ impl Drop for One {
     }
 }
 
-/// Writes a file when it runs, waits for another one, and exits with the given code. Its home and temp directory must be empty.
+/// Writes a file when it runs, waits for another one, and exits with the given code. Its home and
+/// temp directory must be empty.
 const GUEST: &str =
     "ls -A /tmp ~ | grep -v -e : -e '^$' -e '^p[0-9]*$' >&2; touch /tmp/mine ~/mine; echo $1 > started-$1;
     while [ ! -e go ]; do sleep 0.3; done; exit $2";

@@ -1,8 +1,8 @@
 //! Shared parts of the tests: the fixture, the engines, and the processes that tests start.
 //!
 //! `for_every_engine!(name)` turns `fn name(fixture: &Fixture)` into one test per engine.
-//! `SANDPEN_TEST_ENGINES` (set by `scripts/engines env`) lists the engines that work. Tests on other
-//! engines are skipped; the test binary reports them when it exits (see `skips.rs`).
+//! `SANDPEN_TEST_ENGINES` (set by `scripts/engines env`) lists the engines that work. Tests on
+//! other engines are skipped; the test binary reports them when it exits (see `skips.rs`).
 
 mod agent;
 mod commands;

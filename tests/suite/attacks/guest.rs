@@ -87,7 +87,8 @@ fn the_guests_report_cannot_lead_the_launcher_elsewhere(fixture: &Fixture) {
         "rm -f status".into(),
     ] {
         let finished = fixture.bash(&format!("cd /.sandpen && {{ {trick}; }}; exit 125"));
-        // A forged report may cost the guest its own exit code, never more; nothing of the host is shown.
+        // A forged report may cost the guest its own exit code, never more; nothing of the host is
+        // shown.
         assert!(
             !finished.stderr.contains("hunter2") && !finished.stderr.contains('\u{1b}'),
             "{trick}: {}",

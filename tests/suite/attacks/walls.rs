@@ -123,7 +123,8 @@ fn attack_18_there_are_no_capabilities(fixture: &Fixture) {
         "CapInh: {none}\nCapPrm: {none}\nCapEff: {none}\nCapBnd: {none}\nCapAmb: {none}\nNoNewPrivs: 1\nSeccomp: 2"
     );
     assert_eq!(finished.success(), expected);
-    // Nor through a program that has some: the file can be made inside, the capability cannot be set.
+    // Nor through a program that has some: the file can be made inside, the capability cannot be
+    // set.
     let finished =
         fixture.bash("chown 12345 /tmp 2>&- && echo 'chown works'; cat /etc/shadow /proc/kcore 2>&- | head -c 1; true");
     assert_eq!(finished.success(), "");

@@ -126,7 +126,8 @@ fn attack_10_terminal_escapes_are_shown_as_text() {
     assert!(stderr.contains("a\\u{1b}[31m") && !acts(&stderr), "{stderr:?}");
 }
 
-/// The command line's own parser prints what it was given; it must not print it raw, on a terminal neither.
+/// The command line's own parser prints what it was given; it must not print it raw, on a terminal
+/// neither.
 #[test]
 fn attack_10_terminal_escapes_in_the_command_line_are_shown_as_text() {
     let fixture = Fixture::new().with_recording_docker();

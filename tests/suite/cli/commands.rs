@@ -231,7 +231,8 @@ fn build_calls_the_engine_and_says_how_to_run_the_image() {
     assert!(finished.stderr.contains("could not be built; see the output of docker above"), "{}", finished.stderr);
 }
 
-/// Building takes a container engine, also where the project itself would run on the host's own tools.
+/// Building takes a container engine, also where the project itself would run on the host's own
+/// tools.
 #[test]
 fn build_finds_a_container_engine_when_none_is_named() {
     let fixture = Fixture::new().with_recording_docker();

@@ -203,7 +203,8 @@ fn every_key_is_there_when_the_engine_is_down() {
     }
 }
 
-/// A plan that `run` could not carry out must not look as if it could: published ports on macOS need the helper.
+/// A plan that `run` could not carry out must not look as if it could: published ports on macOS
+/// need the helper.
 #[test]
 fn explain_on_macos_without_the_helper_says_what_run_will_say() {
     let fixture = Fixture::new().with_recording_docker();

@@ -1,4 +1,5 @@
-//! Engines that cannot run: four different messages with a remedy each, exit code 44; `explain` warns and exits 0.
+//! Engines that cannot run: four different messages with a remedy each, exit code 44; `explain`
+//! warns and exits 0.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,5 @@
-//! A wrong file: exit code 2, and the message names the file, the key, the value and the form expected.
+//! A wrong file: exit code 2, and the message names the file, the key, the value and the form
+//! expected.
 
 use crate::support::Fixture;
 

@@ -1,4 +1,5 @@
-//! A wrong value of a flag: exit code 2, and the message names the value, the flag and the form expected.
+//! A wrong value of a flag: exit code 2, and the message names the value, the flag and the form
+//! expected.
 
 use crate::support::Fixture;
 

@@ -1,4 +1,5 @@
-//! Random command lines and environments against `explain`: a documented exit code, no crash, nothing raw on stderr.
+//! Random command lines and environments against `explain`: a documented exit code, no crash,
+//! nothing raw on stderr.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -126,7 +127,8 @@ fn explain_survives_300_random_calls() {
 
 fn prop_assert_unchanged(fixture: &Fixture, before: &std::collections::BTreeMap<std::path::PathBuf, Vec<u8>>) {
     assert_eq!(&fixture.snapshot(), before, "explain wrote something");
-    // It may ask an engine for an image, for its machine or its connections; it starts no container.
+    // It may ask an engine for an image, for its machine or its connections; it starts no
+    // container.
     let calls = fixture.calls();
     assert!(calls.iter().all(|call| ["image", "info", "system"].contains(&call[1].as_str())), "{calls:?}");
 }

@@ -1,4 +1,5 @@
-//! Flag over environment over profile over trusted project file over user file over default; lists accumulate.
+//! Flag over environment over profile over trusted project file over user file over default; lists
+//! accumulate.
 
 use super::entry;
 use crate::support::Fixture;

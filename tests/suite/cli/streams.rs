@@ -1,4 +1,5 @@
-//! stdout holds data, stderr diagnostics; `-q` silences warnings, `-v` shows the command line, secrets never show.
+//! stdout holds data, stderr diagnostics; `-q` silences warnings, `-v` shows the command line,
+//! secrets never show.
 
 use std::process::Stdio;
 

@@ -1,4 +1,5 @@
-//! A wrong value of a variable: exit code 2, and the message names the value, the variable and the form expected.
+//! A wrong value of a variable: exit code 2, and the message names the value, the variable and the
+//! form expected.
 
 use crate::support::Fixture;
 

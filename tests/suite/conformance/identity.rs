@@ -98,7 +98,8 @@ fn set_uid_gid_chooses_between_the_two(fixture: &Fixture) {
     }
 }
 
-/// On rootful Docker the tests above run as root; this is the usual case, a member of the group `docker`.
+/// On rootful Docker the tests above run as root; this is the usual case, a member of the group
+/// `docker`.
 #[test]
 fn an_ordinary_user_of_rootful_docker_keeps_its_files() {
     Fixture::on_docker_as_ordinary_user(std::convert::identity, |fixture| {

@@ -108,7 +108,8 @@ fn sigterm_leaves_nothing(fixture: &Fixture) {
     }
 }
 
-/// The guest runs before its engine's client is ready to pass signals on. Six times, because it is a race.
+/// The guest runs before its engine's client is ready to pass signals on. Six times, because it is
+/// a race.
 fn a_signal_right_after_the_start_is_not_lost(fixture: &Fixture) {
     let codes: Vec<_> = (0..6)
         .map(|_| {

@@ -9,7 +9,8 @@ use crate::{for_every_container_engine, for_every_engine};
 for_every_engine!(the_pids_limit_holds, the_memory_limit_holds,);
 for_every_container_engine!(cpus_are_a_promise_or_a_downgrade,);
 
-/// Whether the engine promises to enforce what is asked for; if not, checks that it says so everywhere.
+/// Whether the engine promises to enforce what is asked for; if not, checks that it says so
+/// everywhere.
 fn is_enforced(fixture: &Fixture, arguments: &[&str], asked: &str) -> bool {
     let explained = fixture.explain(&[arguments, &["--", "true"]].concat());
     let downgrades = explained["downgrades"].as_array().expect("downgrades");

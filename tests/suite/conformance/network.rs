@@ -1,4 +1,5 @@
-//! The network: none when it is off, and published ports that reach the guest from this machine only.
+//! The network: none when it is off, and published ports that reach the guest from this machine
+//! only.
 
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};

@@ -12,7 +12,8 @@ for_every_container_engine!(secrets_are_in_no_argv, explain_does_not_show_secret
 /// The values' common part; it is in no command line of this test.
 const NEEDLE: &str = "hunter2-of-the-secrets-test";
 
-/// By name, by a name that looks secret, by a value that carries a login under a name that steers the engine's client.
+/// By name, by a name that looks secret, by a value that carries a login under a name that steers
+/// the engine's client.
 fn configure(fixture: &Fixture) {
     let config = format!(
         "[env]\nOTHER_PASSWORD = \"{NEEDLE} 2\"\nHTTP_PROXY = \"http://u:{NEEDLE}@h:1\"\nDOCKER_API_KEY = \"{NEEDLE} 4\"\n"

@@ -68,7 +68,8 @@ fn sandbox_bashrc_prepares_the_command(fixture: &Fixture) {
     assert_eq!((lines[0], lines[1]), ("a b", lines[2]), "it runs in the sandbox");
     assert!(fixture.project.join(format!("ran-{}", lines[2])).exists());
     assert!(!fixture.home.join("ran-in-home").exists(), "and not outside");
-    // Arguments with blanks and quotes are not read again by the shell; the exit code is the command's.
+    // Arguments with blanks and quotes are not read again by the shell; the exit code is the
+    // command's.
     let finished =
         fixture.run().args(["--", "bash", "-c", "printf '<%s>' \"$@\"; exit 9", "bash", "a  b", "$HOME", "'"]).finish();
     assert_eq!((finished.code, finished.stdout.as_str()), (Some(9), "<a  b><$HOME><'>"));

@@ -58,7 +58,8 @@ fn a_pipe_on_either_side_is_no_terminal(fixture: &Fixture) {
     let script = "test -t 0 && echo zero; test -t 1 && echo one; echo said";
     let mut pty = Pty::script("\"$@\" | cat", &bash(fixture, script));
     pty.expect("[ended 0]");
-    // Native hands its own stdin over; a container's is a pipe of its client, for it gets a terminal whole or not at all.
+    // Native hands its own stdin over; a container's is a pipe of its client, for it gets a
+    // terminal whole or not at all.
     let expected = if fixture.engine().is_container() { "said\r\n" } else { "zero\r\nsaid\r\n" };
     assert!(pty.said().starts_with(expected), "{:?}", pty.said());
     let mut pty = Pty::script("echo input | \"$@\"", &bash(fixture, &format!("cat; {script}")));

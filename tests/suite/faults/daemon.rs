@@ -23,12 +23,13 @@ impl<'a> Daemon<'a> {
         let root = &fixture.root;
         let log = File::create(root.join("dockerd.log")).expect("a log");
         let option = |name: &str, file: &str| format!("--{name}={}", root.join(file).display());
-        // The pids in them are of a daemon that was killed, and that init may not have collected yet.
+        // The pids in them are of a daemon that was killed, and that init may not have collected
+        // yet.
         for file in ["pid", "exec/containerd/containerd.pid"] {
             let _ = std::fs::remove_file(root.join(file));
         }
-        // In a network namespace of its own: a daemon that is told to use no bridge removes the host's docker0 at its start,
-        // which belongs to another daemon.
+        // In a network namespace of its own: a daemon that is told to use no bridge removes the
+        // host's docker0 at its start, which belongs to another daemon.
         let mut command = Command::new("unshare");
         command.args(["--net", "--", "dockerd"]);
         command.args([option("data-root", "data"), option("exec-root", "exec"), option("pidfile", "pid")]);

@@ -136,7 +136,8 @@ fn attack_06_a_forged_git_file_pulls_nothing_in(fixture: &Fixture) {
 fn attack_06_a_forged_commondir_pulls_nothing_in(fixture: &Fixture) {
     let foreign = repository(fixture, &fixture.outside("foreign"));
     let git_dir = foreign.join(".git");
-    // A worktree's directory that links back correctly, and names the foreign repository as its own.
+    // A worktree's directory that links back correctly, and names the foreign repository as its
+    // own.
     fixture.write("project/fake/worktrees/x/commondir", &format!("{}\n", git_dir.display()));
     fixture.write("project/fake/worktrees/x/gitdir", &format!("{}/.git\n", fixture.project.display()));
     fixture.write("project/fake/worktrees/x/HEAD", "ref: refs/heads/main\n");

@@ -16,7 +16,8 @@ enum By {
     Git,
 }
 
-/// Something about the home, or the repository in it; and the directory to be in, when it is not the repository's root.
+/// Something about the home, or the repository in it; and the directory to be in, when it is not
+/// the repository's root.
 type Case = (&'static str, By, fn(&Fixture) -> Option<PathBuf>);
 
 const CASES: &[Case] = &[

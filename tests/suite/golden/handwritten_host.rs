@@ -1,4 +1,5 @@
-//! A host that does not depend on the machine: its files are those of a fixture; its engines, its agent and its user are data.
+//! A host that does not depend on the machine: its files are those of a fixture; its engines, its
+//! agent and its user are data.
 
 use std::fs;
 use std::path::PathBuf;
@@ -153,7 +154,8 @@ impl HandwrittenHost {
         facts.image = Some(ImageFacts { user: Some("node".into()), home: None, arch: Some("amd64".into()) });
     }
 
-    /// Removes what differs between two runs: the root directory, and the digests of paths below it.
+    /// Removes what differs between two runs: the root directory, and the digests of paths below
+    /// it.
     pub fn normalize(&self, text: &str) -> String {
         let text = self.files.normalize(text);
         let mut parts = text.split("/venv/project-");
@@ -164,7 +166,8 @@ impl HandwrittenHost {
     }
 }
 
-/// A small merged-usr system: a directory, a link, a setting, and a setting that is a link out of /usr.
+/// A small merged-usr system: a directory, a link, a setting, and a setting that is a link out of
+/// /usr.
 fn system() -> SystemFacts {
     let path = |path: &str| HostPath::new(path).expect("absolute");
     let shown = |place: &str, real: &str, kind| SystemEntry::Shown {

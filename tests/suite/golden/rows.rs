@@ -1,4 +1,5 @@
-//! Every feature that the container engines must provide is in the plan of the scenario "everything", with a reason.
+//! Every feature that the container engines must provide is in the plan of the scenario
+//! "everything", with a reason.
 
 use std::fs;
 
@@ -7,7 +8,8 @@ use serde_json::Value;
 use super::file;
 use super::handwritten_host::Engine;
 
-/// A row of the table, and what an entry about it must hold (any of these). The build is in `cli::commands`; it is no plan.
+/// A row of the table, and what an entry about it must hold (any of these). The build is in
+/// `cli::commands`; it is no plan.
 const ROWS: &[(&str, &[&str])] = &[
     ("Image presence check + error msg", &["ghcr.io/vybestack/llxprt-code/sandbox:0.11.0"]),
     ("Base args: run, --rm, --init, --workdir", &["init"]),

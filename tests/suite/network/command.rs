@@ -18,7 +18,8 @@ for_every_engine!(
 );
 for_every_container_engine!(two_proxies_at_once);
 
-/// Answers every request with a word. On native the port can differ from 8877, because tests run concurrently.
+/// Answers every request with a word. On native the port can differ from 8877, because tests run
+/// concurrently.
 fn proxy(word: &str) -> String {
     format!(
         r#"sh -c 'exec socat TCP-LISTEN:${{SANDPEN_PROXY_PORT:-8877}},fork,reuseaddr SYSTEM:"read x; echo {word}"'"#

@@ -55,7 +55,8 @@ pub fn outer_address() -> IpAddr {
     socket.local_addr().expect("address").ip()
 }
 
-/// Bash: `ask TEXT` sends TEXT (with printf's escapes) to the proxy and prints all that comes back; `get PORT` asks for a page.
+/// Bash: `ask TEXT` sends TEXT (with printf's escapes) to the proxy and prints all that comes back;
+/// `get PORT` asks for a page.
 pub const ASK: &str = r#"
     ask() { exec 3<>/dev/tcp/127.0.0.1/8877 && printf "$1" >&3 && cat <&3; exec 3>&-; }
     get() { ask "GET http://127.0.0.1:$1/ HTTP/1.1\r\nHost: 127.0.0.1:$1\r\n\r\n"; }

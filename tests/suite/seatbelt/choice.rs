@@ -115,7 +115,8 @@ fn limits_and_mounts_at_other_paths_are_downgrades() {
     );
 }
 
-/// A profile of the user's: by path, or by name in the configuration. Protections come on top, and the network's switch.
+/// A profile of the user's: by path, or by name in the configuration. Protections come on top, and
+/// the network's switch.
 #[test]
 fn a_profile_of_the_users_own() {
     let fixture = Fixture::new().with_macos_seatbelt();

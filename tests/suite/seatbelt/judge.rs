@@ -104,7 +104,8 @@ impl Profile {
             .filter_map(|rule| Some((rule, rule.operations.iter().filter_map(|known| rank(known, operation)).max()?)))
             .collect();
         let last = matching.last().expect("a default").0.allow;
-        // The other way: filters before none, the operation itself before those with a star, and only then the later one.
+        // The other way: filters before none, the operation itself before those with a star, and
+        // only then the later one.
         let (other, _) =
             matching.iter().max_by_key(|(rule, rank)| (!rule.filters.is_empty(), *rank)).expect("a default");
         assert_eq!(last, other.allow, "{operation} {object:?} depends on how rules are weighed");

@@ -193,7 +193,8 @@ fn every_profile_allows_and_denies_what_it_promises() {
     }
 }
 
-/// Every odd name as home, project, include directory and mount at once: what follows from a name is the same as from a plain one.
+/// Every odd name as home, project, include directory and mount at once: what follows from a name
+/// is the same as from a plain one.
 #[test]
 fn special_characters_in_paths_do_not_change_the_rules() {
     let mut plain: Vec<String> = Vec::new();
@@ -263,7 +264,8 @@ fn an_open_home_keeps_its_start_up_files() {
     assert!(!may_connect(&profile, &fixture.home_path(".colima/docker.sock")));
 }
 
-/// As by a mount elsewhere: what runs on the host at the next commit is not written, under whatever name.
+/// As by a mount elsewhere: what runs on the host at the next commit is not written, under whatever
+/// name.
 #[test]
 fn attack_04_hooks_that_the_configuration_names_are_read_only() {
     let fixture = Fixture::new().with_macos_seatbelt();

@@ -112,7 +112,8 @@ fn signals_reach_the_command_and_its_end_is_reported() {
     assert_eq!(fixture.sessions().len(), 0);
 }
 
-/// attack 25, and the end of everything else: nothing of the group outlives the command, or a killed launcher.
+/// attack 25, and the end of everything else: nothing of the group outlives the command, or a
+/// killed launcher.
 #[test]
 fn no_process_outlives_the_command() {
     let fixture = Fixture::new().with_macos_seatbelt();
@@ -129,7 +130,8 @@ fn no_process_outlives_the_command() {
     eventually("the command ends with its launcher", || !is_running(killed));
 }
 
-/// R4.1, R4.3: an agent that is forwarded keeps its own place, because there is no other; one that is not has no variable.
+/// R4.1, R4.3: an agent that is forwarded keeps its own place, because there is no other; one that
+/// is not has no variable.
 #[test]
 fn r4_3_the_agent_is_passed_at_its_own_path() {
     let fixture = Fixture::new().with_macos_seatbelt();

@@ -40,7 +40,8 @@ fn the_six_profiles() {
 fn the_plan_and_the_command_line() {
     let fixture = fixture();
     let mut json = explain(&fixture, OPTIONS);
-    // The program's own place, and who runs the test, differ between machines. The rules are compared above.
+    // The program's own place, and who runs the test, differ between machines. The rules are
+    // compared above.
     let helper = crate::support::binary().canonicalize().expect("binary").display().to_string();
     for key in ["host", "user", "steps"] {
         json[key] = serde_json::Value::Null;

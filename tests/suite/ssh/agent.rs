@@ -12,8 +12,8 @@ for_every_engine!(
     r4_3_and_r5_the_guest_lists_and_uses_the_hosts_keys,
 );
 
-/// Tries to reach an agent at every socket: in the file system, in the roots of other processes, in the abstract
-/// namespace and behind open files.
+/// Tries to reach an agent at every socket: in the file system, in the roots of other processes, in
+/// the abstract namespace and behind open files.
 const HUNT: &str = r#"
 for socket in $(find / /proc/[0-9]*/root -xdev -type s 2>/dev/null) $(find /tmp /run /var /home /dev -type s 2>/dev/null) "$1"; do
     SSH_AUTH_SOCK=$socket timeout 2 ssh-add -l >/dev/null 2>&1 && echo "reached: $socket"

@@ -105,7 +105,8 @@ fn r6_1_docker_desktops_socket_is_used() {
             finished.stderr
         );
         assert!(finished.stderr.contains(&format!("--volume {SOCKET}:/ssh-agent ")), "{}", finished.stderr);
-        // The first check asked the client; the second ran the sandbox's own image, with R2.1's variable.
+        // The first check asked the client; the second ran the sandbox's own image, with R2.1's
+        // variable.
         let calls = mac.shim.calls();
         assert!(calls.iter().any(|call| call.starts_with("info ")), "{calls:?}");
         let probe = calls.iter().find(|call| call.contains("target=/probe")).expect("the probe");

@@ -143,7 +143,8 @@ fn r7_4_r7_8_a_socket_that_does_not_appear_ends_in_time_and_kills_ssh() {
         let mut running = Running::start(machine.sh("true").env("SANDPEN_TUNNEL_TIMEOUT", "1"));
         let tunnel = TunnelProcess::opening(&running);
         let finished = running.finish();
-        // sshd never removes it, and the script that would has not run; a launch an hour later takes it along.
+        // sshd never removes it, and the script that would has not run; a launch an hour later
+        // takes it along.
         let _ = std::fs::remove_file(&tunnel.landing);
         machine.assert_refused(&finished, &["was not ready within 1 s"]);
         assert!(has_exited(tunnel.pid), "the tunnel process was killed");

@@ -37,7 +37,8 @@ fn bash(fixture: &Fixture, options: &[&str], script: &str) -> Finished {
 
 fn git_clones_commits_and_pushes_over_ssh(fixture: &Fixture) {
     if fixture.engine() == Engine::DockerRootless {
-        // Its network is not the host's, where the server listens on the loopback; the agent itself is shown elsewhere.
+        // Its network is not the host's, where the server listens on the loopback; the agent itself
+        // is shown elsewhere.
         return;
     }
     let server = Server::start();

@@ -5,7 +5,8 @@ use rustix::process::Signal;
 use super::podman_machine::PodmanMachine;
 use crate::support::{Running, Shim, signal};
 
-/// Programs in front of the real ones note when they have done their work, and whether the session's directory is still there.
+/// Programs in front of the real ones note when they have done their work, and whether the
+/// session's directory is still there.
 #[test]
 fn r7_9_the_container_goes_before_the_tunnel_and_the_tunnel_before_the_directory() {
     PodmanMachine::on(|machine| {

@@ -49,7 +49,8 @@ fn r7_5_with_the_helper_beside_the_program_and_the_hosts_user() {
         for (name, value) in command.get_envs().filter_map(|(name, value)| Some((name, value?))) {
             shipped.env(name, value);
         }
-        // A user that is neither root nor in the image (R7.5), and an exit code that can only be the guest's.
+        // A user that is neither root nor in the image (R7.5), and an exit code that can only be
+        // the guest's.
         let script = format!("id -u; {LIST}; echo text >made; exit 125");
         let finished = shipped.args(["--user", "host", "--", "sh", "-c", &script]).finish();
         finished.failure(125);
@@ -88,7 +89,8 @@ fn r7_2_default_single_and_named_connections_are_chosen_and_pinned() {
         // The default among several.
         machine.connections(&[("a", &wrong, none), ("z", &uri, identity)], Some("z"));
         assert_eq!(machine.sh(LIST).finish().success(), listed());
-        // The named one, whatever the default is; Podman's own choice by another variable changes nothing.
+        // The named one, whatever the default is; Podman's own choice by another variable changes
+        // nothing.
         let mut command = machine.sh(LIST);
         machine.connections(&[("a", &wrong, none), ("z", &uri, identity)], Some("a"));
         let finished = command.env("CONTAINER_CONNECTION", "z").env("CONTAINER_HOST", "unix:///no/such.sock").finish();

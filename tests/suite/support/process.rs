@@ -1,4 +1,5 @@
-//! Processes that tests start, watch and end: nothing here waits without a deadline, and nothing outlives its test.
+//! Processes that tests start, watch and end: nothing here waits without a deadline, and nothing
+//! outlives its test.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};

@@ -9,6 +9,7 @@ use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The program under test: the one that `SANDPEN_TEST_BIN` names, else the one cargo just built.
 pub fn binary() -> PathBuf {
@@ -43,4 +44,30 @@ pub fn sandpen_without_home(directory: &Path) -> Command {
     command.env_clear().env("HOME", "/nonexistent").env("PATH", "/usr/bin:/bin");
     command.current_dir(directory).stdin(Stdio::null());
     command
+}
+
+/// Fails within a second if this process writes the script itself.
+#[test]
+fn a_script_can_be_executed_while_other_threads_start_programs() {
+    let directory = tempfile::tempdir_in("/var/tmp").expect("directory");
+    let script = directory.path().join("script");
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !is_done.load(Ordering::Relaxed) {
+                    Command::new("/bin/true").status().expect("true");
+                }
+            });
+        }
+        let results: Vec<_> = (0..200)
+            .map(|_| {
+                install_script(&script, "#!/bin/sh\n");
+                Command::new(&script).status().map_err(|error| error.to_string())
+            })
+            .collect();
+        is_done.store(true, Ordering::Relaxed);
+        let failed: Vec<_> = results.into_iter().filter_map(Result::err).collect();
+        assert_eq!(failed, Vec::<String>::new());
+    });
 }

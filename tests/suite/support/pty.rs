@@ -1,5 +1,6 @@
-//! A terminal for tests: a real pseudo-terminal with a shell in it, as a user has one. Made with `rustix`, which sandpen uses
-//! anyway: what an expect library adds to it – patterns, logging, a process table – no test here needs.
+//! A terminal for tests: a real pseudo-terminal with a shell in it, as a user has one. Made with
+//! `rustix`, which sandpen uses anyway: what an expect library adds to it – patterns, logging, a
+//! process table – no test here needs.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -15,7 +16,8 @@ use rustix::termios::{LocalModes, Termios, Winsize, tcgetattr, tcsetwinsize};
 
 use super::process::{TIMEOUT, holds_within};
 
-/// Runs the command, says how it ended, and stays: with its session's first process a terminal would lose its settings.
+/// Runs the command, says how it ended, and stays: with its session's first process a terminal
+/// would lose its settings.
 const SHELL: &str = r#"trap : INT QUIT; "$@"; echo "[ended $?]"; read _"#;
 
 pub struct Pty {
@@ -44,7 +46,8 @@ impl Pty {
         Self::of(shell, command)
     }
 
-    /// An interactive shell in a new terminal, in the command's surroundings; `$run` is the command.
+    /// An interactive shell in a new terminal, in the command's surroundings; `$run` is the
+    /// command.
     pub fn interactive(command: &Command) -> Self {
         let mut shell = Command::new("/bin/bash");
         shell.env_clear();

@@ -13,8 +13,8 @@ use super::{Fixture, install_script};
 
 impl Fixture {
     /// Puts a recording `docker` on PATH, as the only program there. This process listens at
-    /// `DOCKER_HOST`. Docker is selected by `LLXPRT_SANDBOX`, the variable of the lowest precedence;
-    /// otherwise sandpen would use the native engine.
+    /// `DOCKER_HOST`. Docker is selected by `LLXPRT_SANDBOX`, the variable of the lowest
+    /// precedence; otherwise sandpen would use the native engine.
     pub fn with_recording_docker(mut self) -> Self {
         let socket = self.root.join("docker.sock");
         self.docker_socket = Some(UnixListener::bind(&socket).expect("socket"));

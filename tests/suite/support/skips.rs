@@ -78,9 +78,12 @@ fn must_work() -> Vec<String> {
 /// Fails even if no test of the engine is selected.
 #[test]
 fn engines_that_must_work_are_available() {
-    let problem = |name: &String| match ENGINES.contains(&name.as_str()) {
-        true => engine_problem(name).map(|problem| format!("{name}: {problem}")),
-        false => Some(format!("{name}: no such engine; there are {}", ENGINES.join(", "))),
+    let problem = |name: &String| {
+        if ENGINES.contains(&name.as_str()) {
+            engine_problem(name).map(|problem| format!("{name}: {problem}"))
+        } else {
+            Some(format!("{name}: no such engine; there are {}", ENGINES.join(", ")))
+        }
     };
     let problems: Vec<String> = must_work().iter().filter_map(problem).collect();
     assert!(problems.is_empty(), "ENGINES_MUST_WORK names engines that do not work:\n{}", problems.join("\n"));
