@@ -3,9 +3,8 @@
 
 #![allow(clippy::disallowed_methods, reason = "the session starts the proxy's process")]
 
-use std::fs::File;
 use std::io;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -17,7 +16,6 @@ use std::time::{Duration, Instant};
 use crate::error::{Diagnostic, Kind, Result};
 use crate::host::Host;
 use crate::path::HostPath;
-use crate::process::lock;
 use crate::process::ready::{CompanionProcess, NotReady, Startup, Stderr, wait, wait_for_line};
 use crate::proxy::{OVER, PROXY_PORT, ProxyJob, READY, READY_TIMEOUT, listens};
 use crate::ui::Ui;
@@ -25,8 +23,6 @@ use crate::ui::progress::Progress;
 
 /// The file with the proxy's stderr, in the session's directory.
 const STDERR: &str = "proxy-command.log";
-/// The file beside the sessions' directories whose lock reserves the usual port.
-const PORT_LOCK: &str = "proxy-port";
 /// Tells a proxy on the host its port: the usual one may be in use by another sandbox's proxy.
 const PORT_VARIABLE: &str = "SANDPEN_PROXY_PORT";
 /// How long sandpen waits before it says so.
@@ -43,7 +39,7 @@ pub struct ProxyProcess {
     has_died: Arc<AtomicBool>,
     remove: Box<dyn Fn()>,
     /// Reserves the usual port as long as it is open.
-    _port_lock: Option<File>,
+    _reservation: Option<UdpSocket>,
 }
 
 /// Why there is no proxy.
@@ -120,12 +116,12 @@ impl ProxyProcess {
         termination_signal: impl FnMut() -> Option<i32>,
     ) -> Result<Startup<(Self, u16)>> {
         let program = host.executable.as_ref().ok_or(ProxyError::NoProgram)?;
-        let (port, port_lock) = reserve_port(session).map_err(ProxyError::NoFreePort)?;
+        let (port, reservation) = reserve_port().map_err(ProxyError::NoFreePort)?;
         let job = ProxyJob { directory: String::new(), rules: None, owner: false, timeout: READY_TIMEOUT.as_secs() };
         let mut command = Command::new(program.as_path());
         command.arg("proxy").arg(serde_json::to_string(&job).unwrap_or_default()).args(argv);
         command.env(PORT_VARIABLE, port.to_string()).env("PATH", path).stdin(Stdio::piped());
-        let mut proxy = Self::start(command, session, Box::new(|| {}), port_lock)?;
+        let mut proxy = Self::start(command, session, Box::new(|| {}), reservation)?;
         let notice_at = Instant::now() + NOTICE_DELAY;
         let mut is_noticed = false;
         let mut ended = None;
@@ -181,11 +177,11 @@ impl ProxyProcess {
         command: Command,
         session: &HostPath,
         remove: Box<dyn Fn()>,
-        port_lock: Option<File>,
+        reservation: Option<UdpSocket>,
     ) -> std::result::Result<Self, ProxyError> {
         let stderr = session.join(STDERR).as_path().to_owned();
         let process = CompanionProcess::start(command, stderr, EXIT_TIMEOUT).map_err(ProxyError::Start)?;
-        Ok(ProxyProcess { process, lines: None, has_died: Arc::default(), remove, _port_lock: port_lock })
+        Ok(ProxyProcess { process, lines: None, has_died: Arc::default(), remove, _reservation: reservation })
     }
 
     /// Passes on the proxy's lines, and ends the guest if the proxy ends first.
@@ -216,16 +212,17 @@ impl Drop for ProxyProcess {
     }
 }
 
-/// Reserves the usual port, unless another sandbox of this user has or a program listens there;
-/// else a free one. Without the lock, two sandboxes that start at once would both find the port
-/// free, and one would use the other's proxy.
-fn reserve_port(session: &HostPath) -> io::Result<(u16, Option<File>)> {
-    let file = session.as_path().with_file_name(PORT_LOCK);
-    File::options().create(true).append(true).open(&file)?;
-    if let Ok(port_lock) = lock::take(&file)
+/// Reserves the usual port for this sandbox's proxy, or finds a free one if a program listens there
+/// or another sandbox has reserved it.
+///
+/// Two sandboxes that start at once would both find the port free, and one would use the other's
+/// proxy. A UDP socket on the same port is the lock: it excludes the sandboxes of all users, and the
+/// kernel releases it when sandpen ends.
+fn reserve_port() -> io::Result<(u16, Option<UdpSocket>)> {
+    if let Ok(reservation) = UdpSocket::bind((Ipv4Addr::LOCALHOST, PROXY_PORT))
         && !listens(PROXY_PORT)
     {
-        return Ok((PROXY_PORT, Some(port_lock)));
+        return Ok((PROXY_PORT, Some(reservation)));
     }
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     Ok((free.local_addr()?.port(), None))

@@ -106,7 +106,7 @@ fn doctor_prints_an_aligned_page_that_ends_with_the_result() {
     assert_eq!((finished.code, finished.stderr.as_str()), (Some(1), ""), "{finished:?}");
     let start = "\
 Sandbox
-  ok       engine        docker: named; no other is tried (env LLXPRT_SANDBOX)
+  ok       engine        docker: chosen explicitly; no other engine is tried (env LLXPRT_SANDBOX)
   ok       image         docker.io/library/buildpack-deps:bookworm-scm: present, amd64
   warning  memory        4g requested (flag --memory), docker has 2.0g
                          fix: request less with --memory
@@ -153,7 +153,7 @@ fn doctor_shows_the_error_of_an_engine() {
     for (script, said) in [
         ("echo noise >&2; echo 'permission denied on something' >&2; exit 1", "permission denied on something"),
         ("echo '{\"ServerErrors\":[\"no daemon here\"]}'", "no daemon here"),
-        ("echo hello", "not the JSON"),
+        ("echo hello", "not the expected JSON"),
     ] {
         let (code, report) = doctor(&answering(script, "exit 1"), &[]);
         assert_eq!(code, 1);
@@ -279,7 +279,7 @@ fn doctor_reports_the_agent_and_its_keys() {
     assert_check(&report, "ssh", "agent", "ok", "holds 2 keys", None);
     assert_check(&report, "ssh", "forwarding", "ok", "its socket is mounted", None);
     let (_, report) = doctor(&fixture, &[]);
-    assert_check(&report, "ssh", "agent", "note", "switched off by env SANDPEN_SSH_AGENT", None);
+    assert_check(&report, "ssh", "agent", "note", "disabled by env SANDPEN_SSH_AGENT", None);
 }
 
 #[test]

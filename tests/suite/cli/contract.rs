@@ -212,7 +212,7 @@ fn explain_on_macos_without_the_helper_says_what_run_will_say() {
         44,
         &mut fixture.sandpen(["run", "--assume-host", "macos", "--publish", "3000", "--user", "host"]),
     );
-    assert!(run.contains("need the guest helper"), "{run}");
+    assert!(run.contains("requires the guest helper"), "{run}");
     let finished = fixture.finish(&mut fixture.sandpen([
         "explain",
         "--assume-host",

@@ -227,7 +227,7 @@ fn a_repository_that_is_too_wide_is_not_mounted() {
     fs::create_dir(fixture.home.join(".git")).unwrap();
     let finished = fixture.finish(&mut fixture.sandpen(["run", "--", "true"]));
     assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), "\
-sandpen: warning: the repository around the working directory is not there: it begins at `[ROOT]/home`, which is too wide to mount; only the current directory is, and Git may not work inside
+sandpen: warning: the repository that contains the working directory is not mounted: its root `[ROOT]/home` contains too much to be mounted; Git may not work inside
 "));
 }
 

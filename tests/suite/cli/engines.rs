@@ -264,7 +264,7 @@ fn auto_takes_docker_then_podman() {
     let json = fixture.explain_normalized(&image, &[("DOCKER_HOST", "unix:///nonexistent/docker.sock")]);
     assert_eq!(json["engine"]["name"], "podman");
     let reason = json["engine"]["reason"].as_str().unwrap();
-    assert!(reason.contains("Podman answers, Docker does not"), "{reason}");
+    assert!(reason.contains("Podman is available, Docker is not"), "{reason}");
     let mut command = fixture.sandpen(["run"].iter().chain(&image).chain(&["--", "true"]));
     let finished = fixture.finish(command.env("DOCKER_HOST", "unix:///nonexistent/docker.sock"));
     assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""));

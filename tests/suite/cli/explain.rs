@@ -125,7 +125,7 @@ fn why_a_path_is_inside_or_not() {
             "[ROOT]/home/.ssh/id_ed25519 – not inside",
             vec![
                 "why a private, empty home directory: yours stays outside",
-                "change --ssh-agent on lets ssh use the keys without showing them",
+                "change --ssh-agent on lets ssh use the keys without mounting them",
                 "change --mount [ROOT]/home/.ssh/id_ed25519 shows it, read-only",
             ],
         ),
