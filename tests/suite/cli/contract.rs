@@ -222,5 +222,5 @@ fn explain_on_macos_without_the_helper_says_what_run_will_say() {
         "--user",
         "host",
     ]));
-    assert!(finished.stderr.contains("need the guest helper"), "{}", finished.stderr);
+    assert!(finished.stderr.contains("requires the guest helper"), "{}", finished.stderr);
 }
