@@ -137,8 +137,10 @@ fn run(config: &HelperConfig, argv: Vec<OsString>) -> Result<u8, CommandStatus> 
     // Registered before the command exists, so that no signal and no exit is missed.
     let caught = Signals::new(grouping.caught_signals());
     let mut signals = caught.map_err(|_| CommandStatus::NotExecutable)?;
-    let command = start(&prepared, grouping)?;
+    // Written first: the command may end the engine's client before this process runs again. If the
+    // command cannot be started, `main` overwrites it.
     report(config, CommandStatus::Started);
+    let command = start(&prepared, grouping)?;
     let Some(command) = Pid::from_raw(command.id() as i32) else { return Err(CommandStatus::NotExecutable) };
     if let Grouping::Separate = grouping {
         // The keys of the container's terminal, such as Ctrl-C, then signal the command's group.

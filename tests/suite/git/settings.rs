@@ -158,7 +158,7 @@ fn openpgp_signing_is_disabled_with_a_warning(fixture: &Fixture) {
     );
     let strict = bash_in(fixture, &main, &["--strict"], "true");
     strict.failure(44);
-    assert!(strict.stderr.contains("would not be signed inside"), "{}", strict.stderr);
+    assert!(strict.stderr.contains("commits made inside would not be signed"), "{}", strict.stderr);
     // Without signing there is no message.
     fixture.write(".gitconfig", "[user]\n\tname = N\n\temail = n@x\n\tsigningKey = ABCD\n");
     assert_eq!(bash_in(fixture, &main, &[], "git commit --quiet --allow-empty -m inside").stderr, "");

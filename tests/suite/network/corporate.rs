@@ -52,7 +52,7 @@ fn a_proxy_on_the_hosts_loopback_is_found_inside(fixture: &Fixture) {
     };
     assert!(finished.success().starts_with(&format!("http://{name}:3128/x\n")), "{}", finished.stdout);
     assert_eq!(
-        finished.stderr.contains("must listen on the engine's bridge"),
+        finished.stderr.contains("must also listen on the engine's bridge"),
         fixture.engine().is_container(),
         "{}",
         finished.stderr

@@ -52,10 +52,16 @@ fn contradictions_and_what_seatbelt_cannot_do_are_refused() {
         &[],
         "the profile `permissive-open` is for the network `on`, but flag --network says `off`\nhint: drop one of the two, or use `permissive-closed`",
     );
-    refused(&fixture, 2, &["--seatbelt-profile", "permisive-open"], &[], "`permisive-open` is no Seatbelt profile");
+    refused(
+        &fixture,
+        2,
+        &["--seatbelt-profile", "permisive-open"],
+        &[],
+        "`permisive-open` is not a built-in Seatbelt profile",
+    );
     refused(&fixture, 2, &["--image", "x"], &[], "has no images");
     refused(&fixture, 2, &["--engine-flag", "x"], &[], "has no command line");
-    refused(&fixture, 44, &[], &[("BUILD_SANDBOX", "1")], "there is no image to build for macOS Seatbelt");
+    refused(&fixture, 44, &[], &[("BUILD_SANDBOX", "1")], "macOS Seatbelt has no images to build");
     refused(&fixture, 44, &["--strict", "--memory", "1g"], &[], "memory 1g (flag --memory) cannot be enforced here");
     refused(
         &fixture,
@@ -141,14 +147,20 @@ fn a_profile_of_the_users_own() {
 fn attack_09_a_profile_in_the_repository_has_no_effect() {
     let fixture = Fixture::new().with_macos_seatbelt();
     fixture.write("project/.llxprt/sandbox-macos-mine.sb", "(version 1)\n(allow default)\n");
-    refused(&fixture, 2, &["--seatbelt-profile", "mine"], &[], "is the project's and has no effect");
-    refused(&fixture, 2, &[], &[("SEATBELT_PROFILE", "mine")], "is the project's and has no effect");
+    refused(&fixture, 2, &["--seatbelt-profile", "mine"], &[], "belongs to the project and has no effect");
+    refused(&fixture, 2, &[], &[("SEATBELT_PROFILE", "mine")], "belongs to the project and has no effect");
     let path = ".llxprt/sandbox-macos-mine.sb";
-    refused(&fixture, 2, &["--seatbelt-profile", path], &[], "must not choose its own walls");
+    refused(&fixture, 2, &["--seatbelt-profile", path], &[], "so it cannot be used as a profile");
     // Nor through a link from outside.
     let link = fixture.home.join("link.sb");
     std::os::unix::fs::symlink(fixture.project.join(path), &link).expect("link");
-    refused(&fixture, 2, &["--seatbelt-profile", &link.display().to_string()], &[], "must not choose its own walls");
+    refused(
+        &fixture,
+        2,
+        &["--seatbelt-profile", &link.display().to_string()],
+        &[],
+        "so it cannot be used as a profile",
+    );
 }
 
 #[test]

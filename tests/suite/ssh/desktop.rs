@@ -181,7 +181,7 @@ fn r6_2_other_engines_are_named() {
 fn r6_2_a_docker_that_does_not_say_what_it_is() {
     mac("", |mac| {
         let finished = mac.run(&[]);
-        mac.assert_skipped(&finished, &["does not say what it is"]);
+        mac.assert_skipped(&finished, &["an unidentified engine"]);
     });
 }
 

@@ -46,7 +46,7 @@ fn r7_6_a_list_that_fails_or_cannot_be_read_is_fatal() {
                 &["cannot be used"],
             ),
             ("echo '[{\"Name\":\"m\",\"URI\":\"ssh://u@h;touch /tmp/pen-owned/x\"}]'", &["cannot be used"]),
-            ("echo no such machine >&2; exit 125", &["does not tell its connections", "no such machine"]),
+            ("echo no such machine >&2; exit 125", &["could not list Podman's connections", "no such machine"]),
         ] {
             let shim = Shim::new(&machine.fixture, "podman", &format!("case \"$*\" in *list*) {answer}; exit ;; esac"));
             let finished = machine.sh("true").env("PATH", shim.path()).finish();
