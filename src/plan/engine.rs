@@ -225,25 +225,21 @@ pub fn choose(inputs: Inputs) -> Result<(EnginePlan, Option<ImagePlan>)> {
 
 /// Refuses flags that the engine cannot follow. Only flags: a variable or file is often meant for
 /// other engines.
-fn refuse_unsupported(
-    config: &Config,
-    engine: EngineKind,
-    image: Option<&ImagePlan>,
-) -> std::result::Result<(), EngineError> {
+fn refuse_unsupported(config: &Config, engine: EngineKind, image: Option<&ImagePlan>) -> Result<()> {
     if let (Some(Sourced { origin: origin @ Origin::Flag(_), .. }), true) =
         (&config.seatbelt_profile, engine != EngineKind::SandboxExec)
     {
-        return Err(EngineError::NoProfiles { origin: origin.clone(), engine });
+        return Err(EngineError::NoProfiles { origin: origin.clone(), engine }.into());
     }
     if engine.is_container() {
         return Ok(());
     }
     if let Some(image) = image.filter(|image| matches!(image.from, Origin::Flag(_))) {
-        return Err(EngineError::NoImages { origin: image.from.clone(), engine });
+        return Err(EngineError::NoImages { origin: image.from.clone(), engine }.into());
     }
     let by_flag = config.engine_flags.iter().find(|flag| matches!(flag.origin, Origin::Flag(_)));
     if let Some(Sourced { value, origin }) = by_flag {
-        return Err(EngineError::NoCommandLine { origin: origin.clone(), engine, flag: value.clone() });
+        return Err(EngineError::NoCommandLine { origin: origin.clone(), engine, flag: value.clone() }.into());
     }
     Ok(())
 }

@@ -54,7 +54,7 @@ pub fn needs_image_facts(inputs: Inputs) -> bool {
         UserMode::Auto => inputs.host.platform == Platform::Macos,
         UserMode::Host => false,
     };
-    is_image_user && !inputs.preset.is_some_and(|preset| preset.image_home.is_some())
+    is_image_user && inputs.preset.is_none_or(|preset| preset.image_home.is_none())
 }
 
 pub fn plan(inputs: Inputs, engine: &EnginePlan, warnings: &mut Vec<Warning>) -> UserPlan {
