@@ -1,6 +1,7 @@
-//! The error that ends a command: what happened, why, and what to do next. It decides the exit code and prints nothing.
+//! The error that ends a command: what happened, why, and what to do next. It decides the exit code
+//! and prints nothing.
 //!
-//! Each module has an error enum of its own that implements [`Diagnostic`]; `?` turns it into [`Error`].
+//! Each module has one error enum that implements [`Diagnostic`]; `?` turns it into [`Error`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -40,7 +41,8 @@ pub trait Diagnostic: std::error::Error + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Lists the causes, outermost first. The default follows `source()`; an error with several causes side by side overrides it.
+    /// Lists the causes, outermost first. The default follows `source()`; an error with several
+    /// causes side by side overrides it.
     fn causes(&self) -> Vec<String> {
         let mut causes = Vec::new();
         let mut source = self.source();

@@ -1,4 +1,4 @@
-//! The environment layer: picks the variable that counts, and reads those with a form of their own.
+//! The environment layer: picks the variable that counts, and reads those with a special form.
 
 use super::error::ConfigError;
 use super::layer::parse_value;

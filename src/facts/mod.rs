@@ -95,7 +95,7 @@ pub struct FurtherQuestions {
     pub programs: Vec<String>,
 }
 
-/// The answers to [`Questions`].
+/// The answers to `Questions`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Facts {
     pub path: SearchPath,
@@ -123,7 +123,7 @@ pub struct Facts {
     /// `None` unless the guest is the image's user and the engine has the image.
     pub image: Option<ImageFacts>,
     pub git: GitFacts,
-    /// One entry per repository of [`GitQuestion::repositories`], in the same order.
+    /// One entry per repository of `GitQuestion::repositories`, in the same order.
     pub git_dirs: Vec<GitDirs>,
     /// The directory in which session directories are made.
     pub session_base: HostPath,

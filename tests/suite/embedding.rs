@@ -52,7 +52,7 @@ fn the_example_plans_runs_and_tells_the_outcome(fixture: &Fixture) {
     let said = finished.success();
     assert!(said.starts_with("rw /tmp: ") && said.contains(&workspace), "{said}");
     assert!(said.ends_with(&format!("\n{project}\nExited(3)")), "{said}");
-    assert_eq!(finished.stderr, "", "nothing is said that nobody asked for");
+    assert_eq!(finished.stderr, "", "nothing is printed unasked");
     assert!(fixture.project.join("made").exists());
     let left = fs::read_dir(fixture.home.join(".local/state/sandpen/outcomes")).expect("where it was told").count();
     assert_eq!(left, 0, "nothing is left");

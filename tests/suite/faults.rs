@@ -108,7 +108,7 @@ const TABLE: &[Row] = &[
         play: |fixture| shell(fixture, r#"exec setsid --wait "$@""#),
     },
     Row {
-        fault: "signals were ignored by whoever started it",
+        fault: "the parent process ignored signals",
         on: EVERYWHERE,
         sees: WORKS,
         play: |fixture| shell(fixture, r#"trap '' INT QUIT HUP PIPE CHLD; exec "$@""#),

@@ -1,4 +1,4 @@
-//! Values without a type of their own: text, paths, and switches.
+//! Values that are plain Rust types: text, paths and switches.
 
 use std::path::{Path, PathBuf};
 

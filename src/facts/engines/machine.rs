@@ -31,7 +31,7 @@ pub enum MachineQuestion {
 pub struct DesktopFacts {
     /// The operating system that `docker info` reports; empty if it does not answer.
     pub system: String,
-    /// Whether [`HOST_SERVICE`] exists in the machine; `None` until a launch has looked.
+    /// Whether `HOST_SERVICE` exists in the machine; `None` until a launch has looked.
     pub socket: Option<bool>,
 }
 
@@ -44,7 +44,7 @@ impl DesktopFacts {
         DesktopFacts { system, socket: None }
     }
 
-    /// Tells whether the product provides [`HOST_SERVICE`].
+    /// Tells whether the product provides `HOST_SERVICE`.
     pub fn has_service(&self) -> bool {
         let system = self.system.to_ascii_lowercase();
         system.contains("docker desktop") || system.contains("orbstack")

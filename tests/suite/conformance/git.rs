@@ -23,7 +23,7 @@ const FILES: [&str; 3] = [".gitconfig", ".config/git/config", ".gitignore_global
 
 fn r2_1_git_discovery_is_set(fixture: &Fixture) {
     assert_eq!(fixture.bash("echo $GIT_DISCOVERY_ACROSS_FILESYSTEM").success(), "1");
-    // Nobody can switch it off by accident.
+    // No option switches it off by accident.
     let finished = fixture.run().args(["--env", "GIT_DISCOVERY_ACROSS_FILESYSTEM=0", "--", "printenv"]).finish();
     assert!(finished.success().lines().any(|line| line == "GIT_DISCOVERY_ACROSS_FILESYSTEM=1"), "{}", finished.stdout);
 }

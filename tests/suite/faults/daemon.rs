@@ -28,7 +28,7 @@ impl<'a> Daemon<'a> {
         for file in ["pid", "exec/containerd/containerd.pid"] {
             let _ = std::fs::remove_file(root.join(file));
         }
-        // In a network namespace of its own: a daemon that is told to use no bridge removes the
+        // In a separate network namespace: a daemon that is configured without a bridge removes the
         // host's docker0 at its start, which belongs to another daemon.
         let mut command = Command::new("unshare");
         command.args(["--net", "--", "dockerd"]);

@@ -161,7 +161,7 @@ fn every_profile_allows_and_denies_what_it_promises() {
         }
         let listens = profile.allows("network-bind", Object::Address("localhost:3000"));
         assert_eq!(listens, name.ends_with("open"), "{name}: listen");
-        // Nobody acts for the guest, and it leaves others alone.
+        // No system service acts for the guest, and it cannot signal other processes.
         for operation in
             ["appleevent-send", "lsopen", "job-creation", "user-preference-write", "file-link", "file-mount"]
         {

@@ -94,7 +94,7 @@ fn r7_7_an_sshd_that_refuses_is_quoted() {
         // The agent's own keys are not tried in its place.
         machine.fixture.agent().add_key(&machine.fixture, &machine.sshd.identity);
         machine.assert_refused(&machine.sh("true").finish(), &["Permission denied (publickey)"]);
-        // Nobody listens: the machine is stopped.
+        // No process listens: the machine is stopped.
         let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("port").port();
         machine.connections(&[(CONNECTION, &machine.uri_at(free), Some(&wrong))], Some(CONNECTION));
         let finished = machine.sh("true").finish();

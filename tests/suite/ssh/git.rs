@@ -47,14 +47,14 @@ fn git_clones_commits_and_pushes_over_ssh(fixture: &Fixture) {
     // Containers reach the host's loopback in the host's network only; the native engine shares it.
     let options: &[&str] = if fixture.engine().is_container() { &["--engine-flag=--network=host"] } else { &[] };
     let try_it = format!("git ls-remote {} 2>&1; echo $?", server.url);
-    // Nobody vouches for the server.
+    // Without a known key for the server, ssh refuses it.
     let finished = bash(fixture, options, &try_it);
     assert!(
         finished.success().contains("Host key verification failed") && finished.stdout.ends_with("128\n"),
         "{}",
         finished.stdout
     );
-    // Somebody vouches for another one.
+    // A known key of another server does not help.
     let other = public_key(&fixture.make_key("other-host-key", "other"));
     let other = other.split(' ').take(2).collect::<Vec<_>>().join(" ");
     let known = server.sshd.known.split(' ').next().expect("a host").to_owned();
