@@ -126,7 +126,7 @@ fn why_a_path_is_inside_or_not() {
             vec![
                 "why a private, empty home directory: yours stays outside",
                 "change --ssh-agent on lets ssh use the keys without mounting them",
-                "change --mount [ROOT]/home/.ssh/id_ed25519 shows it, read-only",
+                "change --mount [ROOT]/home/.ssh/id_ed25519 mounts it read-only",
             ],
         ),
         (
