@@ -36,7 +36,7 @@
 //! | `process` | signals, terminals, exit codes, locks |
 //! | `helper` | runs inside the sandbox as its first process |
 //! | `guard`, `proxy` | review Git files after the sandbox; filter its network |
-//! | `command` | one file or folder per subcommand |
+//! | `command` | one file or folder per subcommand, except `man` and `completions` |
 //! | `ui` | prints; nothing else does |
 
 #![deny(missing_docs)]

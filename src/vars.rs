@@ -1,5 +1,5 @@
-//! The environment variables that sandpen reads or sets, apart from those that set an option: they
-//! are in `config::options`.
+//! Environment variables that several modules share, and rules about the names and values of
+//! variables. Variables that set an option are in `config::options`.
 
 /// Read: the host's SSH agent. Set inside: the socket of the forwarded agent (R4.3).
 pub const SSH_AUTH_SOCK: &str = "SSH_AUTH_SOCK";
@@ -53,7 +53,7 @@ pub fn looks_secret(name: &str) -> bool {
 }
 
 /// Whether a value is a URL with user information, which is a secret under any name.
-pub fn carries_login(value: &str) -> bool {
+pub fn has_user_information(value: &str) -> bool {
     value.split_once("://").is_some_and(|(scheme, rest)| {
         let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
         !scheme.is_empty() && scheme.chars().all(|c| c.is_ascii_alphanumeric() || c == '+') && authority.contains('@')
@@ -62,7 +62,7 @@ pub fn carries_login(value: &str) -> bool {
 
 /// Whether the engine's client would behave differently if this variable were set in its
 /// environment.
-pub fn steers_engine(name: &str) -> bool {
+pub fn affects_engine_client(name: &str) -> bool {
     const NAMES: &[&str] = &[
         "HOME",
         "PATH",
@@ -120,8 +120,8 @@ mod tests {
 
     #[test]
     fn a_proxy_with_a_login_is_a_secret() {
-        assert!(carries_login("http://me:pw@proxy:3128/"));
-        assert!(!carries_login("http://proxy:3128/@x"));
-        assert!(!carries_login("me@host"));
+        assert!(has_user_information("http://me:pw@proxy:3128/"));
+        assert!(!has_user_information("http://proxy:3128/@x"));
+        assert!(!has_user_information("me@host"));
     }
 }

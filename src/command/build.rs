@@ -11,7 +11,7 @@ use crate::resolve::build::{self, Recipe};
 use crate::ui::Ui;
 
 pub fn run(arguments: Build, ui: Ui) -> Result<Outcome> {
-    super::close_inherited_files();
+    super::mark_inherited_files_close_on_exec();
     let resolved = Resolved::on(Host::read()?, &arguments.options, Vec::new(), Purpose::BuildImage)?;
     let (host, config) = (&resolved.host, &resolved.config);
     let agent = config.agent.as_ref().filter(|agent| agent.value != "none");

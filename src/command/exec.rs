@@ -13,7 +13,7 @@ use crate::session::{self, cleanup};
 use crate::ui::Ui;
 
 pub fn run(id: &str, command: Vec<OsString>, ui: Ui) -> Result<Outcome> {
-    super::close_inherited_files();
+    super::mark_inherited_files_close_on_exec();
     let host = Host::read()?;
     cleanup::sweep(&host, ui);
     let record = cleanup::find_running(&host, id)?;

@@ -1,7 +1,8 @@
 //! Parses the command line, runs one subcommand and turns its result into an exit code.
 //!
-//! Every subcommand has a file or folder here. `run`, `explain`, `doctor` and `selftest` share one
-//! path: `resolve` makes the plan, `launch` compiles it, `session` runs it.
+//! Every subcommand has a file or folder here, except `completions` and `man`, which are in `cli`.
+//! `run`, `explain`, `doctor` and `selftest` get their plan from `resolve` and translate it with
+//! `launch`; only `run` and `selftest` start it, with `session`.
 
 pub mod build;
 pub mod doctor;
@@ -42,10 +43,10 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(error) => return print_help_or_error(&error, &arguments),
     };
     let ui = Ui::new(cli.options().verbosity());
-    let ended = dispatch(cli, ui);
+    let result = dispatch(cli, ui);
     // The embedding library reports the error itself; printing it here would show it twice.
-    let is_reported = outcome_file.is_some_and(|file| file.write(&ended));
-    match ended {
+    let is_reported = outcome_file.is_some_and(|file| file.write(&result));
+    match result {
         Ok(outcome) => ExitCode::from(outcome.exit_code()),
         Err(error) => {
             if !is_reported {
@@ -113,6 +114,6 @@ fn print(ui: Ui, text: &str) -> Result<Outcome> {
 
 /// Prevents the programs that sandpen starts from inheriting files that its caller left open
 /// (attack 14).
-fn close_inherited_files() {
+fn mark_inherited_files_close_on_exec() {
     descriptors::close_on_exec_beyond_stdio();
 }

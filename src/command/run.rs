@@ -8,7 +8,7 @@ use crate::session;
 use crate::ui::Ui;
 
 pub fn run(arguments: Run, ui: Ui) -> Result<Outcome> {
-    super::close_inherited_files();
+    super::mark_inherited_files_close_on_exec();
     let resolved = Resolved::read(&arguments.options, arguments.guest)?.for_launch(ui)?;
     let (plan, launch) = resolved.ready(resolved.id(), ui)?;
     session::run(&resolved.host, &plan, &launch, ui)

@@ -26,7 +26,7 @@ pub struct FoundFile {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
     Now,
-    /// After its name is given as a profile or agent.
+    /// If `--profile` or `--agent` names it.
     WhenNamed,
     /// After `sandpen trust`.
     WhenTrusted,

@@ -1,8 +1,8 @@
 //! Configuration: layers flags, environment, profile, project file, user file and defaults into one
 //! [`Config`].
 //!
-//! `options` has the table of all options. This module reads configuration files and nothing else
-//! of the host; the effect of a value is decided in `plan`.
+//! `options` has the table of all options. This module reads configuration files, and records which
+//! project files are trusted; the effect of a value is decided in `plan`.
 
 pub mod check;
 mod environment;
@@ -22,7 +22,7 @@ pub mod value;
 
 pub use error::ConfigError;
 #[cfg(test)]
-pub use file::parse as read_file;
+pub use file::parse as parse_file;
 pub use file::schema as file_schema;
 pub use layer::parse_value;
 pub use options::{Config, OPTIONS, Options, Settings};

@@ -183,7 +183,7 @@ impl Review {
     }
 
     /// Prints the review. `-q` does not hide what was set aside.
-    pub fn tell(&self, ui: Ui) {
+    pub fn print(&self, ui: Ui) {
         for finding in self.set_aside.iter().take(MAX_PRINTED) {
             ui.alert(&format!(
                 "set aside, because it would run code on the host or redirect Git: {}",

@@ -194,7 +194,7 @@ fn spawn(
 /// what they allow (new user namespaces, keyrings, io_uring); this filter is the same for all.
 fn confine() {
     #[cfg(target_os = "linux")]
-    if let Err(errno) = crate::native::confine_container() {
+    if let Err(errno) = crate::native::install_container_filter() {
         // A command that was promised the filter must not run without it.
         fail(&format!("cannot install the system call filter: {errno}"));
     }

@@ -184,7 +184,7 @@ fn environment(plan: &Plan, builder: &mut Builder) -> Result<(), LaunchError> {
         let name = &variable.name;
         match &variable.value {
             VariableValue::Plain(value) => builder.pair("--env", format!("{name}={value}")),
-            VariableValue::Secret(secret) if vars::steers_engine(name) => {
+            VariableValue::Secret(secret) if vars::affects_engine_client(name) => {
                 let value = secret.reveal();
                 if value.as_encoded_bytes().contains(&b'\n') {
                     return Err(LaunchError::MultilineSecret { name: name.clone(), origin: variable.why.from.clone() });

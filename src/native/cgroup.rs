@@ -60,6 +60,11 @@ pub(crate) struct Cgroups {
 /// The name and the new content of a file in a control group.
 type Setting = (&'static str, String);
 
+/// Files that kernels without swap accounting do not have.
+const SWAP_FILES: [&str; 2] = [SWAP_V1, SWAP_V2];
+const SWAP_V1: &str = "memory.memsw.limit_in_bytes";
+const SWAP_V2: &str = "memory.swap.max";
+
 /// The period of the processor quota, in microseconds.
 const PERIOD: u64 = 100_000;
 
@@ -271,7 +276,7 @@ fn v2_settings(limits: NativeLimits) -> Vec<Setting> {
     }
     if let Some(memory) = limits.memory {
         settings.push(("memory.max", memory.to_string()));
-        settings.push(("memory.swap.max", "0".into()));
+        settings.push((SWAP_V2, "0".into()));
     }
     if let Some(cpus) = limits.cpus {
         settings.push(("cpu.max", format!("{} {PERIOD}", quota(cpus))));
@@ -286,7 +291,7 @@ fn v1_settings(limits: NativeLimits) -> Vec<(&'static str, Vec<Setting>)> {
     }
     if let Some(memory) = limits.memory {
         let limit = memory.to_string();
-        let with_swap = ("memory.memsw.limit_in_bytes", limit.clone());
+        let with_swap = (SWAP_V1, limit.clone());
         groups.push(("memory", vec![("memory.limit_in_bytes", limit), with_swap]));
     }
     if let Some(cpus) = limits.cpus {
@@ -300,8 +305,7 @@ fn v1_settings(limits: NativeLimits) -> Vec<(&'static str, Vec<Setting>)> {
 fn apply(directory: &Path, settings: &[Setting]) -> Result<()> {
     for (name, value) in settings {
         match write(&directory.join(name), value) {
-            // Kernels without swap accounting have no such file.
-            Err(error) if error.kind() == ErrorKind::NotFound && name.contains("sw") => {}
+            Err(error) if error.kind() == ErrorKind::NotFound && SWAP_FILES.contains(name) => {}
             result => result?,
         }
     }

@@ -3,7 +3,7 @@
 use super::seccomp::{self, Policy};
 
 /// Denies this process and its descendants the system calls that the native engine denies.
-pub fn confine_container() -> rustix::io::Result<()> {
+pub fn install_container_filter() -> rustix::io::Result<()> {
     rustix::thread::set_no_new_privs(true)?;
     seccomp::install(&seccomp::filter(Policy { guard_group: false }))
 }

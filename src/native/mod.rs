@@ -33,7 +33,7 @@ mod sys;
 mod walls;
 
 pub use cgroup::{remove_stale, stale};
-pub use container::confine_container;
+pub use container::install_container_filter;
 pub use enter::enter;
 pub use guest::Command;
 pub use init::Init;

@@ -35,7 +35,7 @@ impl Draft<'_> {
             let inside = self.proxy_inside(name, value)?;
             rewritten |= inside != value;
             let why = Why::new("the proxy of the host's network", Origin::Env(name)).about(Topic::Network);
-            if vars::carries_login(&inside) {
+            if vars::has_user_information(&inside) {
                 self.env.secret(name, inside, why);
             } else {
                 self.env.plain(name, inside, why);

@@ -52,7 +52,7 @@ fn requested(host: &Host, config: &Config, table: &mut VariableTable, warnings: 
             continue;
         }
         match &request.value.value {
-            Some(value) if vars::looks_secret(name) || vars::carries_login(value) => {
+            Some(value) if vars::looks_secret(name) || vars::has_user_information(value) => {
                 table.secret(
                     name,
                     value,
@@ -92,7 +92,7 @@ fn preset(inputs: Inputs, table: &mut VariableTable) {
 fn from_host(host: &Host, name: &str, reason: &str, origin: Origin, table: &mut VariableTable) {
     let Some(value) = host.env.text(name) else { return };
     let why = Why::new(reason, origin);
-    if vars::looks_secret(name) || vars::carries_login(value) {
+    if vars::looks_secret(name) || vars::has_user_information(value) {
         table.secret(name, value, why);
     } else {
         table.plain(name, value, why);

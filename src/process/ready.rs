@@ -108,18 +108,18 @@ impl CompanionProcess {
     }
 
     /// Passes further lines on in a new thread, and calls `ended_early` if the process ends before
-    /// it was asked to, or before it announced its end with a line for which `hear` returns `true`.
+    /// it was asked to, or before it announced its end with a line for which `is_end_announcement` returns `true`.
     pub fn watch(
         &self,
         lines: mpsc::Receiver<String>,
-        mut hear: impl FnMut(&str) -> bool + Send + 'static,
+        mut is_end_announcement: impl FnMut(&str) -> bool + Send + 'static,
         ended_early: impl FnOnce() + Send + 'static,
     ) {
         let is_ending = self.is_ending.clone();
         thread::spawn(move || {
             let mut is_announced = false;
             for line in lines {
-                is_announced |= hear(&line);
+                is_announced |= is_end_announcement(&line);
             }
             if !is_announced && !is_ending.load(Ordering::SeqCst) {
                 ended_early();

@@ -61,7 +61,7 @@ impl Diagnostic for LookupError {
 /// repositories.
 pub fn sweep(host: &Host, ui: Ui) {
     for review in registry::sweep(&facts::session_base(host)).reviews {
-        review.tell(ui);
+        review.print(ui);
     }
 }
 
@@ -128,7 +128,7 @@ pub fn remove(host: &Host, entry: &Entry, ui: Ui) -> bool {
     let mut reviews = Vec::new();
     let is_removed = registry::remove(entry, &mut reviews);
     for review in reviews {
-        review.tell(ui);
+        review.print(ui);
     }
     is_removed
 }

@@ -85,7 +85,7 @@ pub fn run_with_inspection<T>(
     let inspected = inspect();
     let own = baseline.as_mut().map(|baseline| baseline.conclude(&plan.session_dir));
     for review in sweep.finish().reviews.iter().chain(&own) {
-        review.tell(ui);
+        review.print(ui);
     }
     if let (Some(false), Some(baseline)) = (own.map(|review| review.is_complete), &baseline)
         && let Err(error) = background_review::leave(baseline, &plan.session_dir, host.executable.as_ref())

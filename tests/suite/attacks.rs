@@ -1,4 +1,4 @@
-//! The attacks of SECURITY.md that concern containers, each on every engine where it applies.
+//! The attacks of docs/attacks.md, each on every engine where it applies.
 
 mod guest;
 mod network;

@@ -64,9 +64,9 @@ fn exit_code_44_of_the_guest_is_not_a_failed_launch(fixture: &Fixture) {
     assert!(finished.stderr.starts_with("Usage: env SANDBOX_PORTS: "), "{}", finished.stderr);
     if fixture.engine().is_container() {
         let finished = embedding(fixture).env("SANDPEN_IMAGE", "localhost/sandpen/none").arg("true").finish();
-        // Docker's client may speak first.
-        let words = "Launch: the sandbox image `localhost/sandpen/none` is missing";
-        assert!(finished.stderr.contains(words) && finished.stderr.contains("\nhint: "), "{}", finished.stderr);
+        // Docker's client may print a line before it.
+        let message = "Launch: the sandbox image `localhost/sandpen/none` is missing";
+        assert!(finished.stderr.contains(message) && finished.stderr.contains("\nhint: "), "{}", finished.stderr);
         assert!(!finished.stderr.contains("sandpen: error"), "told once, as a value: {}", finished.stderr);
     }
 }
@@ -81,8 +81,8 @@ fn a_planted_program_does_not_launch(fixture: &Fixture) {
     assert!(command.args(["sh", "-c", "exit 7"]).finish().success().ends_with("Exited(7)"));
     fs::remove_file(programs.join("sandpen")).expect("remove");
     let finished = command.finish();
-    let words = "Launch: there is no program `sandpen` on PATH outside of mounted directories\nhint: ";
-    assert!(finished.stderr.starts_with(words), "{}", finished.stderr);
+    let message = "Launch: there is no program `sandpen` on PATH outside of mounted directories\nhint: ";
+    assert!(finished.stderr.starts_with(message), "{}", finished.stderr);
 }
 
 /// The one that ends first takes nothing of the other's along.

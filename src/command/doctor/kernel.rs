@@ -5,11 +5,11 @@ use super::check::{Check, Group};
 use crate::command::report::State;
 use crate::host::Platform;
 
-/// The first version of Landlock, of Linux 6.12, that restricts signals and abstract sockets.
+/// The first version of Landlock that restricts signals and abstract sockets; Linux 6.12 has it.
 const LANDLOCK_SCOPES: u32 = 6;
 
 impl DoctorInput<'_> {
-    /// Returns nothing on other systems than Linux.
+    /// Returns no checks on macOS.
     pub(super) fn kernel(&self) -> Vec<Check> {
         if self.host.platform == Platform::Macos {
             return Vec::new();
@@ -36,7 +36,7 @@ impl DoctorInput<'_> {
 }
 
 fn landlock(version: u32) -> Check {
-    let consequence = "only --network off blocks the host's abstract sockets";
+    let consequence = "with the network on, the guest can reach the host's abstract sockets";
     match version {
         0 => line(State::Note, "landlock", format!("not available: {consequence}")),
         1..LANDLOCK_SCOPES => line(

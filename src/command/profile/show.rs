@@ -116,10 +116,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::config::{Language, read_file};
+    use crate::config::{Language, parse_file};
 
     fn config(text: &str) -> Config {
-        let settings = read_file(text, Language::Toml, "f", None, &Origin::Profile("p".into())).expect("a profile");
+        let settings = parse_file(text, Language::Toml, "f", None, &Origin::Profile("p".into())).expect("a profile");
         Config::new(settings).expect("a configuration")
     }
 

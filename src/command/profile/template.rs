@@ -49,10 +49,10 @@ pub fn text(config: &Config, schema: &str, title: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Language, Settings, read_file};
+    use crate::config::{Language, Settings, parse_file};
 
     fn read(text: &str) -> Settings {
-        read_file(text, Language::Toml, "f", None, &Origin::Default).expect("a profile")
+        parse_file(text, Language::Toml, "f", None, &Origin::Default).expect("a profile")
     }
 
     #[test]

@@ -36,7 +36,7 @@ const SYSTEM_DIRECTORIES: &[&str] = &["/usr", "/etc", "/var/lib"];
 const MAX_FINDINGS_SIZE: u64 = 1 << 20;
 
 pub fn run(arguments: Selftest, ui: Ui) -> Result<Outcome> {
-    super::close_inherited_files();
+    super::mark_inherited_files_close_on_exec();
     let mut resolved = Resolved::read(&arguments.options, Vec::new())?;
     // A killed self-test must not leave a sandbox for the next one.
     resolved.config.keep = None;

@@ -123,10 +123,10 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::config::{Language, Origin, read_file};
+    use crate::config::{Language, Origin, parse_file};
 
     fn config(text: &str) -> Config {
-        let settings = read_file(text, Language::Toml, "f", None, &Origin::Config("f".into())).expect(text);
+        let settings = parse_file(text, Language::Toml, "f", None, &Origin::Config("f".into())).expect(text);
         Config::new(settings).expect(text)
     }
 

@@ -8,7 +8,7 @@ use super::{InvalidValue, Reason, Value};
 use crate::config::layer::OptionValue;
 use crate::config::node::{Content, Entry, FromNode, Node, Problem};
 use crate::secret::Secret;
-use crate::vars::{carries_login, looks_secret};
+use crate::vars::{has_user_information, looks_secret};
 
 /// A variable that is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,7 +105,7 @@ impl OptionValue for EnvRequest {
     /// The host's value is a secret, and so is a value whose name or login says so.
     fn secret(&self) -> Option<Secret> {
         let Some(value) = &self.value else { return Some(Secret::new("")) };
-        (looks_secret(&self.name) || carries_login(value)).then(|| Secret::new(value.clone()))
+        (looks_secret(&self.name) || has_user_information(value)).then(|| Secret::new(value.clone()))
     }
 
     fn list_from_node(node: &Node<'_>) -> Result<Vec<Self>, Problem> {

@@ -67,7 +67,9 @@ pub fn compile(plan: &Plan) -> Result<NativeLaunch> {
             kind: DowngradeKind::AbstractSockets,
             asked: "isolation from the host's abstract sockets".into(),
             got: "reachable while the network is on".into(),
-            reason: "Landlock of this kernel cannot scope them (Linux 6.12 can); --network off isolates them".into(),
+            reason:
+                "Landlock of this kernel cannot scope them (Linux 6.12 can); `--network off` and `proxied` isolate them"
+                    .into(),
         });
     }
     if let Some(keep) = &plan.keep {

@@ -118,7 +118,7 @@ fn a_daemon_that_ends_takes_the_sandbox_along() {
             assert!(daemon.ended(), "{fault}");
             assert!(fixture.sessions().is_empty(), "{fault}");
             eventually("the guest is gone", || !is_running(&mark));
-            // What the next daemon finds of it, it removes.
+            // The next daemon removes what is left.
             drop(daemon);
             let daemon = Daemon::start(fixture);
             eventually("no container is left", || {

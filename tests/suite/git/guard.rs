@@ -292,8 +292,8 @@ fn a_large_workspace_is_reviewed_without_waiting_for_it(fixture: &Fixture) {
     // Reported at once or by the next command; later changes of the user stay.
     git(fixture, large.join("0/new"), &["config", "alias.y", "!mine"]).success();
     eventually("the review is over", || {
-        let told = finished.stderr.clone() + &fixture.sandpen(["ps"]).finish().stderr;
-        told.contains("alias.x = !evil") && !told.contains("!mine")
+        let stderr = finished.stderr.clone() + &fixture.sandpen(["ps"]).finish().stderr;
+        stderr.contains("alias.x = !evil") && !stderr.contains("!mine")
     });
     assert!(fs::read_to_string(&config).expect("config").contains("!mine"));
 }

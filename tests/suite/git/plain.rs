@@ -9,96 +9,96 @@ use serde_json::Value;
 use super::{git, repository};
 use crate::support::{Engine, Fixture, RunToEnd, install_script, is_root_or_skip};
 
-/// Who reads.
+/// The reader of Git's settings.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum By {
+enum Reader {
     Sandpen,
     Git,
 }
 
 /// Something about the home, or the repository in it; and the directory to be in, when it is not
 /// the repository's root.
-type Case = (&'static str, By, fn(&Fixture) -> Option<PathBuf>);
+type Case = (&'static str, Reader, fn(&Fixture) -> Option<PathBuf>);
 
 const CASES: &[Case] = &[
-    ("nothing special", By::Sandpen, |_| None),
-    ("below the root", By::Sandpen, |fixture| Some(below(fixture, "src/deep"))),
-    ("no repository", By::Sandpen, |fixture| {
+    ("nothing special", Reader::Sandpen, |_| None),
+    ("below the root", Reader::Sandpen, |fixture| Some(below(fixture, "src/deep"))),
+    ("no repository", Reader::Sandpen, |fixture| {
         let plain = fixture.project.with_file_name("plain");
         fs::create_dir(&plain).expect("directory");
         chown(&plain, Some(fixture.uid), Some(fixture.gid)).expect("chown");
         Some(plain)
     }),
-    ("both files of the user's", By::Sandpen, |fixture| {
+    ("both files of the user's", Reader::Sandpen, |fixture| {
         fixture.write(".config/git/config", "[core]\n\tpager = from-xdg\n\teditor = \"an editor\" # mine\n");
         None
     }),
-    ("a linked file", By::Sandpen, |fixture| {
+    ("a linked file", Reader::Sandpen, |fixture| {
         fs::rename(fixture.home.join(".gitconfig"), fixture.home.join("dotfile")).expect("rename");
         symlink("dotfile", fixture.home.join(".gitconfig")).expect("link");
         None
     }),
-    ("a remote and a branch", By::Sandpen, |fixture| {
+    ("a remote and a branch", Reader::Sandpen, |fixture| {
         set(fixture, "remote.origin.url", "ssh://git@example.org/x.git");
         set(fixture, "branch.Main.merge", "refs/heads/main");
         set(fixture, "alias.lg", "log --format=\"%h; %s\"");
         None
     }),
-    ("hooks of its own", By::Sandpen, |fixture| {
+    ("hooks of its own", Reader::Sandpen, |fixture| {
         set(fixture, "core.hooksPath", ".githooks");
         None
     }),
-    ("a detached head", By::Sandpen, |fixture| {
+    ("a detached head", Reader::Sandpen, |fixture| {
         git(fixture, &fixture.project, &["checkout", "--quiet", "--detach"]).success();
         None
     }),
-    ("a linked worktree", By::Sandpen, |fixture| {
+    ("a linked worktree", Reader::Sandpen, |fixture| {
         let other = fixture.project.with_file_name("other");
         git(fixture, &fixture.project, &["worktree", "add", "--quiet", other.to_str().expect("text")]).success();
         Some(other)
     }),
-    ("an include", By::Git, |fixture| {
+    ("an include", Reader::Git, |fixture| {
         fixture.write("more", "[core]\n\teditor = included\n");
         append(&fixture.home.join(".gitconfig"), "[include]\n\tpath = more\n");
         None
     }),
-    ("an include of the repository's", By::Git, |fixture| {
+    ("an include of the repository's", Reader::Git, |fixture| {
         fixture.write("project/.git/more", "[core]\n\thooksPath = .githooks\n");
         set(fixture, "include.path", "more");
         None
     }),
-    ("a condition", By::Git, |fixture| {
+    ("a condition", Reader::Git, |fixture| {
         fixture.write("more", "[core]\n\teditor = included\n");
         append(&fixture.home.join(".gitconfig"), "[includeIf \"gitdir:~/project/\"]\n\tpath = more\n");
         None
     }),
-    ("a value of two lines", By::Git, |fixture| {
+    ("a value of two lines", Reader::Git, |fixture| {
         append(&fixture.home.join(".gitconfig"), "[core]\n\teditor = of \\\n two\n");
         None
     }),
-    ("a file that Git refuses", By::Git, |fixture| {
+    ("a file that Git refuses", Reader::Git, |fixture| {
         append(&fixture.project.join(".git/config"), "[core\n");
         None
     }),
-    ("another configuration per worktree", By::Git, |fixture| {
+    ("another configuration per worktree", Reader::Git, |fixture| {
         set(fixture, "extensions.worktreeConfig", "true");
         git(fixture, &fixture.project, &["config", "--worktree", "core.editor", "of-the-worktree"]).success();
         None
     }),
-    ("a newer format", By::Git, |fixture| {
+    ("a newer format", Reader::Git, |fixture| {
         set(fixture, "core.repositoryFormatVersion", "1");
         None
     }),
-    ("another working tree", By::Git, |fixture| {
+    ("another working tree", Reader::Git, |fixture| {
         set(fixture, "core.worktree", "..");
         None
     }),
-    ("bare", By::Git, |fixture| {
+    ("bare", Reader::Git, |fixture| {
         let bare = fixture.project.with_file_name("bare.git");
         git(fixture, &fixture.home, &["init", "--quiet", "--bare", bare.to_str().expect("text")]).success();
         Some(bare)
     }),
-    ("a submodule", By::Git, |fixture| {
+    ("a submodule", Reader::Git, |fixture| {
         let other = repository(fixture, &fixture.project.with_file_name("other"));
         let add = ["submodule", "--quiet", "add", other.to_str().expect("text"), "sub"];
         git(fixture, &fixture.project, &add).success();
@@ -106,37 +106,37 @@ const CASES: &[Case] = &[
         git(fixture, &sub, &["config", "core.editor", "of-the-submodule"]).success();
         Some(sub)
     }),
-    ("no head", By::Git, |fixture| {
+    ("no head", Reader::Git, |fixture| {
         fs::remove_file(fixture.project.join(".git/HEAD")).expect("remove");
         None
     }),
-    ("an odd head", By::Git, |fixture| {
+    ("an odd head", Reader::Git, |fixture| {
         fs::write(fixture.project.join(".git/HEAD"), "ref: elsewhere\n").expect("write");
         None
     }),
-    ("no objects", By::Git, |fixture| {
+    ("no objects", Reader::Git, |fixture| {
         fs::remove_dir_all(fixture.project.join(".git/objects")).expect("remove");
         None
     }),
-    ("no refs", By::Git, |fixture| {
+    ("no refs", Reader::Git, |fixture| {
         fs::remove_dir_all(fixture.project.join(".git/refs")).expect("remove");
         None
     }),
-    ("an empty .git within a repository", By::Git, |fixture| {
+    ("an empty .git within a repository", Reader::Git, |fixture| {
         let inner = below(fixture, "inner");
         fs::create_dir(inner.join(".git")).expect("directory");
         chown(inner.join(".git"), Some(fixture.uid), Some(fixture.gid)).expect("chown");
         Some(inner)
     }),
-    ("another user's repository", By::Git, |fixture| {
+    ("another user's repository", Reader::Git, |fixture| {
         chown(&fixture.project, Some(1), Some(1)).expect("chown");
         Some(below(fixture, "mine"))
     }),
-    ("another user's .git", By::Git, |fixture| {
+    ("another user's .git", Reader::Git, |fixture| {
         chown(fixture.project.join(".git"), Some(1), Some(1)).expect("chown");
         None
     }),
-    ("a linked configuration", By::Git, |fixture| {
+    ("a linked configuration", Reader::Git, |fixture| {
         fs::rename(fixture.project.join(".git/config"), fixture.project.join("config")).expect("rename");
         symlink("../config", fixture.project.join(".git/config")).expect("link");
         None
@@ -173,7 +173,7 @@ fn fixture() -> Fixture {
 }
 
 /// What planning makes of Git's settings; and whether Git was started, which then leaves a trace.
-fn explained(fixture: &Fixture, directory: &Path, variables: &[(&str, &str)]) -> (Value, By) {
+fn explained(fixture: &Fixture, directory: &Path, variables: &[(&str, &str)]) -> (Value, Reader) {
     let trace = fixture.outside("traces").join("trace");
     let _ = fs::remove_file(&trace);
     let mut command = fixture.command("explain");
@@ -181,8 +181,8 @@ fn explained(fixture: &Fixture, directory: &Path, variables: &[(&str, &str)]) ->
     command.current_dir(directory).env("GIT_TRACE2_PERF", &trace).env("PATH", "/usr/bin:/bin");
     command.envs(variables.iter().copied());
     let plan = command.args(["--format", "json", "--", "true"]).finish().json();
-    let told = serde_json::json!([plan["git"], plan["mounts"]]);
-    (told, if trace.exists() { By::Git } else { By::Sandpen })
+    let settings_and_mounts = serde_json::json!([plan["git"], plan["mounts"]]);
+    (settings_and_mounts, if trace.exists() { Reader::Git } else { Reader::Sandpen })
 }
 
 /// Settings from the environment are Git's to read, and there are none.
@@ -201,7 +201,7 @@ fn plain_git_configuration_is_read_as_git_reads_it() {
         let directory = arrange(&fixture).unwrap_or_else(|| fixture.project.clone());
         let found = explained(&fixture, &directory, &[]);
         let asked = explained(&fixture, &directory, &[ASK_GIT]);
-        assert_eq!(asked.1, By::Git, "{what}: a Git that is asked leaves a trace");
+        assert_eq!(asked.1, Reader::Git, "{what}: a Git that is asked leaves a trace");
         assert_eq!(found, (asked.0, *by), "{what}");
         // Any other that is first on PATH.
         let usual = ("PATH", "/usr/local/bin:/usr/bin:/bin");
@@ -229,6 +229,6 @@ fn git_is_asked_where_variables_or_programs_decide() {
         ("PATH", path.as_str()),
     ] {
         let (_, by) = explained(&fixture, &fixture.project, &[(name, value)]);
-        assert_eq!(by, By::Git, "{name}");
+        assert_eq!(by, Reader::Git, "{name}");
     }
 }

@@ -8,16 +8,16 @@ use serde_json::Value;
 use super::file;
 use super::handwritten_host::Engine;
 
-/// A row of the table, and what an entry about it must hold (any of these). The build is in
-/// `cli::commands`; it is no plan.
+/// A feature that llxprt's sandbox has, and texts of which one entry of the plan must contain at
+/// least one. The build is tested in `cli::commands`, because it is not part of a plan.
 const ROWS: &[(&str, &[&str])] = &[
     ("Image presence check + error msg", &["ghcr.io/vybestack/llxprt-code/sandbox:0.11.0"]),
-    ("Base args: run, --rm, --init, --workdir", &["init"]),
+    ("Base args: run, --rm, --init, --workdir", &["\"name\":\"init\",\"value\":\"sandpen\""]),
     ("SANDBOX_FLAGS parsing", &["SANDBOX_FLAGS", "--shm-size"]),
     ("Resource limits: cpus", &["1.5"]),
     ("Resource limits: memory", &["2g"]),
-    ("Resource limits: pids", &["300"]),
-    ("TTY detection", &["terminal\"", "tty"]),
+    ("Resource limits: pids", &["\"name\":\"pids\",\"value\":\"300\""]),
+    ("TTY detection", &["\"name\":\"terminal\",\"value\":\"yes\""]),
     ("Mount: working directory", &["\"target\":\"[ROOT]/home/project\""]),
     ("Mount: user settings dir", &["\"target\":\"[ROOT]/home/.config/llxprt-code\""]),
     ("Mount: user settings dir of older versions", &["\"target\":\"[ROOT]/home/.llxprt\""]),
@@ -29,7 +29,7 @@ const ROWS: &[(&str, &[&str])] = &[
     ("Mount: known hosts", &["\"target\":\"/etc/ssh/ssh_known_hosts\""]),
     ("Mount: ADC credentials file", &["\"target\":\"[ROOT]/home/adc.json\""]),
     ("Mount: SANDBOX_MOUNTS env var", &["\"from\":\"env SANDBOX_MOUNTS\""]),
-    ("SSH agent socket mount", &["\"strategy\":"]),
+    ("SSH agent socket mount", &["\"strategy\":\"mount\"", "\"strategy\":\"host-service\""]),
     ("Port exposure", &["3000"]),
     ("Environment variables: API keys", &["\"name\":\"GEMINI_API_KEY\""]),
     ("Environment variables: model", &["\"name\":\"GEMINI_MODEL\""]),
@@ -41,12 +41,12 @@ const ROWS: &[(&str, &[&str])] = &[
     ("SANDBOX_ENV custom env vars", &["\"from\":\"env SANDBOX_ENV\""]),
     ("NODE_OPTIONS", &["\"name\":\"NODE_OPTIONS\""]),
     ("SANDBOX name", &["\"name\":\"SANDBOX\""]),
-    ("UID/GID mapping + HOME env", &["\"how\":"]),
+    ("UID/GID mapping + HOME env", &["\"how\":\"host\"", "\"how\":\"image\"", "\"how\":\"keep-id\""]),
     ("Entrypoint: PATH parts below the working directory", &["node_modules/.bin"]),
     ("Entrypoint: PYTHONPATH parts below the working directory", &["project/lib"]),
     ("Entrypoint: sandbox.bashrc", &["sandbox.bashrc"]),
-    ("Stdin TTY handoff", &["terminal\"", "tty"]),
-    ("Exit handling", &["the guest ends when sandpen does", "exit"]),
+    ("Stdin TTY handoff", &["\"name\":\"stdin\",\"value\":\"passed through\""]),
+    ("Exit handling", &["\"name\":\"exit code\""]),
 ];
 /// Native has neither an image nor a command line.
 const CONTAINER_ONLY: &[&str] = &["Image presence check + error msg", "SANDBOX_FLAGS parsing"];
@@ -58,16 +58,16 @@ const DUAL_HOME_ROWS: &[(&str, &[&str])] = &[
     ("Mount: Git configuration (R3.4)", &["\"target\":\"/home/node/.gitconfig\""]),
 ];
 
-/// Every object with a reason, as compact text. Lists of plain values have none.
-fn reasoned(value: &Value, found: &mut Vec<String>) {
+/// Collects every object that has a reason, as compact text.
+fn collect_entries_with_reason(value: &Value, found: &mut Vec<String>) {
     match value {
         Value::Object(members) => {
             if members.get("reason").and_then(Value::as_str).is_some_and(|reason| !reason.is_empty()) {
                 found.push(value.to_string());
             }
-            members.values().for_each(|member| reasoned(member, found));
+            members.values().for_each(|member| collect_entries_with_reason(member, found));
         }
-        Value::Array(items) => items.iter().for_each(|item| reasoned(item, found)),
+        Value::Array(items) => items.iter().for_each(|item| collect_entries_with_reason(item, found)),
         _ => {}
     }
 }
@@ -79,14 +79,14 @@ fn every_required_feature_has_an_entry_with_a_reason() {
         let text = fs::read_to_string(file(&format!("everything.{}.json", engine.name()))).expect("golden file");
         let json: Value = serde_json::from_str(&text).expect("JSON");
         let mut entries = Vec::new();
-        reasoned(&json, &mut entries);
+        collect_entries_with_reason(&json, &mut entries);
         let more = match engine {
             Engine::Podman | Engine::PodmanRootless => PODMAN_ROWS,
             Engine::DockerMacos => DUAL_HOME_ROWS,
             Engine::Docker | Engine::DockerRootless | Engine::Native => MAPPED_HOME_ROWS,
         };
-        let is_there = |row: &str| engine != Engine::Native || !CONTAINER_ONLY.contains(&row);
-        for (row, parts) in ROWS.iter().chain(more).filter(|(row, _)| is_there(row)) {
+        let applies = |row: &str| engine != Engine::Native || !CONTAINER_ONLY.contains(&row);
+        for (row, parts) in ROWS.iter().chain(more).filter(|(row, _)| applies(row)) {
             if !entries.iter().any(|entry| parts.iter().any(|part| entry.contains(part))) {
                 missing.push(format!("{}: {row}", engine.name()));
             }

@@ -13,10 +13,10 @@ use std::time::Duration;
 for_every_engine!(
     a_listed_server_is_reached_and_no_other,
     decisions_are_logged_while_the_guest_runs,
-    programs_are_told_where_the_proxy_is,
+    proxy_variables_are_set,
     two_filtered_sandboxes_at_once,
     a_filtered_sandbox_ends_with_its_launcher,
-    a_further_command_is_filtered_alike,
+    exec_uses_the_same_filter,
     ports_of_a_filtered_guest_cannot_be_published,
     many_connections_at_once,
 );
@@ -67,7 +67,7 @@ fn decisions_are_logged_while_the_guest_runs(fixture: &Fixture) {
     }
 }
 
-fn programs_are_told_where_the_proxy_is(fixture: &Fixture) {
+fn proxy_variables_are_set(fixture: &Fixture) {
     let script = "env | grep -i proxy | sort";
     let expected = "HTTPS_PROXY=http://127.0.0.1:8877\nHTTP_PROXY=http://127.0.0.1:8877\nNODE_USE_ENV_PROXY=1
 NO_PROXY=localhost,127.0.0.1,::1\nhttp_proxy=http://127.0.0.1:8877\nhttps_proxy=http://127.0.0.1:8877\nno_proxy=localhost,127.0.0.1,::1";
@@ -136,7 +136,7 @@ fn a_filtered_sandbox_ends_with_its_launcher(fixture: &Fixture) {
     assert!(holds_within(Duration::from_secs(20), || fixture.containers().is_empty()), "{:?}", fixture.containers());
 }
 
-fn a_further_command_is_filtered_alike(fixture: &Fixture) {
+fn exec_uses_the_same_filter(fixture: &Fixture) {
     let server = Server::start("hello");
     let mut command = fixture.run();
     command

@@ -1,6 +1,5 @@
-//! A terminal for tests: a real pseudo-terminal with a shell in it, as a user has one. Made with
-//! `rustix`, which sandpen uses anyway: what an expect library adds to it – patterns, logging, a
-//! process table – no test here needs.
+//! A terminal for tests: a real pseudo-terminal with a shell in it, made with `rustix`. No test needs
+//! the patterns, logging or process table of an expect library.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -16,8 +15,8 @@ use rustix::termios::{LocalModes, Termios, Winsize, tcgetattr, tcsetwinsize};
 
 use super::process::{TIMEOUT, holds_within};
 
-/// Runs the command, says how it ended, and stays: with its session's first process a terminal
-/// would lose its settings.
+/// Runs the command, prints how it ended, and keeps running, because the terminal loses its settings
+/// when its session leader exits.
 const SHELL: &str = r#"trap : INT QUIT; "$@"; echo "[ended $?]"; read _"#;
 
 pub struct Pty {
@@ -95,7 +94,7 @@ impl Pty {
         Pty { terminal, shell, said, read_up_to: 0, initial_settings }
     }
 
-    /// Types.
+    /// Sends keys to the terminal.
     pub fn send(&mut self, keys: &str) {
         self.terminal.write_all(keys.as_bytes()).expect("the terminal takes it");
     }
@@ -112,7 +111,7 @@ impl Pty {
         assert!(found, "no `{text}` in {:?}", &self.said()[self.read_up_to..]);
     }
 
-    /// All that was shown.
+    /// Returns all output so far.
     pub fn said(&self) -> String {
         self.said.lock().expect("text").clone()
     }

@@ -132,8 +132,10 @@ pub fn landlock_abi() -> u32 {
 /// Whether the default limit of processes is cheap. Root needs a control group for it, and joining
 /// one of version 1 waits for the whole machine (some 10 ms): there it is created only on request.
 pub fn limits_processes_by_default() -> bool {
-    let unified =
-        || std::fs::read_to_string("/sys/fs/cgroup/cgroup.controllers").is_ok_and(|names| names.contains("pids"));
+    let unified = || {
+        std::fs::read_to_string("/sys/fs/cgroup/cgroup.controllers")
+            .is_ok_and(|names| names.split_whitespace().any(|name| name == "pids"))
+    };
     !rustix::process::geteuid().is_root() || unified()
 }
 
