@@ -102,6 +102,7 @@ pub use warning::{Warning, WarningTopic};
 pub mod internals {
     pub use crate::command::explain::{json as explain_json, text as explain_text};
     pub use crate::config::{Config, value};
+    pub use crate::facts::engines::Controller;
     pub use crate::facts::{
         AgentFacts, DesktopFacts, DockerFacts, Facts, FileFact, FileKind, ImageFacts, NativeFacts, PodmanFacts, Reach,
         SystemEntry, SystemFacts,

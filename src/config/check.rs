@@ -40,17 +40,21 @@ pub fn files(host: &Host, options: &Options, agent: Option<&str>) -> Vec<FoundFi
     };
     let own = host.config_dir().join("config.toml");
     if own.as_path().symlink_metadata().is_ok() {
-        add("yours".into(), own.as_path().to_owned(), Effect::Now, user_file(host).map(drop));
+        add("user file".into(), own.as_path().to_owned(), Effect::Now, user_file(host).map(drop));
     }
     match ProjectFile::find(host) {
         Ok(None) => {}
         Ok(Some(file)) => {
             let effect = if file.is_trusted(host) { Effect::Now } else { Effect::WhenTrusted };
-            add("the project's".into(), file.path(), effect, file.settings().map(drop));
+            add("project file".into(), file.path(), effect, file.settings().map(drop));
         }
         // The error stops every run, whether the file is trusted or not.
         Err(error) => {
-            add("the project's".into(), host.cwd.join(".sandpen/config.toml").as_path().into(), Effect::Now, Err(error))
+            let path = match &error {
+                ConfigError::ProjectFile(path) => path.clone(),
+                _ => host.cwd.join(".sandpen/config.toml").as_path().to_owned(),
+            };
+            add("project file".into(), path, Effect::Now, Err(error))
         }
     }
     let flags = Settings::from_flags(options).unwrap_or_default();
@@ -61,6 +65,7 @@ pub fn files(host: &Host, options: &Options, agent: Option<&str>) -> Vec<FoundFi
         let path = match &found {
             Ok(Profile { file: None, .. }) => continue,
             Ok(Profile { file: Some(file), .. }) => file.clone(),
+            Err(ConfigError::Read { path, .. }) => path.clone(),
             Err(_) => profile::directory(host).join(&name),
         };
         let effect = if named.as_deref() == Some(name.as_str()) { Effect::Now } else { Effect::WhenNamed };

@@ -70,16 +70,21 @@ pub fn inspect_within(client: &Client, image: &ImageRef, timeout: Duration) -> I
         return Inspection::Missing;
     };
     let Some(output) = ask::within(&mut command, timeout) else { return Inspection::Silent };
-    if !output.status.success() && client.machine.is_some() && mentions(&output.stderr, "connect") {
-        // Podman prints this if it cannot reach its machine.
-        return Inspection::Silent;
+    if output.status.success() {
+        return parse(&output.stdout).map_or(Inspection::Missing, Inspection::Known);
     }
-    let known = if output.status.success() { parse(&output.stdout) } else { None };
-    known.map_or(Inspection::Missing, Inspection::Known)
+    // Podman also fails if it cannot reach its machine, with the same exit code.
+    match &client.machine {
+        Some(_) if !is_known_to_be_missing(client, image, timeout) => Inspection::Silent,
+        _ => Inspection::Missing,
+    }
 }
 
-fn mentions(text: &[u8], word: &str) -> bool {
-    String::from_utf8_lossy(text).contains(word)
+/// Asks Podman whether it has an image. Only an answer has the exit code 1; failures have others.
+fn is_known_to_be_missing(client: &Client, image: &ImageRef, timeout: Duration) -> bool {
+    let question = ask::question(client, &["image", "exists", image.as_str()]);
+    let output = question.and_then(|mut command| ask::within(&mut command, timeout));
+    output.is_some_and(|output| output.status.code() == Some(1))
 }
 
 fn parse(json: &[u8]) -> Option<ImageFacts> {

@@ -128,7 +128,7 @@ pub fn hardening(plan: &Plan, builder: &mut Builder) {
 }
 
 fn limits(plan: &Plan, builder: &mut Builder) {
-    let cannot = |controller: &str| plan.engine.abilities.cannot_limit.contains(&controller);
+    let cannot = |controller| plan.engine.abilities.cannot_limit.contains(&controller);
     let reason =
         "a rootless engine needs this cgroup controller delegated to the user (cgroup v2 with systemd), and it is not";
     let (limits, downgrades) = limits::divide(plan, cannot, reason);

@@ -5,6 +5,7 @@ use crate::config::preset::Preset;
 use crate::config::value::{EngineKind, EngineSetting, ImageRef, Value};
 use crate::config::{Config, Origin, Sourced};
 use crate::error::{Diagnostic, Error, Kind, Result};
+use crate::facts::engines::Controller;
 use crate::facts::{DockerFacts, EndpointOrigin, Facts, PodmanFacts, Reach};
 use crate::host::Platform;
 use crate::path::HostPath;
@@ -20,7 +21,7 @@ const INSTALL: &str =
 pub struct Abilities {
     /// Names of limits that cannot be enforced, for example by a rootless engine without delegated
     /// controllers.
-    pub cannot_limit: Vec<&'static str>,
+    pub cannot_limit: Vec<Controller>,
     /// Whether the default limit of processes is left out because setting it would take longer than
     /// the launch.
     pub skips_default_pids: bool,
@@ -69,11 +70,12 @@ impl EnginePlan {
             (_, Some(docker)) if docker.rootless => Some(&docker.controllers),
             _ => None,
         };
-        let is_missing =
-            |controller: &&str| delegated.is_some_and(|known| !known.iter().any(|known| known == controller));
+        let is_missing = |controller: &Controller| {
+            delegated.is_some_and(|known| !known.iter().any(|known| known == controller.name()))
+        };
         let cannot_limit = match kind {
             EngineKind::Native => native.map_or_else(Vec::new, |native| native.cannot_limit.clone()),
-            _ => ["cpu", "memory", "pids"].into_iter().filter(is_missing).collect(),
+            _ => Controller::ALL.into_iter().filter(is_missing).collect(),
         };
         let abilities = Abilities {
             cannot_limit,

@@ -218,11 +218,11 @@ fn doctor_checks_every_configuration_file() {
     fixture.write("project/.sandpen/config.toml", "network = \"on\"\n");
     let (code, report) = doctor(&fixture, &[]);
     assert_eq!(code, 0);
-    assert_check(&report, "files", "yours", "ok", "config.toml: valid", None);
+    assert_check(&report, "files", "user file", "ok", "config.toml: valid", None);
     assert_check(&report, "files", "profile mine", "warning", "unknown key `netwrok`", Some("did you mean `network`?"));
     assert_check(&report, "files", "profile other", "ok", "not in use", None);
     assert_check(&report, "files", "preset agent", "warning", "unknown key `imagee`", Some("did you mean `image`?"));
-    assert_check(&report, "files", "the project's", "warning", "until you trust it", Some("sandpen trust"));
+    assert_check(&report, "files", "project file", "warning", "until you trust it", Some("sandpen trust"));
     // An error that stops `run` is a problem, and is reported once.
     let (code, report) = doctor(&fixture, &["--profile", "mine"]);
     assert_eq!(code, 1);

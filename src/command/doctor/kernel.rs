@@ -3,10 +3,8 @@
 use super::DoctorInput;
 use super::check::{Check, Group};
 use crate::command::report::State;
+use crate::facts::engines::native::LANDLOCK_SCOPES_ABI;
 use crate::host::Platform;
-
-/// The first version of Landlock that restricts signals and abstract sockets; Linux 6.12 has it.
-const LANDLOCK_SCOPES: u32 = 6;
 
 impl DoctorInput<'_> {
     /// Returns no checks on macOS.
@@ -25,9 +23,12 @@ impl DoctorInput<'_> {
             line(State::Warning, "seccomp", "this kernel cannot filter system calls: native does not start")
         };
         let limits = match kernel.cannot_limit.as_slice() {
-            [] => line(State::Ok, "limits", "cpus, memory and pids can be limited"),
+            [] => line(State::Ok, "limits", "cpu, memory and pids can be limited"),
             missing => {
-                let text = format!("this user cannot create a control group for {}", missing.join(", "));
+                let text = format!(
+                    "this user cannot create a control group for {}",
+                    missing.iter().map(|controller| controller.name()).collect::<Vec<_>>().join(", ")
+                );
                 line(State::Note, "limits", text)
             }
         };
@@ -39,10 +40,10 @@ fn landlock(version: u32) -> Check {
     let consequence = "with the network on, the guest can reach the host's abstract sockets";
     match version {
         0 => line(State::Note, "landlock", format!("not available: {consequence}")),
-        1..LANDLOCK_SCOPES => line(
+        1..LANDLOCK_SCOPES_ABI => line(
             State::Note,
             "landlock",
-            format!("version {version}: {consequence} (needs version {LANDLOCK_SCOPES}, Linux 6.12)"),
+            format!("version {version}: {consequence} (needs version {LANDLOCK_SCOPES_ABI}, Linux 6.12)"),
         ),
         _ => line(State::Ok, "landlock", format!("version {version}: blocks signals and abstract sockets")),
     }

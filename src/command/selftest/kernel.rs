@@ -5,18 +5,20 @@ use std::fmt::Display;
 use super::SelftestInput;
 use super::probe::Limit;
 use super::probe_result::ProbeResult;
+use crate::facts::engines::Controller;
 use crate::launch::DowngradeKind;
 use crate::plan::{EngineKind, Plan};
 
-/// The error of the seccomp filter. Without a filter the kernel returns ENOTTY.
+/// The error that the seccomp filter returns for TIOCSTI; without it the kernel returns ENOTTY.
 const FILTERED: i32 = libc::EPERM;
 
 /// Tells whether the plan limits processes, on request or by default.
 pub(super) fn limits_processes(plan: &Plan) -> bool {
     let limits = &plan.limits.pids;
     let abilities = &plan.engine.abilities;
-    let by_default = !abilities.skips_default_pids || limits.is_asked_for();
-    plan.engine.kind != EngineKind::SandboxExec && by_default && !abilities.cannot_limit.contains(&"pids")
+    let is_attempted = !abilities.skips_default_pids || limits.is_asked_for();
+    let is_possible = !abilities.cannot_limit.contains(&Controller::Pids);
+    plan.engine.kind != EngineKind::SandboxExec && is_attempted && is_possible
 }
 
 impl SelftestInput<'_> {

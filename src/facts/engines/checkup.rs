@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::Controller;
 use super::native::NativeUnavailable;
 use super::{ask, native, seatbelt};
 use crate::config::value::EngineKind;
@@ -52,7 +53,7 @@ pub struct Kernel {
     pub landlock: u32,
     pub seccomp: bool,
     /// Names of limits that cannot be enforced.
-    pub cannot_limit: Vec<&'static str>,
+    pub cannot_limit: Vec<Controller>,
 }
 
 impl Checkup {

@@ -129,22 +129,23 @@ impl DockerFacts {
             || matches!(&self.chosen_by, EndpointOrigin::Context(name) if name == "desktop-linux")
     }
 
-    /// Recognizes the product behind the endpoint, for messages, by the address or the name of the context.
+    /// Recognizes the product behind the endpoint, for messages, by a directory of the address or by
+    /// the name of the context.
     pub fn provider(&self) -> Option<MachineProvider> {
         let context = match &self.chosen_by {
             EndpointOrigin::Context(name) => name.as_str(),
             _ => "",
         };
+        let directories: Vec<&str> = self.endpoint.split('/').collect();
         [
-            ("colima", MachineProvider::Colima),
-            ("lima", MachineProvider::Lima),
-            (".rd/", MachineProvider::RancherDesktop),
-            ("rancher", MachineProvider::RancherDesktop),
-            ("podman", MachineProvider::Podman),
+            (".colima", "colima", MachineProvider::Colima),
+            (".lima", "lima", MachineProvider::Lima),
+            (".rd", "rancher-desktop", MachineProvider::RancherDesktop),
+            ("podman", "podman", MachineProvider::Podman),
         ]
         .into_iter()
-        .find(|(part, _)| self.endpoint.contains(part) || context.contains(part))
-        .map(|(_, provider)| provider)
+        .find(|(directory, name, _)| directories.contains(directory) || context.starts_with(name))
+        .map(|(.., provider)| provider)
     }
 }
 

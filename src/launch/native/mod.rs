@@ -11,6 +11,7 @@ use step::{Bind, NativeLimits, NativeSetup, ProcessGroup, Step};
 use super::{Downgrade, DowngradeKind, limits};
 use crate::config::value::{Access, NetworkMode};
 use crate::error::{Diagnostic, Kind, Result};
+use crate::facts::engines::Controller;
 use crate::plan::{HelperConfig, Plan, Secret, Source, VariableValue};
 use crate::proxy::PROXY_PORT;
 
@@ -110,7 +111,7 @@ pub fn compile(plan: &Plan) -> Result<NativeLaunch> {
 /// Splits the plan's limits into those that can be enforced here and those that cannot.
 fn native_limits(plan: &Plan) -> (NativeLimits, Vec<Downgrade>) {
     let abilities = &plan.engine.abilities;
-    let cannot = |controller: &str| abilities.cannot_limit.contains(&controller);
+    let cannot = |controller| abilities.cannot_limit.contains(&controller);
     let reason = "no control group can be created here (needs root, or cgroup v2 delegated to the user by systemd)";
     let (enforceable, downgrades) = limits::divide(plan, cannot, reason);
     let skips_pids = abilities.skips_default_pids && !plan.limits.pids.is_asked_for();
@@ -124,10 +125,10 @@ fn native_limits(plan: &Plan) -> (NativeLimits, Vec<Downgrade>) {
 
 /// Returns the downgrades for limits that turned out not to be enforceable at the launch.
 pub fn unenforced(plan: &Plan, limits: NativeLimits, error: &std::io::Error) -> Vec<Downgrade> {
-    let is_unenforced = |controller: &str| match controller {
-        "cpu" => limits.cpus.is_some(),
-        "memory" => limits.memory.is_some(),
-        _ => limits.pids.is_some(),
+    let is_unenforced = |controller| match controller {
+        Controller::Cpu => limits.cpus.is_some(),
+        Controller::Memory => limits.memory.is_some(),
+        Controller::Pids => limits.pids.is_some(),
     };
     limits::divide(plan, is_unenforced, &format!("cannot create a control group: {error}")).1
 }

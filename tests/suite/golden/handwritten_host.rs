@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use sandpen::HostPath;
 use sandpen::internals::value::EngineSetting;
 use sandpen::internals::{
-    AgentFacts, DesktopFacts, DockerFacts, Environment, FileFact, FileKind, Host, ImageFacts, NativeFacts, Platform,
-    PodmanFacts, ProcessStamp, Reach, Resolved, SystemEntry, SystemFacts, Terminal,
+    AgentFacts, Controller, DesktopFacts, DockerFacts, Environment, FileFact, FileKind, Host, ImageFacts, NativeFacts,
+    Platform, PodmanFacts, ProcessStamp, Reach, Resolved, SystemEntry, SystemFacts, Terminal,
 };
 
 use crate::support::Fixture;
@@ -137,7 +137,7 @@ impl HandwrittenHost {
             limits_processes: true,
             scopes_sockets: facts.native.as_ref().is_none_or(|native| native.scopes_sockets),
             // A user's own session: memory and processes are handed down, CPUs are not.
-            cannot_limit: vec!["cpu"],
+            cannot_limit: vec![Controller::Cpu],
             system: system(),
         });
         facts.agent = if with_agent {

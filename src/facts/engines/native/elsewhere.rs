@@ -2,12 +2,13 @@
 
 use super::NativeUnavailable;
 use crate::error::Error;
+use crate::facts::engines::Controller;
 
 pub fn problem() -> Option<Error> {
     Some(NativeUnavailable::NotLinux.into())
 }
 
-pub fn cannot_limit() -> Vec<&'static str> {
+pub fn cannot_limit() -> Vec<Controller> {
     Vec::new()
 }
 

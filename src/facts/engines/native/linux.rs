@@ -8,14 +8,12 @@ use rustix::thread::CapabilitySet;
 
 use super::NativeUnavailable;
 use crate::error::Error;
+use crate::facts::engines::Controller;
 
 const MAX_USER_NAMESPACES: &str = "/proc/sys/user/max_user_namespaces";
 /// Only kernels of Debian and its descendants have this switch.
 const USERNS_CLONE: &str = "/proc/sys/kernel/unprivileged_userns_clone";
 const APPARMOR_USERNS: &str = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
-
-/// The first Landlock ABI (Linux 6.12) that can keep signals and abstract sockets inside a sandbox.
-pub const LANDLOCK_SCOPES_ABI: u32 = 6;
 
 /// Keeps unprivileged processes of this machine from creating user namespaces.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -33,7 +31,7 @@ impl NamespaceRestriction {
         match self {
             Self::Sysctl { sysctl, .. } => {
                 let name = sysctl.trim_start_matches("/proc/sys/").replace('/', ".");
-                let value = if name.ends_with("clone") { 1 } else { 15000 };
+                let value = if *sysctl == USERNS_CLONE { 1 } else { 15000 };
                 format!("run `sudo sysctl -w {name}={value}`, or use a container engine")
             }
             Self::AppArmor => "run `sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`, or give this \
@@ -108,17 +106,16 @@ fn restriction_below(root: &Path) -> Option<NamespaceRestriction> {
 
 /// Lists the controllers for which no control group can be created. The processes of an ordinary
 /// user are counted without one.
-pub fn cannot_limit() -> Vec<&'static str> {
+pub fn cannot_limit() -> Vec<Controller> {
     let is_root = rustix::process::geteuid().is_root();
-    ["cpu", "memory", "pids"]
-        .into_iter()
-        .filter(|name| !(can_create_cgroup(name) || *name == "pids" && !is_root))
-        .collect()
+    let can_limit =
+        |controller: &Controller| can_create_cgroup(controller.name()) || *controller == Controller::Pids && !is_root;
+    Controller::ALL.into_iter().filter(|controller| !can_limit(controller)).collect()
 }
 
 /// Whether Landlock can keep the guest from the host's abstract sockets.
 pub fn scopes_abstract_sockets() -> bool {
-    landlock_abi() >= LANDLOCK_SCOPES_ABI
+    landlock_abi() >= super::LANDLOCK_SCOPES_ABI
 }
 
 /// Returns the ABI version of the kernel's Landlock; 0 when there is none.

@@ -10,14 +10,19 @@ mod linux;
 pub use elsewhere::{cannot_limit, landlock_abi, limits_processes_by_default, problem, scopes_abstract_sockets};
 #[cfg(target_os = "linux")]
 pub use linux::{
-    LANDLOCK_SCOPES_ABI, NamespaceRestriction, cannot_limit, landlock_abi, limits_processes_by_default,
-    namespace_restriction, problem, scopes_abstract_sockets,
+    NamespaceRestriction, cannot_limit, landlock_abi, limits_processes_by_default, namespace_restriction, problem,
+    scopes_abstract_sockets,
 };
 
 use serde::Serialize;
 
+use super::Controller;
+
 use crate::error::{Diagnostic, Error, Kind};
 use crate::facts::SystemFacts;
+
+/// The first Landlock ABI (Linux 6.12) that can keep signals and abstract sockets inside a sandbox.
+pub const LANDLOCK_SCOPES_ABI: u32 = 6;
 
 /// What the native engine can do here.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -27,7 +32,7 @@ pub struct NativeFacts {
     #[serde(skip)]
     pub problem: Option<Error>,
     /// The limits that an ordinary user's sandbox cannot have.
-    pub cannot_limit: Vec<&'static str>,
+    pub cannot_limit: Vec<Controller>,
     /// Whether Landlock can keep the guest from the host's abstract sockets while the network is
     /// shared.
     pub scopes_sockets: bool,
