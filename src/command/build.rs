@@ -1,7 +1,7 @@
 //! `sandpen build`: builds the project's `sandbox.Dockerfile`, a named Dockerfile, or an agent's image.
 
 use crate::cli::Build;
-use crate::config::{Origin, parse_value};
+use crate::config::{Origin, parse_value, preset};
 use crate::error::Result;
 use crate::host::Host;
 use crate::plan::questions::Purpose;
@@ -14,7 +14,7 @@ pub fn run(arguments: Build, ui: Ui) -> Result<Outcome> {
     super::mark_inherited_files_close_on_exec();
     let resolved = Resolved::on(Host::read()?, &arguments.options, Vec::new(), Purpose::BuildImage)?;
     let (host, config) = (&resolved.host, &resolved.config);
-    let agent = config.agent.as_ref().filter(|agent| agent.value != "none");
+    let agent = config.agent.as_ref().filter(|agent| agent.value != preset::NONE);
     let (recipe, image) = match (&arguments.file, agent) {
         (Some(file), _) => Recipe::of_file(host, file)?,
         (None, Some(agent)) => Recipe::of_agent(host, agent)?,

@@ -10,6 +10,7 @@ use super::error::ConfigError;
 use super::flag::{self, FlagSpec, FlagValue};
 use super::layer::{FileContext, FromFlag, Layer, Setting};
 use super::node::{Node, Problem};
+use super::preset;
 use super::sourced::Sourced;
 use super::table::{KeySpec, OptionSpec, changes, first, never, optional, options, present, resolved};
 use super::value::{
@@ -56,11 +57,11 @@ options! {
         flag: agent: Option<String> = "--agent" ["NAME"], "Sandbox", "Preset of an agent: llxprt, gemini, claude, codex, aider, none (default: by CMD's name)";
         key: "agent", example r#""claude""#;
         describe: |agent| match agent.as_str() {
-            "none" => "no preset is used".to_owned(),
+            preset::NONE => "no preset is used".to_owned(),
             agent => format!("the preset `{agent}` is used for every command"),
         };
         form: "`llxprt`, `gemini`, `claude`, `codex`, `aider`, the name of a preset of yours, or `none`";
-        opens: |agent, _| (agent != "none").then_some("every command gets that agent's settings, login and API keys");
+        opens: |agent, _| (agent != preset::NONE).then_some("every command gets that agent's settings, login and API keys");
     }
     mounts: Vec<Sourced<MountRequest>> => {
         "Files and directories to mount, read-only unless the mode is `rw`. They must exist.";

@@ -22,6 +22,9 @@ const BUILT_IN: &[(&str, &str, &str)] = &[
     ("aider", include_str!("presets/aider.toml"), include_str!("presets/aider.Dockerfile")),
 ];
 
+/// The name that stands for no preset.
+pub const NONE: &str = "none";
+
 table_value! {
     /// The directories, variables, hosts and image of one agent.
     #[expected = "a preset: name = \"…\" and what it needs"]
@@ -66,7 +69,7 @@ impl Preset {
     /// Finds a preset by name: the user's file, else the built-in one. `none` is no preset.
     pub fn named(host: &Host, agent: &Sourced<String>) -> Result<Option<Self>, ConfigError> {
         let name = agent.value.as_str();
-        if name == "none" {
+        if name == NONE {
             return Ok(None);
         }
         if let Some(preset) = Self::own(host, name)? {
@@ -76,7 +79,7 @@ impl Preset {
             return Self::parse(text, &format!("built-in preset {name}")).map(Some);
         }
         let built_in = BUILT_IN.iter().map(|(name, ..)| (*name).to_owned());
-        let known: Vec<String> = built_in.chain(own_names(host)).chain(["none".to_owned()]).collect();
+        let known: Vec<String> = built_in.chain(own_names(host)).chain([NONE.to_owned()]).collect();
         Err(ConfigError::UnknownPreset(Box::new(UnknownName {
             origin: agent.origin.clone(),
             name: name.to_owned(),

@@ -1,7 +1,6 @@
 //! Decides everything about a sandbox from a [`Host`], a [`Config`] and [`Facts`]. Every entry of
 //! the [`Plan`] carries its reason and its origin. Pure: reads and changes nothing on the host.
 
-mod corporate;
 mod detail;
 pub mod engine;
 mod entry;
@@ -9,13 +8,14 @@ mod env;
 mod git;
 mod guard;
 mod helper;
+mod host_proxy;
+mod mount_points;
 mod mounts;
 mod network;
 mod prepare;
 mod preset;
 pub mod questions;
 pub mod seatbelt;
-mod skeleton;
 pub mod ssh;
 mod system;
 mod tunnel;
@@ -256,7 +256,7 @@ impl Plan {
         let git = draft.git_settings(ssh.state == SshState::Forwarded)?;
         let ports = ports(config);
         let handover = draft.filtered_network(&network)?;
-        let names_host = draft.corporate_network(&network)?;
+        let names_host = draft.host_proxy(&network)?;
         let helper_config = HelperConfig { handover, ..draft.helper_config(&ports) };
         let helper = if engine.kind.is_container() { draft.helper(&helper_config, &request.command)? } else { None };
         if request.is_selftest {
@@ -266,7 +266,7 @@ impl Plan {
         let Draft { mounts, env, mut prepare, warnings, .. } = draft;
         let mounts = mounts.into_sorted();
         if seatbelt.is_none() {
-            prepare.extend(skeleton::mount_points(&mounts, &session_dir));
+            prepare.extend(mount_points::mount_points(&mounts, &session_dir));
         }
         let terminal = host.terminal.stdin && host.terminal.stdout;
         Ok(Plan {

@@ -8,7 +8,8 @@ use super::entry::{Mount, Source};
 use super::prepare::Prepare;
 use crate::path::HostPath;
 
-/// Maps the target of each mount to the host directory that is mounted closest above it.
+/// Finds, for each mount, the host directory that is mounted closest above its target, and the
+/// path there at which the mount point is needed.
 pub fn mount_points(mounts: &[Mount], session_dir: &HostPath) -> Vec<Prepare> {
     let by_target: HashMap<&OsStr, &Mount> = mounts.iter().map(|mount| (mount.target.as_os_str(), mount)).collect();
     let mut points = Vec::new();

@@ -21,7 +21,7 @@ const PODMAN_HOST: &str = "host.containers.internal";
 impl Draft<'_> {
     /// Passes the variables that are set on the host. Returns whether Docker must define a name for
     /// the host.
-    pub fn corporate_network(&mut self, network: &NetworkPlan) -> Result<bool> {
+    pub fn host_proxy(&mut self, network: &NetworkPlan) -> Result<bool> {
         if network.mode == NetworkMode::Off {
             return Ok(false);
         }
