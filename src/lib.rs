@@ -97,7 +97,8 @@ pub use plan::{
 pub use session_id::SessionId;
 pub use warning::{Warning, WarningTopic};
 
-/// What the tests and the fuzz targets of sandpen itself need. Not part of the library: it changes without notice.
+/// Re-exports for the tests and fuzz targets of sandpen itself. Not part of the library: it changes
+/// without notice.
 #[doc(hidden)]
 pub mod internals {
     pub use crate::command::explain::{json as explain_json, text as explain_text};

@@ -54,7 +54,8 @@ pub fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// How the helper and the command share process groups, and thereby signals and the terminal.
+/// Tells whether the helper and the command share a process group, and thereby signals and the
+/// terminal.
 #[derive(Clone, Copy)]
 enum Grouping {
     /// In a container the command leads its own group. The helper forwards signals to it and makes

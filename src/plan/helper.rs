@@ -38,7 +38,8 @@ pub struct HelperConfig {
     /// Whether this is a command of `sandpen exec`, for which no status is reported.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub exec: bool,
-    /// How the proxy gets its port, when the network is filtered.
+    /// The directory through which the proxy gets the guest's port; `None` unless the network is
+    /// filtered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handover: Option<Handover>,
     /// Whether the launcher's lock is mounted, so that the helper can end with the launcher.
@@ -53,7 +54,7 @@ pub struct HelperConfig {
     pub launcher: Option<u32>,
 }
 
-/// How the proxy's port leaves the guest.
+/// Passes the proxy's listening socket out of the guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Handover {
     /// The directory with the socket over which the listener is sent.

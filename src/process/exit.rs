@@ -6,7 +6,7 @@ use std::process::ExitStatus;
 use rustix::process::WaitStatus;
 use serde::{Deserialize, Serialize};
 
-/// How a sandbox ended.
+/// The end of a sandbox: an exit code or a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {

@@ -1,7 +1,7 @@
 //! The status file, in which the helper reports to the launcher how far the command got. The guest
 //! can write to it too: any other text is not a status.
 
-/// How far the command got.
+/// The progress of the command, from its start to its exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommandStatus {
     /// It is running.

@@ -78,7 +78,7 @@ pub fn review_in_background() -> ExitCode {
     }
 }
 
-/// How many sandboxes there are, for `doctor`.
+/// Counts of sandboxes, for `doctor`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Leftovers {
     /// Left by launchers that were killed: sandboxes, or their control groups.

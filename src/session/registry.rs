@@ -191,7 +191,7 @@ fn inspect(entry: &fs::DirEntry) -> Option<(HostPath, bool)> {
     let begins = |prefix: &str| name.as_encoded_bytes().starts_with(prefix.as_bytes());
     let is_held = || lock::is_held(path.join(OWNER).as_path());
     let is_live = if begins(OLD) {
-        // Its launcher may still be removing it; two can.
+        // The launcher may still be removing it; both can do that at once.
         false
     } else if begins(NEW) {
         // The lock's file exists a moment before the lock is held.

@@ -2,7 +2,7 @@
 
 use super::NetworkMode;
 
-/// What a profile does with operations that it does not name.
+/// Decides about operations that a profile does not name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stance {
     Permissive,

@@ -24,7 +24,7 @@ use crate::facts::SystemFacts;
 /// The first Landlock ABI (Linux 6.12) that can keep signals and abstract sockets inside a sandbox.
 pub const LANDLOCK_SCOPES_ABI: u32 = 6;
 
-/// What the native engine can do here.
+/// The abilities of the native engine on this host.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct NativeFacts {
     /// Why the native engine cannot run here; `None` also when it is the only candidate, because
@@ -38,7 +38,7 @@ pub struct NativeFacts {
     pub scopes_sockets: bool,
     /// Whether the number of processes is limited by default.
     pub limits_processes: bool,
-    /// What of the host's system is shown inside.
+    /// The parts of the host's system that are mounted inside.
     pub system: SystemFacts,
 }
 
