@@ -24,8 +24,8 @@ const LAYERS: &[&[&str]] = &[
     &["sandbox"],
 ];
 
-/// Each text has an effect, or reads something that is not an argument. Pure modules contain none
-/// of them.
+/// Code that contains one of these texts has an effect, or reads something that is not an argument.
+/// Pure modules contain none of them.
 const EFFECTS: &[&str] = &[
     "std::fs",
     "std::net",

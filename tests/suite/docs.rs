@@ -273,7 +273,7 @@ fn engine_named(name: &str) -> Option<Engine> {
     engines.into_iter().find(|engine| engine.name() == name)
 }
 
-/// Runs every session that needs this engine, or none if `name` is `None`.
+/// Runs every session that names this engine; `None` selects the sessions without an engine.
 fn sessions_of(name: Option<&str>) {
     let engine = name.map(|name| engine_named(name).expect("an engine"));
     // The documentation shows rootful engines as root, and rootless ones as a user without access

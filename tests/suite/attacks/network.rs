@@ -113,8 +113,8 @@ fn attack_22_no_way_out_but_the_proxy(fixture: &Fixture) {
     assert!(finished.success().contains(&format!("tcp {outer}\n")), "{}", finished.stdout);
 }
 
-/// Returns a name of this machine that resolves to an address that is not public. /etc/hosts has
-/// one on most Linux systems.
+/// Returns a name of this machine that resolves to an address that is not public. The test needs
+/// one in /etc/hosts.
 fn local_name() -> String {
     let hosts = std::fs::read_to_string("/etc/hosts").expect("/etc/hosts");
     let mut names = hosts.lines().filter_map(|line| {

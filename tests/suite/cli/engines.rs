@@ -1,5 +1,5 @@
-//! An engine that cannot run ends with exit code 44 and a message with its own remedy; `explain`
-//! warns and exits with 0.
+//! If an engine cannot run, sandpen exits with 44 and a message with a remedy; `explain` warns and
+//! exits with 0.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,5 +1,5 @@
-//! An invalid file ends with exit code 2, and the message names the file, the key, the value and
-//! the expected form.
+//! An invalid file is refused with exit code 2, and the message names the file, the key, the value
+//! and the expected form.
 
 use crate::support::Fixture;
 

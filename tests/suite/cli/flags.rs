@@ -1,5 +1,5 @@
-//! An invalid value of a flag ends with exit code 2, and the message names the value, the flag and
-//! the expected form.
+//! An invalid value of a flag is refused with exit code 2, and the message names the value, the
+//! flag and the expected form.
 
 use crate::support::Fixture;
 

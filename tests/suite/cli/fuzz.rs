@@ -43,7 +43,7 @@ const VARIABLES: &[&str] = &[
     "CONTAINER_HOST",
     "GOOGLE_APPLICATION_CREDENTIALS",
 ];
-/// Each value is valid for some option, so that random calls get past the parser.
+/// Most values are valid for some option, so that random calls get past the parser.
 const LIKELY: &[&str] = &[
     "docker",
     "podman",

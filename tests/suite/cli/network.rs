@@ -1,4 +1,4 @@
-//! An invalid network policy ends with exit code 2, and the message names the entry.
+//! An invalid network policy is refused with exit code 2, and the message names the entry.
 
 use crate::support::Fixture;
 

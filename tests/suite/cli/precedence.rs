@@ -207,7 +207,7 @@ fn on_the_same_target_or_name_the_higher_layer_wins() {
     assert!(!argv.contains("A=env") && !argv.contains("A=user") && !argv.contains("/usr:/m"), "{argv}");
 }
 
-/// Within one layer the last of two equal names wins, as in docker.
+/// Within one layer the last of two equal names wins, as in most tools.
 #[test]
 fn on_the_same_name_in_one_layer_the_later_one_wins() {
     let fixture = Fixture::new().with_recording_docker();

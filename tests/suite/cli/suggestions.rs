@@ -1,4 +1,5 @@
-//! Unknown names end with exit code 2, and the message suggests the most similar known name.
+//! Unknown names are refused with exit code 2, and the message suggests the most similar known
+//! name.
 
 use crate::support::Fixture;
 

@@ -1,4 +1,4 @@
-//! An invalid value of a variable ends with exit code 2, and the message names the value, the
+//! An invalid value of a variable is refused with exit code 2, and the message names the value, the
 //! variable and the expected form.
 
 use crate::support::Fixture;

@@ -57,7 +57,7 @@ fn the_memory_limit_holds(fixture: &Fixture) {
     let reason =
         "sandpen: killed for using more memory than its limit of 64m (flag --memory); raise it with `--memory`";
     assert!(finished.stderr.contains(reason), "{}", finished.stderr);
-    // If the guest ends itself with 137, the message does not blame the memory limit.
+    // If the guest itself exits with 137, sandpen does not report the memory limit.
     let finished = fixture.run().args(arguments).args(["--", "sh", "-c", "kill -9 $$"]).finish();
     assert_eq!(
         (finished.code, finished.stderr.contains("memory than its limit")),
@@ -67,8 +67,8 @@ fn the_memory_limit_holds(fixture: &Fixture) {
     );
 }
 
-/// Hides the control groups behind empty directories, in which a group can be created but has no
-/// effect.
+/// Hides the control groups behind plain directories, in which creating a directory does not create
+/// a control group.
 fn with_hidden_control_groups(command: &Command) -> Command {
     let script = "cd /sys/fs && mount -t tmpfs none cgroup && mkdir -m 777 cgroup/cpu cgroup/memory cgroup/pids &&
         cd \"$0\" && exec \"$@\"";

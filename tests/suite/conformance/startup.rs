@@ -25,7 +25,7 @@ fn a_python_environment_is_replaced_by_one_that_stays(fixture: &Fixture) {
     assert_eq!(fs::read_to_string(&hosts).expect("file"), "of the host");
     // Without the variable the host's own environment is visible.
     assert_eq!(fixture.bash("cat .venv/bin/python").success(), "of the host");
-    // Each project has another environment.
+    // Each environment of the host has its own replacement.
     fixture.write("project/sub/.venv/bin/python", "of the host");
     let finished =
         fixture.run().env("VIRTUAL_ENV", fixture.project.join("sub/.venv")).args(["--", "bash", "-c", script]).finish();

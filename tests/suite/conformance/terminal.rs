@@ -58,8 +58,8 @@ fn a_pipe_on_either_side_is_no_terminal(fixture: &Fixture) {
     let script = "test -t 0 && echo zero; test -t 1 && echo one; echo said";
     let mut pty = Pty::script("\"$@\" | cat", &bash(fixture, script));
     pty.expect("[ended 0]");
-    // The native engine passes its stdin on. A container has a terminal only if both sides are one;
-    // otherwise its stdin is a pipe of the client.
+    // The native engine passes its stdin on. A container has a terminal only if stdin and stdout
+    // both are one; otherwise its stdin is a pipe of the client.
     let expected = if fixture.engine().is_container() { "said\r\n" } else { "zero\r\nsaid\r\n" };
     assert!(pty.said().starts_with(expected), "{:?}", pty.said());
     let mut pty = Pty::script("echo input | \"$@\"", &bash(fixture, &format!("cat; {script}")));

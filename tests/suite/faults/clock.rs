@@ -63,8 +63,8 @@ fn leftovers_are_removed_whatever_their_time(fixture: &Fixture) {
         running.finish();
         let [session] = &fixture.sessions()[..] else { panic!("one session expected") };
         date(session, time);
-        // These two launchers were killed before they had a lock, or while they removed the
-        // session.
+        // These directories remain from launchers that were killed before they took the lock, or
+        // during the removal.
         for name in [".new-0123456789ab", ".old-0123456789ab"] {
             let path = session.with_file_name(name);
             fs::create_dir(&path).expect("a directory");

@@ -49,7 +49,7 @@ fn walk(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
     found
 }
 
-/// Each setting names a program that the sandbox lacks.
+/// Most of these settings name programs that a sandbox lacks.
 const HOST_ONLY: &str = "[user]
     name = N
     email = n@x

@@ -72,7 +72,7 @@ fn proxy_variables_are_set(fixture: &Fixture) {
     let expected = "HTTPS_PROXY=http://127.0.0.1:8877\nHTTP_PROXY=http://127.0.0.1:8877\nNODE_USE_ENV_PROXY=1
 NO_PROXY=localhost,127.0.0.1,::1\nhttp_proxy=http://127.0.0.1:8877\nhttps_proxy=http://127.0.0.1:8877\nno_proxy=localhost,127.0.0.1,::1";
     let mut command = fixture.run();
-    // The proxy of the host is not that of the guest.
+    // The guest must not use the host's own proxy.
     command.env("HTTP_PROXY", "http://me:pw@proxy:3128").args([
         "--allow-host",
         "example.org",

@@ -87,7 +87,7 @@ fn without_the_systems_program_nothing_is_started() {
     assert!(!fixture.root.join("argv").exists());
 }
 
-/// On other systems than an assumed macOS the test variable has no effect.
+/// The test variable has no effect unless macOS is assumed.
 #[test]
 fn the_stand_in_is_for_an_assumed_mac_only() {
     let fixture = Fixture::new().with_macos_seatbelt();

@@ -50,13 +50,13 @@ const OPERATIONS: &[&str] = &[
 #[derive(Debug, Clone, Copy)]
 pub enum Object<'a> {
     Path(&'a str),
-    /// The path of a socket file, at either end of the connection.
+    /// Holds the path of a socket file at either end of the connection.
     Unix(&'a str),
-    /// `HOST:PORT` of either end of a connection.
+    /// Holds `HOST:PORT` of either end of a connection.
     Address(&'a str),
-    /// The name of a service, a sysctl, or a class.
+    /// Holds the name of a service, a sysctl, or a class.
     Name(&'a str),
-    /// A process inside the sandbox if `own`, otherwise another.
+    /// `own` is true for a process inside the sandbox.
     Process {
         own: bool,
     },

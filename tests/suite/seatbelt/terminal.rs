@@ -1,4 +1,4 @@
-//! Tests a real terminal around the stand-in: signals of its keys, and its settings afterwards.
+//! Tests the stand-in in a real terminal: signals of its keys, and its settings afterwards.
 
 use crate::support::pty::Pty;
 use crate::support::{Fixture, eventually};

@@ -89,7 +89,8 @@ fn r7_2_default_single_and_named_connections_are_chosen_and_pinned() {
         // The default is used among several.
         machine.connections(&[("a", &wrong, none), ("z", &uri, identity)], Some("z"));
         assert_eq!(machine.sh(LIST).finish().success(), listed());
-        // The named connection is used instead of the default.
+        // CONTAINER_CONNECTION overrides the default. If CONTAINER_HOST is set, too, its service
+        // must answer.
         let mut command = machine.sh(LIST);
         machine.connections(&[("a", &wrong, none), ("z", &uri, identity)], Some("a"));
         let finished = command.env("CONTAINER_CONNECTION", "z").env("CONTAINER_HOST", "unix:///no/such.sock").finish();

@@ -73,7 +73,8 @@ impl Pty {
         let initial_settings = settings(&terminal);
         let stream = || end.try_clone().expect("a descriptor");
         shell.stdin(stream()).stdout(stream()).stderr(stream());
-        // SAFETY: both calls are plain system calls, which is all that may happen between fork and exec.
+        // SAFETY: both calls are plain system calls, which is all that may happen between fork and
+        // exec.
         unsafe {
             shell.pre_exec(|| {
                 rustix::process::setsid()?;
