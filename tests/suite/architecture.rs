@@ -1,10 +1,12 @@
-//! Holds the claims that `src/lib.rs` and the module heads make: which module may use which, and which may have effects.
+//! Enforces the claims of `src/lib.rs` and the module heads: which module may use which, and which
+//! may have effects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The modules from the lowest to the highest layer. A module may use those of lower layers and of no other.
+/// The modules are ordered from the lowest to the highest layer. A module may use only lower
+/// layers.
 const LAYERS: &[&[&str]] = &[
     &["error", "path", "secret", "vars", "warning"],
     &["host"],
@@ -22,7 +24,8 @@ const LAYERS: &[&[&str]] = &[
     &["sandbox"],
 ];
 
-/// Text that has an effect, or reads something that is not an argument. Pure modules contain none of it.
+/// Code that contains one of these texts has an effect, or reads something that is not an argument.
+/// Pure modules contain none of them.
 const EFFECTS: &[&str] = &[
     "std::fs",
     "std::net",
@@ -43,7 +46,7 @@ const EFFECTS: &[&str] = &[
     "/dev/urandom",
 ];
 
-/// One source file without comments and tests.
+/// Holds one source file without comments and tests.
 struct Source {
     path: String,
     module: String,
@@ -82,7 +85,7 @@ fn read(root: &Path, file: &Path) -> Option<Source> {
     Some(Source { path, module, text })
 }
 
-/// The top-level modules that a file names after `crate::`.
+/// Returns the top-level modules that a file names after `crate::`.
 fn used_modules(source: &Source) -> BTreeSet<String> {
     let mut used = BTreeSet::new();
     for rest in source.text.split("crate::").skip(1) {
@@ -137,15 +140,15 @@ fn plan_and_launch_are_pure() {
     assert_eq!(wrong, Vec::<String>::new());
 }
 
-/// The modules that may start programs, and why the ones that one would not expect do.
+/// Only these modules may start programs.
 const STARTS_PROGRAMS: &[&str] = &[
-    "facts",   // asks git and the engines' clients
-    "process", // the one way to run an engine's client
+    "facts",   // queries git and the engines' clients
+    "process", // runs the engines' clients for all other modules
     "session", // starts sandboxes, tunnels and proxies
     "helper",  // starts the command inside
-    "guard",   // asks git about a repository's settings
+    "guard",   // queries git for a repository's settings
     "proxy",   // runs the user's own proxy command
-    "command", // the self-test's probe runs inside
+    "command", // starts the self-test's probe, which runs inside
     "sandbox", // the library starts the `sandpen` program
 ];
 
@@ -158,7 +161,8 @@ fn only_some_modules_start_programs() {
     assert_eq!(unexpected, Vec::<&String>::new());
 }
 
-/// Inside the sandbox there is no `ui`: these talk to the launcher over their own stdout or stderr.
+/// `ui` does not exist inside the sandbox: `helper` and `proxy` report to the launcher on stdout or
+/// stderr.
 const PRINTS: &[&str] = &["ui", "helper", "proxy"];
 
 #[test]

@@ -1,4 +1,4 @@
-//! The attacks of docs/attacks.md, each on every engine where it applies.
+//! Runs the attacks of docs/attacks.md, each on every engine where it applies.
 
 mod guest;
 mod network;

@@ -1,4 +1,4 @@
-//! Every message of sandpen, compared as a whole. The engine only records how it is called.
+//! Compares whole messages of sandpen. The engine only records how it is called.
 
 mod bytes;
 mod commands;
@@ -21,7 +21,7 @@ mod variables;
 
 use serde_json::Value;
 
-/// The entry of a list in the JSON whose `key` is `value`.
+/// Returns the entry of a list in the JSON whose `key` is `value`.
 #[track_caller]
 fn entry<'a>(json: &'a Value, list: &str, key: &str, value: &str) -> &'a Value {
     let entries = json[list].as_array().expect("a list");

@@ -1,11 +1,11 @@
-//! Shell completion in real shells: options, ids of running sandboxes, profiles.
+//! Tests completion in real shells: options, ids of running sandboxes, profiles.
 
 use rustix::process::Signal;
 
 use crate::support::pty::Pty;
 use crate::support::{Engine, Fixture, RunToEnd, Running, binary};
 
-/// A running sandbox with a name, and a profile of the user's.
+/// Runs a test with a named running sandbox and one profile of the user.
 fn with_names(test: impl FnOnce(&Fixture, &str)) {
     Fixture::on(Engine::NativeRoot, |fixture| {
         fixture.write(".config/sandpen/profiles/mine.toml", "network = \"off\"\n");
@@ -67,7 +67,7 @@ fn zsh_completes_names() {
             ("run --engine nat", "run --engine native"),
         ] {
             pty.expect("[prompt] ");
-            // Tab; then the line becomes the argument of an echo.
+            // Tab completes the line; then Ctrl-A and Ctrl-E turn it into the argument of an echo.
             pty.send(&format!("sandpen {typed}\t\u{1}echo @\u{5}@\r"));
             pty.expect(&format!("@sandpen {whole}@"));
         }

@@ -1,4 +1,4 @@
-//! The behaviour that guests can rely on, tested on every real engine.
+//! Tests on every real engine the behaviour that guests can rely on.
 
 mod environment;
 mod exit_codes;

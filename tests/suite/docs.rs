@@ -1,8 +1,8 @@
-//! The documentation is correct: its sessions are run and compared, its requirements cite tests
-//! that exist, and it names no other project's contact.
+//! Checks the documentation: its sessions are run and compared, its requirements cite tests that
+//! exist, and it names no other project's contact.
 //!
-//! A session is a fenced block that begins with "```console". A shell runs each `$ COMMAND`, with
-//! further lines of it behind `> `, in a new project; the lines that follow are its output. `...`
+//! A session is a fenced block that begins with "```console". A shell runs each `$ COMMAND`, which
+//! continues on lines with `> `, in a new project; the lines that follow are its output. `...`
 //! matches any lines, or any part of one. Runs of blanks count as one, because columns depend on
 //! the length of paths. "```console,docker" needs that engine. In a session, HOME is `/home/me`,
 //! the project is a Git repository with one commit, and an SSH agent holds one key.
@@ -14,7 +14,7 @@ use std::process::Command;
 
 use crate::support::{Engine, Fixture, RunToEnd, SYSTEM_PATH, binary, install_program, is_root_or_skip};
 
-/// Separates the commands of a session in what it says.
+/// Separates the output of the commands in a session.
 const MARK: &str = "sandpen-docs-mark";
 
 fn repository() -> &'static Path {
@@ -26,18 +26,16 @@ fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// A fenced block.
 struct Block {
-    /// File and line, for messages.
+    /// Names the file and line in messages.
     place: String,
     language: String,
     engine: Option<String>,
-    /// The line above it.
+    /// Holds the line above the block, which may explain why the block is not run.
     above: String,
     lines: Vec<String>,
 }
 
-/// README.md, SECURITY.md and everything in docs/.
 fn pages() -> Vec<PathBuf> {
     let docs = fs::read_dir(repository().join("docs")).expect("docs").flatten().map(|entry| entry.path());
     let mut pages: Vec<PathBuf> = docs.filter(|path| path.extension().is_some_and(|kind| kind == "md")).collect();
@@ -72,33 +70,33 @@ fn all_blocks() -> Vec<Block> {
     blocks
 }
 
-/// Those with sessions.
+/// Returns the blocks that contain sessions.
 fn blocks() -> Vec<Block> {
     all_blocks().into_iter().filter(|block| block.language == "console").collect()
 }
 
-/// What could be run is run; what cannot says why.
+/// Each block with a command is run or has a comment that explains why it is not.
 #[test]
 fn every_documented_command_is_run_or_says_why_not() {
     for Block { place, language, above, lines, .. } in all_blocks() {
         match language.as_str() {
             "console" => {}
-            // Compared with the example, which is built and run.
+            // `the_page_shows_the_example` compares the block with the example, which is built and
+            // run.
             "rust" => assert!(place.starts_with("docs/embedding.md:"), "{place}"),
             "sh" => {
                 assert!(above.starts_with("<!-- not run: ") && above.ends_with(" -->"), "{place}: why is it not run?")
             }
             "text" => {
                 let is_command = |line: &String| line.starts_with("$ ") || line.starts_with("sandpen ");
-                assert!(!lines.iter().any(is_command), "{place}: a command in a picture");
+                assert!(!lines.iter().any(is_command), "{place}: a `text` block contains a command");
             }
             other => panic!("{place}: `{other}`"),
         }
     }
 }
 
-/// Links between pages lead somewhere, headings included, and every page is found from the list of
-/// pages.
+/// Links between pages have targets, headings included, and docs/README.md lists every page.
 #[test]
 fn every_link_leads_somewhere() {
     let anchor = |heading: &str| -> String {
@@ -129,32 +127,32 @@ fn every_link_leads_somewhere() {
     assert!(read("README.md").contains("](docs/README.md)"));
 }
 
-/// Messages that the documentation explains exist: their parts between `…` are in the source.
+/// Messages that the documentation explains exist: the source contains their parts between `…`.
 #[test]
 fn every_message_that_is_explained_exists() {
     let page = read("docs/troubleshooting.md");
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    // A text may go on in the next line of the source.
+    // A message may continue on the next line of the source.
     let source: String = sources("src").iter().map(|(_, text)| words(&text.replace("\\\n", ""))).collect();
     let rows = page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| message"));
     let mut messages = 0;
     for row in rows {
         let shown = row.split('|').nth(1).unwrap_or_default();
-        // What others say, or no message at all, says so beside it.
+        // A row with a parenthesis is about another program's message, or about no message.
         if shown.contains("(") {
             continue;
         }
         let message = quoted(shown).first().copied().unwrap_or_else(|| panic!("no message: {row}"));
         let parts = message.split('…').map(str::trim).filter(|part| part.len() > 3);
         for part in parts {
-            assert!(source.contains(part), "nothing says `{part}`: {row}");
+            assert!(source.contains(part), "the source does not contain `{part}`: {row}");
         }
         messages += 1;
     }
     assert!(messages >= 10, "{messages}");
 }
 
-/// The table of presets is that of the data.
+/// The table of presets lists every directory of every built-in preset.
 #[test]
 fn every_built_in_preset_is_on_its_page() {
     let page = read("docs/presets.md");
@@ -174,7 +172,7 @@ fn every_built_in_preset_is_on_its_page() {
     }
 }
 
-/// Where the commands of a block are run.
+/// Runs the commands of a block in a new home and project.
 struct Session {
     fixture: Fixture,
 }
@@ -196,12 +194,12 @@ impl Session {
         if self.fixture.uid == 0 {
             command.env("USER", "me");
         }
-        // Homes are longer here than the one that is shown: lines are broken as if they were not.
+        // Homes are longer here than `/home/me`, so a wider page keeps lines from breaking.
         command.env("COLUMNS", "140");
         command
     }
 
-    /// Runs the commands in one shell, and returns what each of them said.
+    /// Runs the commands in one shell and returns the output of each.
     fn play(&self, commands: &[&str]) -> Vec<String> {
         let mut script = String::from(
             "exec 2>&1\n\
@@ -215,7 +213,7 @@ impl Session {
         }
         // The agent ends with the shell.
         let finished = self.command("ssh-agent").args(["sh", "-c", &script]).finish();
-        // How long something takes is the machine's matter.
+        // Messages about waiting depend on the speed of the machine.
         let is_wait = |line: &&str| line.starts_with("sandpen: waiting for ");
         let said: Vec<&str> = finished.stdout.split('\n').filter(|line| !is_wait(line)).collect();
         let said = self.normalize(&said.join("\n"));
@@ -232,7 +230,7 @@ fn blanks_as_one(line: &str) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Whether a line matches, `...` standing for any part of it.
+/// Returns whether a line matches; `...` matches any part of it.
 fn line_matches(pattern: &str, line: &str) -> bool {
     let (pattern, line) = (blanks_as_one(pattern), blanks_as_one(line));
     let mut parts = pattern.split("...");
@@ -248,7 +246,7 @@ fn line_matches(pattern: &str, line: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// Whether lines match, a line `...` standing for any number of them.
+/// Returns whether lines match; a line `...` matches any number of them.
 fn lines_match(pattern: &[&str], lines: &[&str]) -> bool {
     match pattern.split_first() {
         None => lines.is_empty(),
@@ -270,13 +268,12 @@ fn the_pattern_of_sessions_can_fail() {
     );
 }
 
-/// The engines that a session can name.
 fn engine_named(name: &str) -> Option<Engine> {
     let engines = [Engine::Native, Engine::Docker, Engine::Podman, Engine::PodmanRootless];
     engines.into_iter().find(|engine| engine.name() == name)
 }
 
-/// Runs every session of one engine, or of none.
+/// Runs every session that names this engine; `None` selects the sessions without an engine.
 fn sessions_of(name: Option<&str>) {
     let engine = name.map(|name| engine_named(name).expect("an engine"));
     // The documentation shows rootful engines as root, and rootless ones as a user without access
@@ -288,14 +285,14 @@ fn sessions_of(name: Option<&str>) {
     let mut failures = Vec::new();
     for block in blocks().iter().filter(|block| block.engine.as_deref() == name) {
         let starts: Vec<usize> = (0..block.lines.len()).filter(|at| block.lines[*at].starts_with("$ ")).collect();
-        // A shell asks for the rest of a command with `> `.
+        // A shell prompts for the rest of a command with `> `.
         let further = |at: usize| block.lines[at + 1..].iter().map_while(|line| line.strip_prefix("> "));
         let commands: Vec<String> = starts
             .iter()
             .map(|at| [&block.lines[*at][2..]].into_iter().chain(further(*at)).collect::<Vec<_>>().join("\n"))
             .collect();
         let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
-        assert!(commands.iter().any(|command| command.contains("sandpen")), "{}: no command of sandpen's", block.place);
+        assert!(commands.iter().any(|command| command.contains("sandpen")), "{}: no command runs sandpen", block.place);
         let said = Session::new(engine).play(&commands);
         for (number, command) in commands.iter().enumerate() {
             let end = starts.get(number + 1).copied().unwrap_or(block.lines.len());
@@ -336,7 +333,7 @@ fn sessions_on_rootless_podman() {
     sessions_of(Some("podman-rootless"));
 }
 
-/// A misspelt engine would never be run.
+/// A session with a misspelt engine would never be run.
 #[test]
 fn every_session_is_run_by_a_test() {
     let blocks = blocks();
@@ -351,13 +348,13 @@ fn every_session_is_run_by_a_test() {
     }
 }
 
-/// How many clauses each requirement has.
+/// Each entry is the number of a requirement and of its clauses.
 const CLAUSES: [(u32, u32); 7] = [(1, 2), (2, 1), (3, 7), (4, 4), (5, 2), (6, 2), (7, 11)];
 
-/// How many attacks are numbered in docs/attacks.md.
+/// docs/attacks.md numbers this many attacks.
 const ATTACKS: u32 = 25;
 
-/// The sources below a directory.
+/// Returns the path and text of every Rust file below a directory.
 fn sources(directory: &str) -> Vec<(PathBuf, String)> {
     let mut open = vec![repository().join(directory)];
     let mut found = Vec::new();
@@ -374,7 +371,7 @@ fn sources(directory: &str) -> Vec<(PathBuf, String)> {
     found
 }
 
-/// The texts between backticks.
+/// Returns the texts between backticks.
 fn quoted(text: &str) -> Vec<&str> {
     text.split('`').skip(1).step_by(2).collect()
 }
@@ -389,7 +386,7 @@ fn every_requirement_leads_to_code_and_to_tests() {
             let row = page.lines().find(|line| line.starts_with(&row)).unwrap_or_else(|| panic!("no row `{row}`"));
             let columns: Vec<&str> = row.trim_matches('|').split('|').collect();
             let [_, _, code, tests] = columns[..] else { panic!("not four columns: {row}") };
-            assert!(!quoted(code).is_empty() && !quoted(tests).is_empty(), "nothing is cited: {row}");
+            assert!(!quoted(code).is_empty() && !quoted(tests).is_empty(), "the row cites no code or no test: {row}");
         }
     }
     let is_name = |word: &str| word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
@@ -398,7 +395,7 @@ fn every_requirement_leads_to_code_and_to_tests() {
         let columns: Vec<&str> = line.trim_matches('|').split('|').collect();
         let tests = quoted(columns.last().unwrap_or(&""));
         for cited in columns.iter().flat_map(|column| quoted(column)) {
-            // A place is a path, or a path and a name in it.
+            // A place is a path, or a path and a name in that file.
             if let Some((path, name)) = cited.split_once("::").filter(|(path, _)| path.starts_with("src/")) {
                 assert!(read(path).contains(name), "`{cited}`: there is no `{name}` in it");
             } else if ["src/", "tests/", "scripts/", "docs/"].iter().any(|root| cited.starts_with(root)) {
@@ -411,7 +408,7 @@ fn every_requirement_leads_to_code_and_to_tests() {
     }
 }
 
-/// The name of every function in the sources and the tests, with its file.
+/// Returns the file and the name of every function in the sources and the tests.
 fn functions() -> Vec<(String, String)> {
     let mut found = Vec::new();
     for (path, text) in ["src", "tests/suite"].into_iter().flat_map(sources) {
@@ -454,7 +451,7 @@ fn every_attack_has_a_row_and_every_test_of_one_is_cited() {
     assert_cited("docs/attacks.md", |name| name.starts_with("attack_"));
 }
 
-/// Every file that belongs to the repository, if it is text.
+/// Returns the path and content of every text file of the repository.
 fn texts() -> Vec<(PathBuf, String)> {
     let mut open = vec![repository().to_owned()];
     let mut found = Vec::new();
@@ -474,7 +471,7 @@ fn texts() -> Vec<(PathBuf, String)> {
     found
 }
 
-/// Words that could be an address: `NAME@DOMAIN` with a name of letters as its last part.
+/// Returns the words that look like an address: `NAME@DOMAIN` with letters only after the last dot.
 fn mail_addresses(text: &str) -> Vec<String> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '@' | '.' | '-' | '_' | '+');
     let words = text.split(|c: char| !is_part(c)).map(|word| word.trim_matches(['.', '-']));
@@ -489,11 +486,11 @@ fn mail_addresses(text: &str) -> Vec<String> {
 
 #[test]
 fn r1_2_no_file_names_another_projects_contact() {
-    // Put together here, so that this file does not name it either.
+    // The address is joined here, so that this file does not contain it either.
     let upstream = ["gemini-cli-dev", "google.com"].join("@");
     assert_eq!(mail_addresses(&format!("write to {upstream}.")), [upstream]);
     assert_eq!(mail_addresses("core@127.0.0.1 name@sha256:ab a@b @c.de"), Vec::<String>::new());
-    // Reserved names (RFC 2606).
+    // RFC 2606 reserves these names.
     let reserved = ["example.org", "example.com", "proxy.invalid"];
     let ours = "https://github.com/vybestack/llxprt-code/discussions";
     for (path, text) in texts() {

@@ -1,5 +1,5 @@
-//! `sandpen doctor`: every line has a state and every problem a fix. It starts nothing, writes
-//! nothing, and never hangs.
+//! `sandpen doctor` reports a state on every line and a fix for every problem. It starts nothing,
+//! writes nothing, and never hangs.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;
@@ -15,7 +15,7 @@ use crate::support::{
 
 for_every_engine!(a_working_engine_is_ready);
 
-/// Docker's answers: `info` as given, an image that is there, and a note of every call.
+/// Installs a `docker` that runs the given scripts for `info` and `image`, and records every call.
 fn answering(info: &str, image: &str) -> Fixture {
     let fixture = Fixture::new().with_recording_docker();
     let calls = fixture.root.join("calls").display().to_string();
@@ -36,7 +36,7 @@ const IMAGE: &str = r#"echo '[{"Architecture":"amd64","Config":{}}]'"#;
 fn doctor(fixture: &Fixture, arguments: &[&str]) -> (i32, Value) {
     let before = fixture.snapshot();
     let finished = fixture.finish(&mut fixture.sandpen(["doctor", "--format", "json"].iter().chain(arguments)));
-    assert_eq!(fixture.snapshot(), before, "it wrote something");
+    assert_eq!(fixture.snapshot(), before, "`doctor` changed a file");
     (
         finished.code.expect("an exit code"),
         serde_json::from_str(&finished.stdout).unwrap_or_else(|_| panic!("{finished:?}")),
@@ -72,8 +72,7 @@ fn a_working_engine_is_ready(fixture: &Fixture) {
     assert_eq!((fixture.sessions(), fixture.containers()), (Vec::<PathBuf>::new(), Vec::<String>::new()));
 }
 
-/// Inside a sandbox no further one can be made: the one machine without namespaces that every test
-/// run has.
+/// A sandbox cannot contain another one, so it serves as a machine without namespaces.
 #[test]
 fn a_kernel_that_forbids_namespaces_is_a_problem() {
     Fixture::on(Engine::Native, |fixture| {
@@ -176,7 +175,7 @@ fn doctor_reports_that_no_engine_is_installed() {
         assert_eq!(check(&report, "engines", name)["state"], "note", "{name}");
     }
     assert_eq!(check(&report, "git", "git")["state"], "note");
-    // No variable at all, not even HOME and PATH.
+    // `doctor` also works without any variable, even without HOME and PATH.
     let finished = Finished::from(
         sandpen_without_home(&fixture.project)
             .env_clear()
@@ -229,7 +228,7 @@ fn doctor_checks_every_configuration_file() {
     assert_check(&report, "files", "profile mine", "problem", "unknown key `netwrok`", Some("did you mean `network`?"));
     let problems = report["checks"].as_array().expect("checks").iter().filter(|check| check["state"] == "problem");
     assert_eq!(problems.count(), 1, "{report:#}");
-    // So is a wrong option, and the engines are judged all the same.
+    // The same goes for an invalid option; the engines are still checked.
     let (code, report) = doctor(&fixture, &["--memory", "lots"]);
     assert_eq!((code, &report["engine"]), (1, &Value::Null));
     assert_eq!(check(&report, "sandbox", "options")["state"], "problem");
@@ -250,7 +249,7 @@ fn doctor_lists_git_settings_that_only_work_on_the_host() {
     assert_check(&report, "git", "guard", "warning", "disabled by flag --guard", Some("--guard review"));
 }
 
-/// An agent that says how many keys it has, to everyone who asks.
+/// Starts an agent that answers every request with this number of keys.
 fn agent(fixture: &Fixture, keys: u8) -> PathBuf {
     let path = fixture.root.join(format!("agent-{keys}"));
     let listener = UnixListener::bind(&path).expect("socket");

@@ -1,4 +1,4 @@
-//! sandpen as a library: the example of docs/embedding.md is built and run as another program.
+//! Builds the example of docs/embedding.md and runs it as a program that embeds sandpen.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ for_every_engine!(
     a_planted_program_does_not_launch,
 );
 
-/// The example, built once; cargo finds out whether there is anything to do.
+/// Builds the example once per test run; cargo skips the build if nothing changed.
 fn example() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let built = BUILT.get_or_init(|| {
@@ -31,7 +31,7 @@ fn example() -> PathBuf {
     built.clone()
 }
 
-/// The example, as the fixture's user, with sandpen on PATH.
+/// Returns a command that runs the example as the fixture's user, with sandpen on PATH.
 fn embedding(fixture: &Fixture) -> Command {
     let programs = fixture.root.join("programs");
     install_program(example(), programs.join("embed"));
@@ -52,10 +52,12 @@ fn the_example_plans_runs_and_tells_the_outcome(fixture: &Fixture) {
     let said = finished.success();
     assert!(said.starts_with("rw /tmp: ") && said.contains(&workspace), "{said}");
     assert!(said.ends_with(&format!("\n{project}\nExited(3)")), "{said}");
-    assert_eq!(finished.stderr, "", "nothing is printed unasked");
+    assert_eq!(finished.stderr, "", "the library prints nothing");
     assert!(fixture.project.join("made").exists());
-    let left = fs::read_dir(fixture.home.join(".local/state/sandpen/outcomes")).expect("where it was told").count();
-    assert_eq!(left, 0, "nothing is left");
+    let left = fs::read_dir(fixture.home.join(".local/state/sandpen/outcomes"))
+        .expect("the directory of outcome files")
+        .count();
+    assert_eq!(left, 0, "no outcome file remains");
 }
 
 fn exit_code_44_of_the_guest_is_not_a_failed_launch(fixture: &Fixture) {
@@ -67,11 +69,11 @@ fn exit_code_44_of_the_guest_is_not_a_failed_launch(fixture: &Fixture) {
         // Docker's client may print a line before it.
         let message = "Launch: the sandbox image `localhost/sandpen/none` is missing";
         assert!(finished.stderr.contains(message) && finished.stderr.contains("\nhint: "), "{}", finished.stderr);
-        assert!(!finished.stderr.contains("sandpen: error"), "told once, as a value: {}", finished.stderr);
+        assert!(!finished.stderr.contains("sandpen: error"), "the error is returned, not printed: {}", finished.stderr);
     }
 }
 
-/// What the guest may write to does not provide the launcher.
+/// The guest can write to the workspace, so a program there must not be the launcher.
 fn a_planted_program_does_not_launch(fixture: &Fixture) {
     let planted = fixture.project.join("bin/sandpen");
     install_program("/bin/true", &planted);
@@ -85,11 +87,11 @@ fn a_planted_program_does_not_launch(fixture: &Fixture) {
     assert!(finished.stderr.starts_with(message), "{}", finished.stderr);
 }
 
-/// The one that ends first takes nothing of the other's along.
+/// The sandbox that ends first must not remove the outcome file of the other.
 #[test]
 fn two_concurrent_sandboxes_report_separate_outcomes() {
     Fixture::on(Engine::Native, |fixture| {
-        // Long enough for the other to end first, and not for ever if this test fails.
+        // The script waits for the other sandbox, but gives up after 30 seconds if the test fails.
         let script = "touch started; for i in $(seq 300); do [ -e go ] && exit 5; sleep 0.1; done";
         let (mut slow, mut quick) = (embedding(fixture), embedding(fixture));
         let slow = slow.args(["sh", "-c", script]).stdout(Stdio::piped()).spawn().expect("the slow one");

@@ -1,5 +1,5 @@
-//! Faults around a sandbox, with the messages and the state that follow. Every row ends within the
-//! timeout of `Running`.
+//! Tests faults outside of a sandbox, with the messages and the state that follow. Every row ends
+//! within the timeout of `Running`.
 
 mod clock;
 mod daemon;
@@ -13,20 +13,19 @@ use crate::support::{Engine, Finished, Fixture, Running, eventually, is_root_or_
 
 for_every_engine!(every_fault_ends_with_its_exit_code);
 
-/// What the user sees.
 enum Sees {
     /// The guest runs as if nothing were wrong.
     Works,
-    /// The guest runs, and sandpen says this.
+    /// The guest runs, and stderr contains this warning.
     Warns(&'static str),
-    /// sandpen ends with this code, and says this.
+    /// sandpen exits with this code, and stderr contains these texts.
     Says(i32, &'static [&'static str]),
 }
 
-/// One row. What remains is the same in all of them, and asserted: no session, no container.
+/// Every row also asserts that no session and no container remains.
 struct Row {
     fault: &'static str,
-    /// On which engines; the others have a reason beside the row.
+    /// Selects the engines; a comment beside the row explains why others are excluded.
     on: fn(Engine) -> bool,
     sees: fn(Engine) -> Sees,
     play: fn(&Fixture) -> Finished,
@@ -41,12 +40,13 @@ const TABLE: &[Row] = &[
         on: EVERYWHERE,
         sees: |engine| match engine.is_container() {
             true => Sees::Says(44, &["cannot create", "No space left", "hint: check free space"]),
-            // Native needs no files; only `ps` will not list it, and a killed launcher leaves nothing to review by.
+            // The native engine needs no files; but `ps` does not list the sandbox, and a killed
+            // launcher leaves no record for the review.
             false => Sees::Warns("if sandpen is killed, changes to Git's files will not be reviewed"),
         },
         play: |fixture| {
             let full = Full::new(fixture, "size=4k,nr_inodes=40");
-            fs::write(full.0.join("filler"), [0; 4096]).expect("it fits");
+            fs::write(full.0.join("filler"), [0; 4096]).expect("the filler fits");
             run(fixture.run().env("XDG_STATE_HOME", &full.0))
         },
     },
@@ -56,7 +56,7 @@ const TABLE: &[Row] = &[
         sees: |_| Sees::Says(44, &["cannot create", "No space left", "hint: check free space"]),
         play: |fixture| {
             let full = Full::new(fixture, "size=64k,nr_inodes=2");
-            fs::write(full.0.join("filler"), []).expect("it fits");
+            fs::write(full.0.join("filler"), []).expect("the filler fits");
             run(fixture.run().env("XDG_STATE_HOME", &full.0))
         },
     },
@@ -81,8 +81,8 @@ const TABLE: &[Row] = &[
     },
     Row {
         fault: "XDG_RUNTIME_DIR is missing",
-        // Rootless Podman itself would take its next-best directory, and believe that the machine
-        // has started anew.
+        // Rootless Podman itself would use its fallback directory and assume that the machine was
+        // rebooted.
         on: |engine| engine != Engine::PodmanRootless,
         sees: WORKS,
         play: |fixture| run(fixture.run().env_remove("XDG_RUNTIME_DIR")),
@@ -171,7 +171,7 @@ fn run_script(mut command: Command, script: &str) -> Finished {
     Running::start(command.args(["--", "sh", "-c", script])).finish()
 }
 
-/// Starts it through a shell script, whose `"$@"` it is.
+/// Starts sandpen from a shell script, which receives the command line as `"$@"`.
 fn shell(fixture: &Fixture, script: &str) -> Finished {
     let mut run = fixture.run();
     run.args(["--", "echo", "ran"]);
@@ -186,7 +186,7 @@ fn sessions_below(directory: &Path) -> usize {
     bases.filter_map(|base| Some(fs::read_dir(base).ok()?.count())).sum()
 }
 
-/// A file system of the given size, owned by the user.
+/// Mounts a file system of the given size that belongs to the user.
 struct Full(PathBuf);
 
 impl Full {
@@ -204,12 +204,12 @@ impl Full {
 
 fn mount(arguments: &[&str], path: &Path) {
     let mounted = Command::new("mount").args(arguments).arg(path).status().expect("mount");
-    assert!(mounted.success(), "this test needs to be root");
+    assert!(mounted.success(), "mount failed; this test must run as root");
 }
 
 impl Drop for Full {
     fn drop(&mut self) {
-        // A container that has just ended may hold it for a moment.
+        // A container that has just ended may keep it busy for a moment.
         eventually("it can be unmounted", || {
             Command::new("umount").arg(&self.0).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
         });

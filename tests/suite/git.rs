@@ -1,5 +1,5 @@
-//! Git works inside a sandbox as it does outside, and nothing planted in a repository runs on the
-//! host.
+//! Git works inside a sandbox as it does outside, and the host runs no code that was planted in a
+//! repository.
 
 mod guard;
 mod identity;
@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 
 use crate::support::{Finished, Fixture, RunToEnd};
 
-/// The host's Git, as the user, in a directory.
+/// Runs the host's Git as the user in a directory.
 fn git(fixture: &Fixture, directory: impl AsRef<Path>, arguments: &[&str]) -> Finished {
     let identity = ["-c", "user.name=Host", "-c", "user.email=host@example.org", "-c", "protocol.file.allow=always"];
     fixture.host_command("git").arg("-C").arg(directory.as_ref()).args(identity).args(arguments).finish()
 }
 
-/// A repository with one commit, owned by the user.
+/// Creates a repository with one commit, owned by the user.
 fn repository(fixture: &Fixture, directory: &Path) -> PathBuf {
     std::fs::create_dir_all(directory).expect("directory");
     std::os::unix::fs::chown(directory, Some(fixture.uid), Some(fixture.gid)).expect("chown");
@@ -26,12 +26,12 @@ fn repository(fixture: &Fixture, directory: &Path) -> PathBuf {
     directory.to_owned()
 }
 
-/// The subject of the last commit, seen from the host.
+/// Returns the subject of the last commit, read on the host.
 fn last_subject(fixture: &Fixture, directory: &Path) -> String {
     git(fixture, directory, &["log", "-1", "--format=%s"]).success().to_owned()
 }
 
-/// Runs a bash script in a sandbox over this directory.
+/// Runs a bash script in a sandbox whose working directory is `directory`.
 fn bash_in(fixture: &Fixture, directory: &Path, options: &[&str], script: &str) -> Finished {
     fixture.run().current_dir(directory).args(options).args(["--", "bash", "-c", script]).finish()
 }

@@ -1,8 +1,8 @@
-//! Whole plans and command lines, compared with files: the same input on every engine.
+//! Compares whole plans and command lines with files, for the same input on every engine.
 //! UPDATE_GOLDEN=1 rewrites them.
 //!
-//! Everything that depends on the machine is set by hand: user, home, engines, agent. The fixture's
-//! directory is `[ROOT]`.
+//! Everything that depends on the machine is set by hand: user, home, engines, agent. `[ROOT]`
+//! replaces the fixture's directory.
 
 mod handwritten_host;
 mod rows;
@@ -17,10 +17,9 @@ use sandpen::{Options, SessionId, View};
 
 use handwritten_host::{Engine, HandwrittenHost};
 
-/// The engines whose plan is compared as text, too.
+/// The text of these engines' plans is compared, too.
 const TEXTS: [Engine; 2] = [Engine::Docker, Engine::Native];
 
-/// What is asked for.
 struct Scenario {
     name: &'static str,
     /// Writes files, sets variables, and returns the options.
@@ -93,7 +92,7 @@ const SCENARIOS: [Scenario; 9] = [
     },
 ];
 
-/// A tool that a user installed for themselves: one version of node and no more of HOME.
+/// Installs a tool below HOME that needs one version of node; another version must not be mounted.
 fn installed_tool(handwritten: &mut HandwrittenHost) -> Options {
     for (file, content) in [
         ("v22/lib/node_modules/mytool/cli.js", "#!/usr/bin/env node\n"),
@@ -112,7 +111,7 @@ fn installed_tool(handwritten: &mut HandwrittenHost) -> Options {
     Options::default()
 }
 
-/// One of each option, file and variable.
+/// Sets one of each option, file and variable.
 fn everything(handwritten: &mut HandwrittenHost) -> Options {
     for file in
         [".gitconfig", ".config/git/config", ".gitignore_global", ".ssh/known_hosts", ".git-credentials", "adc.json"]
@@ -164,7 +163,7 @@ fn everything(handwritten: &mut HandwrittenHost) -> Options {
     ] {
         handwritten.env(name, value);
     }
-    // Native has no command line to pass them to, and refuses them.
+    // The native engine has no command line to pass flags to, and refuses them.
     let mut engine_flags = Vec::new();
     if handwritten.engine != Engine::Native {
         handwritten.env("SANDBOX_FLAGS", "--shm-size 1g --label 'a b'");
@@ -182,7 +181,7 @@ fn everything(handwritten: &mut HandwrittenHost) -> Options {
     }
 }
 
-/// The plan and its command line, as `explain` makes them.
+/// Returns the plan as JSON and as text, as `explain` prints them.
 fn explained(scenario: &Scenario, engine: Engine) -> (String, String) {
     let mut handwritten = HandwrittenHost::new(engine);
     let mut options = (scenario.set_up)(&mut handwritten);
@@ -215,18 +214,22 @@ fn compare(name: &str, actual: &str, failures: &mut Vec<String>) {
     }
 }
 
-/// One test per scenario.
+/// Compares the plans of a scenario on all of its engines.
 fn check(scenario: &Scenario) {
     let mut failures = Vec::new();
     for engine in scenario.engines.iter().copied() {
         let (json, text) = explained(scenario, engine);
-        assert!(!json.contains("hunter2") && !text.contains("hunter2"), "a secret shows");
+        assert!(!json.contains("hunter2") && !text.contains("hunter2"), "a plan contains a secret");
         compare(&format!("{}.{}.json", scenario.name, engine.name()), &json, &mut failures);
         if TEXTS.contains(&engine) {
             compare(&format!("{}.{}.txt", scenario.name, engine.name()), &text, &mut failures);
         }
     }
-    assert!(failures.is_empty(), "if this is meant, UPDATE_GOLDEN=1 and read the diff:\n{}", failures.join("\n"));
+    assert!(
+        failures.is_empty(),
+        "if the change is intended, set UPDATE_GOLDEN=1 and read the diff:\n{}",
+        failures.join("\n")
+    );
 }
 
 #[test]

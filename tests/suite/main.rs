@@ -1,5 +1,5 @@
-//! Tests of the built program, on real engines. One binary, because linking a static one takes
-//! seconds.
+//! Tests the built program on real engines. There is one test binary, because linking a static one
+//! takes seconds.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::print_stderr, clippy::print_stdout)]
 #![allow(clippy::disallowed_methods, reason = "tests start programs and read the environment")]
 

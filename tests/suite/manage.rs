@@ -1,4 +1,4 @@
-//! `ps`, `exec`, `stop` and `prune` on every engine, and the cleanup after a killed launcher.
+//! Tests `ps`, `exec`, `stop` and `prune` on every engine, and the cleanup after a killed launcher.
 
 use crate::support::{Engine, Fixture, RunToEnd, Running, eventually, is_running, sandpen_without_home, signal};
 use crate::{for_every_container_engine, for_every_engine};
@@ -27,7 +27,7 @@ fn start(fixture: &Fixture) -> Running {
     running
 }
 
-/// The ids of the sandboxes that run.
+/// Returns the ids of the running sandboxes.
 fn ids(fixture: &Fixture) -> Vec<String> {
     let list = fixture.sandpen(["ps", "--format", "json"]).finish().json();
     let list = list.as_array().expect("a list");
@@ -101,7 +101,7 @@ fn prune_removes_what_a_killed_launcher_left(fixture: &Fixture) {
     let live = start(fixture);
     let finished = fixture.sandpen(["prune"]).finish();
     finished.success();
-    // The live one sweeps, too, and may have been first.
+    // The running sandbox also removes stale sessions, and may have done so first.
     eventually("only the live one stays", || fixture.sessions().len() == 1);
     assert_eq!(ids(fixture).len(), 1);
     drop(live);
@@ -131,7 +131,7 @@ fn a_second_sigterm_ends_a_guest_that_ignores_the_first(fixture: &Fixture) {
     assert_eq!(running.line(), "ignored");
     running.signal(rustix::process::Signal::TERM);
     assert_eq!(running.finish().code, Some(137));
-    assert!(first.elapsed().as_secs() < 10, "it waited for the grace period");
+    assert!(first.elapsed().as_secs() < 10, "the second signal did not end the grace period");
     eventually("nothing is left", || fixture.containers().is_empty() && fixture.sessions().is_empty());
 }
 
@@ -142,7 +142,7 @@ fn a_guest_that_ignores_sigterm_is_killed_after_a_grace_period(fixture: &Fixture
     eventually("nothing is left", || fixture.containers().is_empty() && fixture.sessions().is_empty());
 }
 
-/// What `ps` says of the only sandbox there is.
+/// Returns the entry of the only sandbox that `ps` lists.
 fn only(fixture: &Fixture) -> serde_json::Value {
     let list = fixture.sandpen(["ps", "--format", "json"]).finish().json();
     assert_eq!(list.as_array().map(Vec::len), Some(1), "{list}");
@@ -170,7 +170,7 @@ fn a_name_belongs_to_one_running_sandbox(fixture: &Fixture) {
     assert_eq!(fixture.sandpen(["exec", "review-2", "--", "echo", "inside"]).finish().success(), "inside");
     fixture.sandpen(["stop", "review-2"]).finish().success();
     assert_eq!(running.finish().code, Some(143));
-    // Free at once, and not only for others.
+    // The name is free at once, even for the same project.
     assert_eq!(fixture.run().args(["--name", "review-2", "--", "echo", "again"]).finish().success(), "again");
     assert!(fixture.sessions().is_empty() && fixture.containers().is_empty());
 }
@@ -179,7 +179,7 @@ fn a_killed_launchers_name_is_free_again(fixture: &Fixture) {
     let mut running = start_named(fixture, "echo ready; exec sleep 300");
     signal(running.pid(), rustix::process::Signal::KILL);
     running.finish();
-    // At once: its container may still be ending.
+    // The new launch does not wait, so the old container may still be ending.
     let again = fixture.run().args(["--name", "review-2", "--", "echo", "again"]).finish();
     assert_eq!(again.success(), "again", "{}", again.stderr);
     eventually("nothing is left", || fixture.sessions().is_empty() && fixture.containers().is_empty());
@@ -210,8 +210,8 @@ fn a_kept_container_stays_until_prune(fixture: &Fixture) {
     assert_eq!((&listed["id"], &listed["state"], &listed["exit_code"]), (&"kept".into(), &"exited".into(), &3.into()));
     assert_eq!((&listed["memory"], &listed["pid"]), (&serde_json::Value::Null, &serde_json::Value::Null));
     assert!(fixture.sandpen(["ps"]).finish().success().contains("exited (3)"));
-    assert_eq!(fixture.sandpen(["ps", "-q"]).finish().success(), "", "it does not run");
-    // It is not in the way of others, who do not sweep it up either; its own name is taken.
+    assert_eq!(fixture.sandpen(["ps", "-q"]).finish().success(), "", "`ps -q` lists only running sandboxes");
+    // Other launches neither fail nor remove it; only its name is taken.
     fixture.run().args(["--", "true"]).finish().success();
     assert_eq!(fixture.run().args(["--name", "kept", "--", "true"]).finish().code, Some(44));
     let finished = fixture.sandpen(["exec", "kept", "--", "true"]).finish();
@@ -268,8 +268,8 @@ fn the_memory_of_a_sandbox_is_that_of_its_processes(fixture: &Fixture) {
     running.finish();
 }
 
-/// Docker makes directories of what it does not find: also of a lock whose launcher was killed, and
-/// whose session was removed.
+/// Docker creates a directory for each bind source that is missing, such as the lock of a killed
+/// launcher whose session was removed.
 #[test]
 fn a_session_that_an_engine_made_up_is_removed() {
     Fixture::on(Engine::NativeRoot, |fixture| {

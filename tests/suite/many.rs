@@ -1,5 +1,5 @@
-//! Many sandboxes at once, in the same directory and in different ones: each has its own exit code,
-//! none disturbs another, and nothing is left.
+//! Many sandboxes run at once, in the same directory and in different ones: each has its own exit
+//! code, none disturbs another, and no session or container remains.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::support::{Engine, Fixture, RunToEnd, holds_within, split_progress};
 
-/// A sandbox among many. Dropping it kills it.
+/// Dropping it kills the sandbox.
 struct One {
     child: Child,
     directory: PathBuf,
@@ -22,8 +22,8 @@ impl Drop for One {
     }
 }
 
-/// Writes a file when it runs, waits for another one, and exits with the given code. Its home and
-/// temp directory must be empty.
+/// Creates a file at its start, waits for another one, and exits with the given code. Prints an
+/// error if its home or temp directory is not empty.
 const GUEST: &str =
     "ls -A /tmp ~ | grep -v -e : -e '^$' -e '^p[0-9]*$' >&2; touch /tmp/mine ~/mine; echo $1 > started-$1;
     while [ ! -e go ]; do sleep 0.3; done; exit $2";
@@ -53,7 +53,7 @@ fn at_once(fixture: &Fixture, count: usize) {
     let ended = holds_within(Duration::from_secs(60), || {
         all.iter_mut().all(|one| one.child.try_wait().expect("wait").is_some())
     });
-    assert!(all_run && ended, "{running} of {count} ran");
+    assert!(all_run && ended, "only {running} of {count} sandboxes ran, or some did not end");
     assert_eq!(running, count);
     for one in &mut all {
         let mut said = String::new();
@@ -83,7 +83,7 @@ fn fifty_containers_at_once() {
     Fixture::on(Engine::Docker, |fixture| at_once(fixture, 50));
 }
 
-/// Podman, without a daemon that shares work, takes a second of a processor for each.
+/// Podman has no daemon that shares work, so each container takes a second of CPU time.
 #[test]
 fn ten_of_podmans_containers_at_once() {
     Fixture::on(Engine::Podman, |fixture| at_once(fixture, 10));

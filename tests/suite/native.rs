@@ -1,5 +1,5 @@
-//! Restrictions of the native engine that have no counterpart in containers, as an ordinary user
-//! and as root.
+//! Tests restrictions of the native engine that containers do not have, as an ordinary user and as
+//! root.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
@@ -48,7 +48,7 @@ fn attack_15_nothing_secret_of_the_system_is_visible(fixture: &Fixture) {
 fn attack_16_abstract_sockets_of_the_host_are_out_of_reach(fixture: &Fixture) {
     let name = format!("sandpen-test-{}-{:?}", std::process::id(), std::thread::current().id());
     let address = SocketAddr::from_abstract_name(&name).expect("an abstract name");
-    let _listener = UnixListener::bind_addr(&address).expect("the host listens");
+    let _listener = UnixListener::bind_addr(&address).expect("the host listens at an abstract socket");
     let script = format!(
         "use Socket; socket(my $s, AF_UNIX, SOCK_STREAM, 0); print connect($s, pack('S a*', AF_UNIX, qq(\\0{name}))) ? 'reached' : $!"
     );

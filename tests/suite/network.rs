@@ -1,4 +1,4 @@
-//! The network modes `off` and `proxied`, and proxies, on real engines.
+//! Tests the network modes `off` and `proxied`, and proxies, on real engines.
 
 mod command;
 mod corporate;

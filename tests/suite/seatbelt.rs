@@ -1,5 +1,5 @@
-//! macOS Seatbelt without a Mac: a small interpreter evaluates the profiles, and a stand-in for
-//! `sandbox-exec` runs the whole launch with `--assume-host macos`.
+//! Tests macOS Seatbelt without a Mac: a small interpreter evaluates the profiles, and a stand-in
+//! for `sandbox-exec` runs the whole launch with `--assume-host macos`.
 
 mod choice;
 mod judge;

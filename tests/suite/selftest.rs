@@ -1,4 +1,4 @@
-//! `sandpen selftest`: every promise is kept on every engine, and every probe can fail.
+//! `sandpen selftest` finds every promise kept on every engine, and every probe can fail.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use crate::support::{Engine, Finished, Fixture, RunToEnd, binary, is_root_or_ski
 for_every_engine!(every_promise_holds, selftest_promises_nothing_about_what_the_user_opened);
 for_every_engine!(with_agent: the_agent_is_reachable_only_if_forwarded);
 
-/// The probes of engines that use the kernel's isolation.
+/// Engines that use the kernel's isolation have these probes.
 const PROBES: &[&str] = &[
     "home",
     "temp",
@@ -52,7 +52,7 @@ fn state(report: &Value, name: &str) -> (String, String) {
     (text("state"), text("seen"))
 }
 
-/// Asserts that exactly these failed.
+/// Asserts that exactly these probes failed.
 #[track_caller]
 fn assert_failed(finished: &Finished, names: &[&str]) {
     let report = report(finished);
@@ -63,7 +63,7 @@ fn assert_failed(finished: &Finished, names: &[&str]) {
     assert_eq!((finished.code, &report["held"]), (Some(i32::from(!names.is_empty())), &Value::Bool(names.is_empty())));
 }
 
-/// Nothing of it stays: no session, no container, no canary.
+/// Asserts that no session, no container and no planted file remains.
 #[track_caller]
 fn assert_clean(fixture: &Fixture) {
     assert_eq!((fixture.sessions(), fixture.containers()), (Vec::<PathBuf>::new(), Vec::<String>::new()));
@@ -155,7 +155,7 @@ fn selftest_detects_every_protection_that_a_flag_removes() {
     });
 }
 
-/// An engine that only starts the command: every probe must fail.
+/// This engine starts the command without isolation, so every probe must fail.
 #[test]
 fn without_a_sandbox_every_probe_fails() {
     if !is_root_or_skip("sandpen as root on Docker") {
@@ -177,7 +177,7 @@ fn without_a_sandbox_every_probe_fails() {
     let finished = command.finish();
     finished.failure(1);
     let report = report(&finished);
-    // The daemon's socket is this test's own and accepts; no agent is there to be reached.
+    // The daemon's socket belongs to this test and accepts connections; no agent runs.
     for name in PROBES.iter().chain(&["hooks"]).filter(|name| **name != "ssh agent") {
         assert_eq!(state(&report, name).0, "failed", "{name}: {report:#}");
     }
@@ -186,7 +186,7 @@ fn without_a_sandbox_every_probe_fails() {
     assert!(text.stdout.contains("\nNOT SAFE: ") && text.stdout.contains("  FAILED  home "), "{}", text.stdout);
 }
 
-/// An engine that starts nothing and reports success.
+/// This engine starts nothing and reports success.
 #[test]
 fn a_probe_that_cannot_run_has_failed() {
     if !is_root_or_skip("sandpen as root on Docker") {
@@ -199,7 +199,7 @@ fn a_probe_that_cannot_run_has_failed() {
     for name in PROBES {
         assert_eq!(state(&report, name).0, "failed", "{name}: {report:#}");
     }
-    // And one that does not start at all.
+    // Without an engine the sandbox does not start at all.
     fixture.uninstall("docker");
     let finished = fixture.finish(&mut fixture.sandpen(["selftest"]));
     assert_eq!((finished.code, finished.stdout.as_str()), (Some(1), ""), "{finished:?}");
@@ -209,11 +209,11 @@ fn a_probe_that_cannot_run_has_failed() {
         "{}",
         finished.stderr
     );
-    // A wrong option is a wrong option.
+    // An invalid option is a usage error, not a failed probe.
     fixture.usage_error(&mut fixture.sandpen(["selftest", "--memory", "lots"]));
 }
 
-/// The stand-in for `sandbox-exec` enforces nothing, and the probe finds that out.
+/// The stand-in for `sandbox-exec` enforces nothing, and the probes detect that.
 #[test]
 fn seatbelt_is_probed_for_what_it_promises() {
     let fixture = Fixture::new().with_macos_seatbelt();

@@ -1,4 +1,5 @@
-//! The SSH agent on every platform and engine (R4–R7), with real agents, keys, sshd and Podman.
+//! Tests the SSH agent on every platform and engine (R4–R7), with real agents, keys, sshd and
+//! Podman.
 
 mod agent;
 mod cleanup;

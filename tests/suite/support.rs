@@ -1,4 +1,5 @@
-//! Shared parts of the tests: the fixture, the engines, and the processes that tests start.
+//! Holds the shared parts of the tests: the fixture, the engines, and the processes that tests
+//! start.
 //!
 //! `for_every_engine!(name)` turns `fn name(fixture: &Fixture)` into one test per engine.
 //! `SANDPEN_TEST_ENGINES` (set by `scripts/engines env`) lists the engines that work. Tests on
@@ -27,8 +28,8 @@ pub use program::{binary, install_program, install_script, sandpen_without_home}
 pub use shim::Shim;
 pub use skips::is_root as is_root_or_skip;
 
-/// The image with git, ssh, bash and perl.
+/// The image contains git, ssh, bash and perl.
 pub const IMAGE: &str = "localhost/sandpen-test:latest";
 
-/// The system's programs. Most tests use it as PATH.
+/// Most tests use the system's programs only, with this PATH.
 pub const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";

@@ -1,4 +1,4 @@
-//! Progress messages: every long wait prints one, to stderr.
+//! Every long wait prints a progress message to stderr.
 
 use crate::support::pty::Pty;
 use crate::support::{Fixture, RunToEnd};
@@ -20,7 +20,7 @@ fn a_slow_start_shows_progress() {
     assert_eq!((finished.stdout.as_str(), finished.progress.as_str()), ("", ""));
 }
 
-/// The engine shows its own progress.
+/// The engine shows the progress of a pull itself.
 #[test]
 fn a_pull_is_left_to_the_engines_own_progress() {
     let finished = slow("exit 1").sandpen(["run", "--", "true"]).finish();
@@ -35,7 +35,7 @@ fn slow_engines_show_progress() {
     assert_eq!((finished.code, finished.progress.as_str()), (Some(1), "sandpen: waiting for the engines to answer\n"));
     let finished = fixture.sandpen(["doctor", "-q"]).finish();
     assert_eq!((finished.code, finished.progress.as_str()), (Some(1), ""));
-    // At a terminal it counts seconds, in a line that is removed.
+    // At a terminal the message counts seconds, in a line that is removed afterwards.
     let mut terminal = Pty::start(&fixture.sandpen(["doctor"]));
     terminal.expect("Not ready");
     let said = terminal.said();

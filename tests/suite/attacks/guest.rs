@@ -1,4 +1,5 @@
-//! Attacks of a guest on its launcher: 25, and the directory that both use.
+//! Tests attacks of a guest on its launcher: attack 25, and attacks through the directory that both
+//! use.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -16,7 +17,7 @@ for_every_engine!(
 );
 for_every_container_engine!(the_helper_and_the_accounts_cannot_be_changed,);
 
-/// A command line that no other process has.
+/// Returns a command line that no other process has.
 fn mark(fixture: &Fixture) -> String {
     let digits: String = fixture.root.display().to_string().bytes().map(|byte| (byte % 10).to_string()).collect();
     format!("sleep 7{digits}")
@@ -37,7 +38,7 @@ fn attack_25_a_killed_launcher_takes_the_guest_along(fixture: &Fixture) {
     kill_launcher(fixture, &format!("echo ready; exec {mark}"), &mark);
 }
 
-/// It tries to take the launcher's lock, to stop its first process, and to hide.
+/// The guest tries to take the launcher's lock, to stop its first process, and to detach processes.
 fn attack_25_the_guest_cannot_prevent_its_termination(fixture: &Fixture) {
     let mark = mark(fixture);
     let script = format!(
@@ -71,7 +72,7 @@ fn the_guests_report_cannot_hang_the_launcher(fixture: &Fixture) {
     }
 }
 
-/// Running, and not merely waiting for its parent.
+/// Returns whether a process runs and is not a zombie.
 fn is_alive(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
@@ -87,8 +88,8 @@ fn the_guests_report_cannot_lead_the_launcher_elsewhere(fixture: &Fixture) {
         "rm -f status".into(),
     ] {
         let finished = fixture.bash(&format!("cd /.sandpen && {{ {trick}; }}; exit 125"));
-        // A forged report may cost the guest its own exit code, never more; nothing of the host is
-        // shown.
+        // A forged report may change the guest's own exit code, but must not reveal data of the
+        // host.
         assert!(
             !finished.stderr.contains("hunter2") && !finished.stderr.contains('\u{1b}'),
             "{trick}: {}",

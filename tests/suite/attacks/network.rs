@@ -1,4 +1,4 @@
-//! Attacks of a guest on the network policy: 21, 22, 23.
+//! Tests attacks of a guest on the network policy: 21, 22, 23.
 
 use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
@@ -62,7 +62,7 @@ fn attack_21_odd_names_and_addresses_are_refused_and_logged(fixture: &Fixture) {
     script += &format!("get {port} | tail -1");
     let finished = fixture.run().args(["-v", "--allow-host", &server.rule(), "--", "bash", "-c", &script]).finish();
     let mut answers: Vec<&str> = finished.success().lines().collect();
-    assert_eq!(answers.pop(), Some("reached"), "the plain request is answered: {}", finished.stdout);
+    assert_eq!(answers.pop(), Some("reached"), "the allowed request must be answered: {}", finished.stdout);
     assert_eq!(answers.len(), 2 * targets.len() + mismatches.len(), "{}", finished.stdout);
     for answer in &answers {
         assert!(
@@ -70,12 +70,12 @@ fn attack_21_odd_names_and_addresses_are_refused_and_logged(fixture: &Fixture) {
             "{answer}"
         );
     }
-    assert_eq!(server.asked(), 1, "nothing else got through");
+    assert_eq!(server.asked(), 1, "another request reached the server");
     let logged = finished.stderr.lines().filter(|line| line.starts_with("sandpen: proxy: refused ")).count();
     assert_eq!(logged, answers.len(), "{}", finished.stderr);
 }
 
-/// Tries everything that is not the proxy, and prints what got through.
+/// Tries every way out except the proxy, and prints the ones that work.
 const WAYS: &str = r#"
     use Socket; use IO::Socket::INET; my ($outer, $tcp, $udp, $abstract) = @ARGV;
     for my $host ($outer, "127.0.0.1", "172.17.0.1", "10.0.2.2", "10.88.0.1", "169.254.1.2", "1.1.1.1") {
@@ -104,17 +104,17 @@ fn attack_22_no_way_out_but_the_proxy(fixture: &Fixture) {
     for options in [&["--network", "off"][..], &["--allow-host", "example.org"]] {
         let finished = fixture.run().args(options).args(["--", "perl", "-e", WAYS]).args(arguments).finish();
         assert_eq!(finished.success(), "done", "{options:?}");
-        assert!(udp.recv(&mut [0; 16]).is_err(), "a datagram got out with {options:?}");
+        assert!(udp.recv(&mut [0; 16]).is_err(), "a datagram left the sandbox with {options:?}");
     }
     tcp.set_nonblocking(true).expect("nonblocking");
     assert!(tcp.accept().is_err());
-    // The probe works: with the network on it finds a way.
+    // The script finds a way out if the network is on, so it can detect one.
     let finished = fixture.run().args(["--", "perl", "-e", WAYS]).args(arguments).finish();
     assert!(finished.success().contains(&format!("tcp {outer}\n")), "{}", finished.stdout);
 }
 
-/// A name of this machine that leads to an address that is not public: every Linux has one in
-/// /etc/hosts.
+/// Returns a name of this machine that resolves to an address that is not public. The test needs
+/// one in /etc/hosts.
 fn local_name() -> String {
     let hosts = std::fs::read_to_string("/etc/hosts").expect("/etc/hosts");
     let mut names = hosts.lines().filter_map(|line| {

@@ -1,4 +1,5 @@
-//! Attacks by the content of a repository on the host, before anything runs inside: 07–10, 19.
+//! Tests attacks on the host by the content of a repository, before anything runs inside: 07–10,
+//! 19.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -30,10 +31,14 @@ fn plant(fixture: &Fixture, file: impl AsRef<Path>) -> PathBuf {
 
 #[track_caller]
 fn assert_not_executed(fixture: &Fixture) {
-    assert_eq!(fs::read_to_string(fixture.root.join("executed")).unwrap_or_default(), "", "executed on the host");
+    assert_eq!(
+        fs::read_to_string(fixture.root.join("executed")).unwrap_or_default(),
+        "",
+        "a planted program was executed on the host"
+    );
 }
 
-/// The engine's clients, and what those look up on PATH themselves.
+/// sandpen starts some of these programs, and the engines' clients look up others on PATH.
 const HOST_PROGRAMS: &[&str] = &[
     "docker",
     "podman",
@@ -67,7 +72,7 @@ fn attack_07_planted_host_programs_are_not_executed(fixture: &Fixture) {
     let system = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
     let project = fixture.project.display();
     let (link, root) = (fixture.root.join("link"), &fixture.root);
-    // Every way at once: the trace names the one that was taken.
+    // All ways are tried at once; the trace names the program that was executed.
     let front = format!(
         ":.:sub:./sub:.venv/bin:{project}/.venv/bin:{project}/../project/sub:{}:{}:{}/mounted/bin",
         link.display(),
@@ -86,7 +91,7 @@ fn attack_07_planted_host_programs_are_not_executed(fixture: &Fixture) {
     command.current_dir(fixture.project.join("sub")).env("PATH", format!("{project}/.venv/bin:{system}"));
     assert_eq!(command.args(["--", "echo", "ran"]).finish().success(), "ran");
     assert_not_executed(fixture);
-    // With nothing else on PATH there is no engine: the planted one is not taken instead.
+    // Without a trusted directory on PATH there is no engine; sandpen must not use the planted one.
     let finished = fixture.run().env("PATH", fixture.project.join(".venv/bin")).args(["--", "echo", "ran"]).finish();
     assert_eq!((finished.code, finished.stdout.as_str()), (Some(44), ""), "{}", finished.stderr);
     assert_not_executed(fixture);
@@ -115,7 +120,7 @@ fn attack_08_a_planted_agent_gets_no_preset(fixture: &Fixture) {
         let finished =
             fixture.run().env("ANTHROPIC_API_KEY", "the key").env("PATH", &path).args(["--", command]).finish();
         assert_eq!(finished.success(), "no key\nproject", "{command}");
-        assert!(finished.stderr.contains("sandpen: warning: "), "the user hears of it: {command}: {}", finished.stderr);
+        assert!(finished.stderr.contains("sandpen: warning: "), "there is no warning: {command}: {}", finished.stderr);
     }
 }
 
@@ -139,11 +144,11 @@ fn attack_09_an_untrusted_project_file_has_no_effect(fixture: &Fixture) {
     fixture.sandpen(["trust"]).finish().success();
     let finished = fixture.bash(script);
     assert_eq!((finished.success(), finished.stderr.as_str()), ("hunter21", ""));
-    // A change inside, at the next launch: ignored again.
+    // If the guest changes the file, the next launch ignores it again.
     let more = "echo 'MORE = \"1\"' >> .sandpen/config.toml";
     fixture.bash(more).success();
     ignored(fixture.bash(script));
-    // Trust is for this place only.
+    // Trust applies to this path only.
     let other = fixture
         .write("other/.sandpen/config.toml", &file(""))
         .parent()
@@ -205,7 +210,7 @@ fn attack_09_other_project_files_have_no_effect_on_the_host(fixture: &Fixture) {
     assert_not_executed(fixture);
 }
 
-/// A title, a cleared screen, a colour in one byte, reversed text.
+/// It sets a title, clears the screen, sets a colour with a one-byte escape, and reverses text.
 const EVIL: &str = "\u{1b}]0;pwned\u{7}\u{1b}[2J\u{9b}31m\u{202e}";
 
 #[track_caller]
@@ -213,7 +218,10 @@ fn assert_escaped(finished: &Finished, what: &dyn std::fmt::Debug) {
     let said = format!("{}{}", finished.stdout, finished.stderr);
     let acts = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
     assert!(!said.chars().any(acts), "{what:?} printed {said:?}");
-    assert!(["\\u{1b}", "\\u001b"].iter().any(|escaped| said.contains(escaped)), "{what:?} did not name it: {said:?}");
+    assert!(
+        ["\\u{1b}", "\\u001b"].iter().any(|escaped| said.contains(escaped)),
+        "{what:?} did not show the escaped text: {said:?}"
+    );
 }
 
 fn attack_10_terminal_escapes_are_not_printed(fixture: &Fixture) {
@@ -278,14 +286,14 @@ fn attack_19_links_are_not_mounted(fixture: &Fixture) {
         let finished = fixture.run().args(arguments).args(["--", "cat", "/x", "/x/secret", "link/secret"]).finish();
         assert_eq!((finished.code, finished.stdout.as_str()), (Some(2), ""), "{arguments:?}: {}", finished.stderr);
     }
-    // As a Python environment it is left out, with a warning.
+    // A linked Python environment is left out, with a warning.
     let finished =
         fixture.run().env("VIRTUAL_ENV", fixture.project.join("link")).args(["--", "cat", "link/secret"]).finish();
     assert!(
         finished.code == Some(1) && finished.stdout.is_empty() && finished.stderr.contains("sandpen: warning: "),
         "{finished:?}"
     );
-    // As a shell file it is read inside, where it leads nowhere.
+    // A linked shell file is read inside, where its target does not exist.
     fs::create_dir(fixture.project.join(".sandpen")).expect("directory");
     symlink(beside.join("secret"), fixture.project.join(".sandpen/sandbox.bashrc")).expect("link");
     let finished = fixture.bash("true");

@@ -1,4 +1,4 @@
-//! Attempts of a guest to leave its sandbox: 12–14, 17, 18, 20.
+//! Tests attempts of a guest to leave its sandbox: 12–14, 17, 18, 20.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -38,17 +38,18 @@ fn attack_14_no_inherited_files(fixture: &Fixture) {
     let script = "echo ready; cat > /dev/null; perl -e 'for (3..99) { print if open my $f, q(<&), $_ }'; cat <&9";
     let mut command = fixture.run();
     command.args(["--", "bash", "-c", script]);
-    // The same command with two further files open, one of them a directory.
+    // The shell starts the same command with two more open files, one of them a directory.
     let mut shell = Command::new("sh");
     shell.args(["-c", r#"secret=$1; shift; exec 9<"$secret" 8</ "$@""#, "sh"]).arg(&secret);
     shell.arg(command.get_program()).args(command.get_args());
     shell.env_clear().envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let mut running = Running::start(shell.current_dir(&fixture.project).stdin(Stdio::piped()));
     assert_eq!(running.line(), "ready");
-    // Not in the engine's client either, which could hand them on.
+    // The engine's client must not inherit them either, because it could pass them on.
     for child in running.children() {
         let open = match fs::read_dir(format!("/proc/{child}/fd")) {
-            // Native has no client: the child is the sandbox, whose files only root may list.
+            // The native engine has no client: the child is the sandbox, whose files only root may
+            // list.
             Err(error) if !fixture.engine().is_container() && error.kind() == ErrorKind::PermissionDenied => continue,
             open => open.expect("fd").flatten(),
         };
@@ -57,8 +58,8 @@ fn attack_14_no_inherited_files(fixture: &Fixture) {
     }
     running.close_stdin();
     let finished = running.finish();
-    assert_eq!(finished.stdout, "", "no descriptor beyond 2, and not the secret");
-    assert_ne!(finished.code, Some(0), "descriptor 9 is not there");
+    assert_eq!(finished.stdout, "", "the guest has a descriptor beyond 2, or read the secret");
+    assert_ne!(finished.code, Some(0), "the guest has descriptor 9");
 }
 
 fn attack_17_no_new_namespaces_and_mounts(fixture: &Fixture) {
@@ -77,7 +78,7 @@ fn attack_17_no_new_namespaces_and_mounts(fixture: &Fixture) {
     assert_eq!(fixture.bash(script).success(), "");
 }
 
-/// Called by number, because no program in the image does it.
+/// The script calls them by number, because no program in the image does.
 fn attack_17_privileged_kernel_interfaces_are_blocked(fixture: &Fixture) {
     let numbers: [(&str, u32, u32); 6] = [
         ("add_key", 248, 217),
@@ -92,14 +93,14 @@ fn attack_17_privileged_kernel_interfaces_are_blocked(fixture: &Fixture) {
         let number = if cfg!(target_arch = "x86_64") { x86 } else { arm };
         let arguments = match name {
             "add_key" => "$s, $d, $d, 1, -2",
-            // KEYCTL_GET_KEYRING_ID of the session's keyring.
+            // This is KEYCTL_GET_KEYRING_ID of the session's keyring.
             "keyctl" => "0, -3, 1",
             "bpf" => "0, $p, 64",
             "userfaultfd" => "1",
             "io_uring_setup" => "1, $p",
             _ => "$p, 0, -1, -1, 0",
         };
-        // EPERM and ENOSYS are refusals; anything else was let through to the kernel.
+        // EPERM and ENOSYS are refusals; any other result means that the call reached the kernel.
         script += &format!(
             "syscall({number}, {arguments}) == -1 && ($! == 1 || $! == 38) or print \"{name} is let through\\n\";\n"
         );
@@ -123,8 +124,7 @@ fn attack_18_there_are_no_capabilities(fixture: &Fixture) {
         "CapInh: {none}\nCapPrm: {none}\nCapEff: {none}\nCapBnd: {none}\nCapAmb: {none}\nNoNewPrivs: 1\nSeccomp: 2"
     );
     assert_eq!(finished.success(), expected);
-    // Nor through a program that has some: the file can be made inside, the capability cannot be
-    // set.
+    // No operation works that needs a capability.
     let finished =
         fixture.bash("chown 12345 /tmp 2>&- && echo 'chown works'; cat /etc/shadow /proc/kcore 2>&- | head -c 1; true");
     assert_eq!(finished.success(), "");
@@ -133,7 +133,7 @@ fn attack_18_there_are_no_capabilities(fixture: &Fixture) {
 fn attack_20_a_fork_bomb_is_bounded(fixture: &Fixture) {
     let explained = fixture.explain(&["--pids", "40", "--", "true"]);
     let is_limited = explained["downgrades"].as_array().expect("downgrades").is_empty();
-    // At most three hundred processes even if the limit fails; all end with the sandbox.
+    // Even if the limit fails, there are at most 300 processes; all end with the sandbox.
     let script = "for (1..300) { my $p = fork; if (!defined $p) { $refused = 1; last } if (!$p) { sleep 60; exit } }
         print $refused ? 'bounded' : 'unbounded'";
     let finished = fixture.run().args(["--pids", "40", "--", "perl", "-e", script]).finish();
@@ -142,7 +142,7 @@ fn attack_20_a_fork_bomb_is_bounded(fixture: &Fixture) {
     } else {
         assert!(
             fixture.engine().is_rootless() && finished.stderr.contains("sandpen: warning: "),
-            "explained: {}",
+            "there is no warning about the missing limit: {}",
             finished.stderr
         );
     }

@@ -1,5 +1,5 @@
-//! Bytes that are not UTF-8, and text that controls a terminal: escaped or refused, without a crash
-//! (attack 10).
+//! Bytes that are not UTF-8, and text that controls a terminal, are escaped or refused, without a
+//! crash (attack 10).
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -13,7 +13,7 @@ fn bytes(bytes: &[u8]) -> OsString {
     OsStr::from_bytes(bytes).to_owned()
 }
 
-/// Whether text holds a character that acts on a terminal; line ends aside.
+/// Returns whether text contains a character that controls a terminal; line ends are allowed.
 pub fn acts(text: &str) -> bool {
     text.chars().any(|c| c != '\n' && (c.is_control() || ('\u{202a}'..='\u{202e}').contains(&c)))
 }
@@ -126,8 +126,7 @@ fn attack_10_terminal_escapes_are_shown_as_text() {
     assert!(stderr.contains("a\\u{1b}[31m") && !acts(&stderr), "{stderr:?}");
 }
 
-/// The command line's own parser prints what it was given; it must not print it raw, on a terminal
-/// neither.
+/// The argument parser prints its input; it must escape it, also on a terminal.
 #[test]
 fn attack_10_terminal_escapes_in_the_command_line_are_shown_as_text() {
     let fixture = Fixture::new().with_recording_docker();
@@ -144,7 +143,7 @@ fn attack_10_terminal_escapes_in_the_command_line_are_shown_as_text() {
         if acts(&stderr) {
             failures.push(format!("{arguments:?}: {stderr:?}"));
         }
-        // The same on a terminal, where escapes are not stripped.
+        // The parser does not strip escapes on a terminal.
         let like = fixture.sandpen(&arguments);
         let line = std::iter::once(like.get_program()).chain(like.get_args());
         let line: Vec<String> = line.map(|word| format!("'{}'", word.to_string_lossy())).collect();
@@ -178,7 +177,7 @@ fn attack_10_names_of_files_are_shown_as_text() {
     }
     let finished = fixture.finish(fixture.sandpen(["trust"]).current_dir(&project));
     assert_eq!((finished.code, acts(&finished.stderr)), (Some(0), false), "{:?}", finished.stderr);
-    // The names of own profiles are printed too, as data: one line each.
+    // `profile list` prints the names of profiles as data, one per line.
     fs::create_dir_all(fixture.home.join(".config/sandpen/profiles")).unwrap();
     fs::write(fixture.home.join(".config/sandpen/profiles/p\u{1b}[31mq.toml"), "").unwrap();
     let finished = fixture.finish(&mut fixture.sandpen(["profile", "list"]));

@@ -1,4 +1,4 @@
-//! The commands beside `run` and `explain`, and the short forms of `run`.
+//! Tests the commands other than `run` and `explain`, and the short forms of `run`.
 
 use std::fs;
 use std::io::Write;
@@ -47,7 +47,7 @@ fn help_and_version_are_data() {
     );
 }
 
-/// The help must not offer what is refused: the first example is what a newcomer types.
+/// New users copy the examples of the help, so each must work.
 #[test]
 fn the_examples_in_the_help_work() {
     let fixture = Fixture::new().with_recording_docker();
@@ -95,7 +95,7 @@ fn completions_parse_in_their_shells() {
         for name in ["explain", "network", "allow-host"] {
             assert!(finished.stdout.contains(name), "{shell} does not complete {name}");
         }
-        // Only bash is on every machine; the others are checked where they are.
+        // Only bash exists on every machine; the other shells are checked if they are installed.
         let Some(program) = ["/bin", "/usr/bin"]
             .map(|bin| format!("{bin}/{shell}"))
             .into_iter()
@@ -120,7 +120,7 @@ hint: expected `bash`, `elvish`, `fish`, `powershell` or `zsh`
     );
 }
 
-/// The pages hold what the help holds, the options of `run` above all.
+/// The pages contain the text of the help, including the options of `run`.
 #[test]
 fn the_manual_pages_render() {
     let fixture = Fixture::new().with_recording_docker();
@@ -135,7 +135,7 @@ fn the_manual_pages_render() {
         for word in words {
             assert!(finished.stdout.contains(word), "{word} is not in {}", finished.stdout);
         }
-        assert!(!finished.stdout.contains("assume"), "hidden things show");
+        assert!(!finished.stdout.contains("assume"), "the page shows a hidden option");
         for renderer in
             ["/usr/bin/groff", "/usr/bin/mandoc"].into_iter().filter(|file| fs::exists(file).is_ok_and(|there| there))
         {
@@ -155,7 +155,7 @@ fn the_manual_pages_render() {
     );
 }
 
-/// `-h` fits on a screen or two; `--help` knows the variables, the keys and the defaults.
+/// `-h` fits on two screens; `--help` also lists the variables, the keys and the defaults.
 #[test]
 fn help_is_short_or_long() {
     let fixture = Fixture::new().with_recording_docker();
@@ -231,8 +231,7 @@ fn build_calls_the_engine_and_says_how_to_run_the_image() {
     assert!(finished.stderr.contains("could not be built; see the output of docker above"), "{}", finished.stderr);
 }
 
-/// Building takes a container engine, also where the project itself would run on the host's own
-/// tools.
+/// `build` needs a container engine, even if `auto` would select the native engine for the project.
 #[test]
 fn build_finds_a_container_engine_when_none_is_named() {
     let fixture = Fixture::new().with_recording_docker();
@@ -264,6 +263,6 @@ fn build_sandbox_builds_first_and_runs_what_was_built() {
     let reason = json["image"]["reason"].as_str().unwrap();
     assert!(
         reason.contains("buil") && reason.contains("sandbox.Dockerfile"),
-        "the reason does not say that it is built: {reason}"
+        "the reason does not mention the build: {reason}"
     );
 }

@@ -1,10 +1,10 @@
-//! The JSON of `explain`: every key, of the right type, whatever the engine's state.
+//! The JSON of `explain` has every key, with the right type, in every state of the engine.
 
 use serde_json::Value;
 
 use crate::support::Fixture;
 
-/// A key's path (`list[].key` for the members of a list) and its types.
+/// Each row has the path of a key (`list[].key` for the members of a list) and its types.
 const CONTRACT: &[(&str, &str)] = &[
     ("schema", "number"),
     ("engine", "object"),
@@ -63,7 +63,7 @@ const CONTRACT: &[(&str, &str)] = &[
     ("downgrades[].reason", "string"),
 ];
 
-/// The values at a path; `None` where a key is absent.
+/// Returns the values at a path, with `None` for an absent key.
 fn at<'a>(value: &'a Value, path: &str) -> Vec<Option<&'a Value>> {
     let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
     let (name, is_list) = first.strip_suffix("[]").map_or((first, false), |name| (name, true));
@@ -203,8 +203,7 @@ fn every_key_is_there_when_the_engine_is_down() {
     }
 }
 
-/// A plan that `run` could not carry out must not look as if it could: published ports on macOS
-/// need the helper.
+/// If `run` would fail, `explain` must warn: published ports on macOS need the helper.
 #[test]
 fn explain_on_macos_without_the_helper_says_what_run_will_say() {
     let fixture = Fixture::new().with_recording_docker();

@@ -1,4 +1,4 @@
-//! Accepted and refused working directories, and messages about mounts.
+//! Tests accepted and refused working directories, and messages about mounts.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -77,7 +77,7 @@ fn sandpens_own_configuration_is_refused() {
         let stderr = fixture.usage_error(fixture.sandpen(["run"]).current_dir(fixture.root.join(directory)));
         assert_eq!(stderr, message(&format!("[ROOT]/{directory}")));
     }
-    // Below it, too: profiles are configuration.
+    // The same goes for directories below it, because profiles are configuration.
     let profiles = fixture.home.join(".config/sandpen/profiles");
     fs::create_dir_all(&profiles).unwrap();
     let stderr = fixture.usage_error(fixture.sandpen(["run"]).current_dir(&profiles));
@@ -189,7 +189,7 @@ hint: to include it anyway, name its target: --include-dir /etc
     );
 }
 
-/// `../lib` is how a neighbour is named in a shell; its real path is what is meant.
+/// Users name a neighbouring directory as `../lib`, as in a shell; sandpen resolves the path.
 #[test]
 fn neighbours_can_be_named_relative_to_the_working_directory() {
     let fixture = Fixture::new().with_recording_docker();

@@ -1,5 +1,5 @@
-//! Engines that cannot run: four different messages with a remedy each, exit code 44; `explain`
-//! warns and exits 0.
+//! If an engine cannot run, sandpen exits with 44 and a message with a remedy; `explain` warns and
+//! exits with 0.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -37,14 +37,15 @@ hint: join the group `docker` and log in again (`sudo usermod -aG docker $USER`)
 hint: or use another engine: --engine podman
 ";
 
-/// `run` is stopped with the message, `explain` shows the plan and warns of the same.
+/// Asserts that `run` fails with the message, and that `explain` shows the plan with the same
+/// warning.
 #[track_caller]
 fn down(fixture: &Fixture, command: impl Fn(&str) -> Command, message: &str) {
     let stderr = fixture.fails_without_effect(44, command("run").args(["--", "true"]));
     assert_eq!(stderr, message);
     let finished = fixture.finish(command("explain").args(["--", "true"]));
     finished.success();
-    // The same in one line: what, and the causes side by side.
+    // The warning has one line: the message, then the causes, separated by semicolons.
     let first = message.lines().next().and_then(|line| line.strip_prefix("sandpen: error: ")).expect("a message");
     let causes: Vec<&str> = message.lines().filter_map(|line| line.strip_prefix("sandpen:   ")).collect();
     let first = if causes.is_empty() { first.to_owned() } else { format!("{first}: {}", causes.join("; ")) };
@@ -54,7 +55,7 @@ fn down(fixture: &Fixture, command: impl Fn(&str) -> Command, message: &str) {
     assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""));
     let json: serde_json::Value = serde_json::from_str(&finished.stdout).expect("JSON");
     assert_eq!(json["warnings"][0], first);
-    assert_eq!(fixture.calls(), Vec::<Vec<String>>::new(), "explain started something");
+    assert_eq!(fixture.calls(), Vec::<Vec<String>>::new(), "`explain` called the engine");
 }
 
 #[test]
@@ -90,14 +91,14 @@ hint: or use another engine: --engine podman
     );
 }
 
-/// A daemon that this user may not connect to. If root runs the tests, sandpen runs as `nobody`.
+/// This user may not connect to the daemon. If root runs the tests, sandpen runs as uid 65534.
 #[test]
 fn r1_a_daemon_that_refuses_permission() {
     let fixture = Fixture::new().with_recording_docker();
     let socket = fixture.root.join("private.sock");
     let _daemon = UnixListener::bind(&socket).unwrap();
     fs::set_permissions(&socket, fs::Permissions::from_mode(0o000)).unwrap();
-    // cargo's directory may be closed to other users.
+    // Other users may have no access to cargo's directory.
     let program = fixture.root.join("sandpen");
     install_program(binary(), &program);
     let is_root = std::os::unix::fs::MetadataExt::uid(&fs::metadata("/proc/self").unwrap()) == 0;
@@ -177,7 +178,7 @@ fn r1_the_messages_differ_and_each_has_its_remedy() {
     }
 }
 
-/// A remedy that names what was just found missing is none.
+/// A hint must not suggest an engine that is not installed.
 #[test]
 fn r1_the_remedy_does_not_name_an_engine_that_is_not_there_either() {
     let fixture = Fixture::new().with_recording_docker();
@@ -199,7 +200,7 @@ hint: install Podman
     );
 }
 
-/// `auto`: without an image the host's own tools are meant, with one a container.
+/// `auto` selects the native engine without an image, and a container engine with one.
 #[test]
 fn auto_takes_native_without_an_image_and_docker_with_one() {
     let fixture = Fixture::new().with_recording_docker();
@@ -271,7 +272,7 @@ fn auto_takes_docker_then_podman() {
     assert_eq!(fixture.calls().iter().map(|call| call[0].as_str()).collect::<Vec<_>>(), ["podman"]);
 }
 
-/// An engine that `auto` chose and that fails to launch is exit code 44; no second one is tried.
+/// If the engine that `auto` chose fails to launch, sandpen exits with 44 and tries no other.
 #[test]
 fn auto_tries_no_second_engine() {
     let fixture = Fixture::new().with_recording_docker();
@@ -362,7 +363,7 @@ fn the_session_leaves_nothing_behind() {
     }
 }
 
-/// Exit codes of the guest are its own.
+/// sandpen exits with the guest's exit code, even if that code has a meaning for sandpen itself.
 #[test]
 fn the_guests_exit_code_is_sandpens() {
     let fixture = Fixture::new().with_recording_docker();
@@ -379,7 +380,7 @@ fn strict_makes_a_downgrade_an_error() {
     let arguments = ["--engine", "podman", "--memory", "64m"];
     let json = fixture.explain_normalized(&arguments, &[]);
     if json["downgrades"].as_array().is_some_and(Vec::is_empty) {
-        // As root every limit can be enforced; there is nothing to be strict about.
+        // As root every limit can be enforced, so `--strict` has no effect.
         let finished =
             fixture.finish(&mut fixture.sandpen(["run", "--strict"].iter().chain(&arguments).chain(&["--", "true"])));
         assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""));

@@ -1,4 +1,4 @@
-//! `explain` as text, and `explain --why`.
+//! Tests the text of `explain` and the answers of `explain --why`.
 
 use std::fs;
 use std::process::Command;
@@ -6,23 +6,22 @@ use std::process::Command;
 use crate::support::Fixture;
 use crate::support::pty::Pty;
 
-/// `explain` as text.
 fn page(fixture: &Fixture, arguments: &[&str]) -> String {
     let mut command = fixture.sandpen(["explain"].iter().chain(arguments));
     fixture.finish(command.env("SSL_CERT_DIR", "/etc").env("ANTHROPIC_API_KEY", "hunter2")).success().to_owned()
 }
 
-/// The answer about one thing, without its title's line.
+/// Returns the title of the answer and its other lines, with runs of blanks as one blank.
 #[track_caller]
 fn why(fixture: &Fixture, thing: &str, options: &[&str]) -> (String, Vec<String>) {
     let mut command = fixture.sandpen(["explain", "--why", thing].iter().chain(options));
     let finished = fixture.finish(command.env("GH_TOKEN", "hunter2").env("EDITOR", "vi"));
     let text = finished.success().to_owned();
-    assert!(!text.contains("hunter2"), "a secret shows: {text}");
+    assert!(!text.contains("hunter2"), "the output contains a secret: {text}");
     let mut lines: Vec<String> = Vec::new();
     for line in text.lines() {
         let words = line.split_whitespace().collect::<Vec<_>>().join(" ");
-        // The place is long here, so that effects may be below their options.
+        // Paths are long here, so an effect may be on the line below its option.
         match lines.last_mut().filter(|_| line.starts_with("          ")) {
             Some(last) => *last = format!("{last} {words}"),
             None => lines.push(words),
@@ -67,7 +66,7 @@ fn no_line_but_a_command_is_wider_than_the_page() {
     let fixture = Fixture::new().with_recording_docker();
     let text = page(&fixture, &["--agent", "llxprt", "--", "llxprt"]);
     let columns = text.split("\nCommand line").next().expect("a page").lines();
-    // A value is never broken; a longer one has its own line.
+    // A value is never broken; one that is too long gets its own line.
     let wide: Vec<&str> =
         columns.filter(|line| line.chars().count() > 100 && line.split_whitespace().count() > 4).collect();
     assert_eq!(wide, Vec::<&str>::new());
@@ -246,7 +245,7 @@ fn why_a_host_is_reached_or_not() {
     }
 }
 
-/// What `--why` offers does what it says: the option is taken, and the answer is another.
+/// Applies each offered option and expects the answer to change.
 #[test]
 fn the_options_that_why_offers_work() {
     let fixture = Fixture::new().with_recording_docker();
@@ -269,7 +268,7 @@ fn the_options_that_why_offers_work() {
         for change in answer["change"].as_array().expect("changes") {
             let option =
                 change["option"].as_str().expect("an option").replace("[ROOT]", &fixture.root.display().to_string());
-            // A policy that is offered takes the place of the one that is there.
+            // An offered network policy replaces the current one.
             let replaces = option.starts_with("--network");
             let with = options.iter().filter(|_| !replaces).cloned().chain(option.split(' ').map(str::to_owned));
             assert_eq!(asked(&with.collect::<Vec<_>>())["inside"], true, "{thing}: {option}");

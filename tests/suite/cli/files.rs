@@ -1,9 +1,9 @@
-//! A wrong file: exit code 2, and the message names the file, the key, the value and the form
-//! expected.
+//! An invalid file is refused with exit code 2, and the message names the file, the key, the value
+//! and the expected form.
 
 use crate::support::Fixture;
 
-/// The file's text, and what the message must hold: the key, the value, the form.
+/// Each row has the text of a file and the parts that the message must contain: key, value, form.
 const WRONG: &[(&str, &[&str])] = &[
     ("engine = \"lxc\"", &["`engine`", "`lxc`", "`docker`", "`podman`"]),
     ("image = \"A B\"", &["`image`", "`A B`", "`name:tag`"]),
@@ -39,7 +39,7 @@ const WRONG: &[(&str, &[&str])] = &[
     ("strict = 1", &["`strict`", "1", "`true` or `false`"]),
 ];
 
-/// Collects what is missing over all cases, so that one run shows them all.
+/// Collects the missing parts of all cases, so that one run shows every failure.
 #[track_caller]
 fn holds(failures: &mut Vec<String>, stderr: &str, parts: &[&str], case: &str) {
     for part in parts.iter().filter(|part| !stderr.contains(**part)) {
@@ -91,7 +91,7 @@ fn a_wrong_value_in_a_profile_names_its_file() {
     }
 }
 
-/// What is wrong reads the same from a file as from a flag.
+/// The message is the same for a file as for a flag.
 #[test]
 fn a_misspelt_choice_and_its_reason_are_lines_of_their_own() {
     let fixture = Fixture::new().with_recording_docker();
@@ -132,11 +132,11 @@ fn an_empty_value_in_a_file_means_not_set() {
 fn a_wrong_value_in_a_trusted_project_file_names_the_file() {
     let fixture = Fixture::new().with_recording_docker();
     fixture.write("project/.sandpen/config.toml", "netwrok = \"off\"\n");
-    // It cannot be trusted as it is …
+    // An invalid file cannot be trusted.
     let stderr = fixture.usage_error(&mut fixture.sandpen(["trust"]));
     assert!(stderr.starts_with("sandpen: error: [ROOT]/home/project/.sandpen/config.toml:1:1: "), "{stderr}");
     assert!(stderr.ends_with("hint: did you mean `network`?\n"), "{stderr}");
-    // … and without trust it has no effect, right or wrong.
+    // Without trust the file has no effect, even if it is invalid.
     let finished = fixture.finish(&mut fixture.sandpen(["run", "--", "true"]));
     assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), "\
 sandpen: warning: the project file `[ROOT]/home/project/.sandpen/config.toml` is not trusted and has no effect: read it, then run `sandpen trust`
@@ -182,7 +182,7 @@ fn a_file_that_is_not_toml_or_json_names_the_place() {
 #[test]
 fn a_file_that_cannot_be_read_is_named() {
     let fixture = Fixture::new().with_recording_docker();
-    std::fs::create_dir_all(fixture.home.join(".config/sandpen/config.toml")).expect("a directory in its place");
+    std::fs::create_dir_all(fixture.home.join(".config/sandpen/config.toml")).expect("a directory replaces the file");
     assert_eq!(
         fixture.usage_error(&mut fixture.sandpen(["run"])),
         "\

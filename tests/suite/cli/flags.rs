@@ -1,9 +1,9 @@
-//! A wrong value of a flag: exit code 2, and the message names the value, the flag and the form
-//! expected.
+//! An invalid value of a flag is refused with exit code 2, and the message names the value, the
+//! flag and the expected form.
 
 use crate::support::Fixture;
 
-/// Flag, wrong value, the whole of stderr.
+/// Each row has a flag, an invalid value, and the whole of stderr.
 const WRONG: &[(&str, &str, &str)] = &[
     (
         "--image",
@@ -210,7 +210,7 @@ fn a_flag_that_takes_one_value_cannot_be_given_twice() {
     assert_eq!(stderr, "sandpen: error: flag --strict: takes no value, but `yes` was given\n");
 }
 
-/// Every flag of `run` that takes a value.
+/// These are the flags of `run` that take a value.
 pub const FLAGS: &[&str] = &[
     "--engine",
     "--image",

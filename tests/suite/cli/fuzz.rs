@@ -1,5 +1,5 @@
-//! Random command lines and environments against `explain`: a documented exit code, no crash,
-//! nothing raw on stderr.
+//! Random command lines and environments for `explain` must end with a documented exit code,
+//! without a crash and without control characters on stderr.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -43,7 +43,7 @@ const VARIABLES: &[&str] = &[
     "CONTAINER_HOST",
     "GOOGLE_APPLICATION_CREDENTIALS",
 ];
-/// Values of every kind that is right somewhere, so that random ones go deep.
+/// Most values are valid for some option, so that random calls get past the parser.
 const LIKELY: &[&str] = &[
     "docker",
     "podman",
@@ -85,7 +85,7 @@ fn value() -> impl Strategy<Value = Vec<u8>> {
         1 => prop::collection::vec(any::<u8>(), 0..24),
         1 => prop::sample::select(vec!["\u{1b}[31m", "\u{9b}2J", "a\nb", "\u{202e}x", "\u{7}", "\r"]).prop_map(|text| text.as_bytes().to_vec()),
     ]
-    // The system itself carries no NUL.
+    // Arguments and variables cannot contain NUL.
     .prop_map(|bytes| bytes.into_iter().filter(|byte| *byte != 0).collect())
 }
 
@@ -100,7 +100,7 @@ fn os(bytes: &[u8]) -> OsString {
     OsStr::from_bytes(bytes).to_owned()
 }
 
-/// PROPTEST_CASES=5000 looks further.
+/// PROPTEST_CASES=5000 runs more cases.
 #[test]
 fn explain_survives_300_random_calls() {
     let fixture = Fixture::new().with_recording_docker();
@@ -120,14 +120,14 @@ fn explain_survives_300_random_calls() {
         prop_assert!(matches!(finished.code, Some(0 | 2 | 44)), "{command:?}: {finished:?}");
         prop_assert!(!acts(&finished.stderr), "{command:?}: {:?}", finished.stderr);
         prop_assert!(!finished.stderr.contains("panicked"), "{command:?}: {}", finished.stderr);
-        prop_assert!(finished.code == Some(0) || !finished.stderr.is_empty(), "{command:?}: not a word");
+        prop_assert!(finished.code == Some(0) || !finished.stderr.is_empty(), "{command:?}: it failed without a message");
     });
     prop_assert_unchanged(&fixture, &before);
 }
 
 fn prop_assert_unchanged(fixture: &Fixture, before: &std::collections::BTreeMap<std::path::PathBuf, Vec<u8>>) {
-    assert_eq!(&fixture.snapshot(), before, "explain wrote something");
-    // It may ask an engine for an image, for its machine or its connections; it starts no
+    assert_eq!(&fixture.snapshot(), before, "`explain` changed a file");
+    // `explain` may ask an engine for an image, its machine or its connections, but starts no
     // container.
     let calls = fixture.calls();
     assert!(calls.iter().all(|call| ["image", "info", "system"].contains(&call[1].as_str())), "{calls:?}");

@@ -1,4 +1,4 @@
-//! Invalid network policies: exit code 2, and the message names the entry.
+//! An invalid network policy is refused with exit code 2, and the message names the entry.
 
 use crate::support::Fixture;
 

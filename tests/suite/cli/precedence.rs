@@ -1,5 +1,5 @@
-//! Flag over environment over profile over trusted project file over user file over default; lists
-//! accumulate.
+//! Flags override the environment, which overrides the profile, the trusted project file, the
+//! user's file and the default, in this order; lists accumulate.
 
 use super::entry;
 use crate::support::Fixture;
@@ -114,7 +114,7 @@ fn among_environment_names_the_leftmost_non_empty_one_is_taken_whole() {
         variables.iter_mut().take(index).for_each(|variable| variable.1 = "");
         assert_eq!(fixture.explain_normalized(&[], &variables)["limits"]["cpus"], (index + 1).to_string(), "{name}");
     }
-    // A wrong value to the right is not even looked at.
+    // sandpen does not parse the names to the right of the first non-empty one.
     assert_eq!(fixture.explain_normalized(&[], &[("SANDPEN_CPUS", "1"), ("SANDBOX_CPUS", "x")])["limits"]["cpus"], "1");
     let json = fixture.explain_normalized(&[], &[("SANDPEN_MOUNTS", "/etc:/a"), ("SANDBOX_MOUNTS", "/etc:/b")]);
     assert_eq!(entry(&json, "mounts", "target", "/a")["from"], "env SANDPEN_MOUNTS");
@@ -207,7 +207,7 @@ fn on_the_same_target_or_name_the_higher_layer_wins() {
     assert!(!argv.contains("A=env") && !argv.contains("A=user") && !argv.contains("/usr:/m"), "{argv}");
 }
 
-/// Within one layer the last of two equal names wins, as with every other tool.
+/// Within one layer the last of two equal names wins, as in most tools.
 #[test]
 fn on_the_same_name_in_one_layer_the_later_one_wins() {
     let fixture = Fixture::new().with_recording_docker();

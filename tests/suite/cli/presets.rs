@@ -1,4 +1,4 @@
-//! The user's own presets: errors name the file, and `explain` shows everything that a preset
+//! Errors in the user's own presets name the file, and `explain` shows everything that a preset
 //! exposes.
 
 use std::fs;
@@ -8,7 +8,7 @@ use crate::support::Fixture;
 
 const MINE: &str = ".config/sandpen/presets/mine.toml";
 
-/// What follows `name = "mine"` on line 1, and what the message must hold.
+/// Each row has the text below `name = "mine"` and the parts that the message must contain.
 const WRONG: &[(&str, &[&str])] = &[
     ("secrets = [\"MINE_KEY=hunter2\"]", &["mine.toml:2:12: key `secrets[0]`", "`MINE_KEY=…`", "`MINE_API_KEY`"]),
     ("variables = [\"A B\"]", &["key `variables[0]`", "`A B` is not a variable's name"]),
@@ -49,7 +49,7 @@ fn a_wrong_preset_names_file_key_and_form() {
                 failures.push(format!("{text}: no {part} in: {stderr}"));
             }
         }
-        assert!(!stderr.contains("hunter2"), "a value is a secret: {stderr}");
+        assert!(!stderr.contains("hunter2"), "the message contains a secret value: {stderr}");
     }
     assert!(failures.is_empty(), "{}", failures.join(""));
 }
@@ -77,7 +77,7 @@ fn sandpens_own_files_are_no_agents_wherever_they_are() {
     assert!(stderr.contains("`[ROOT]/home/elsewhere` holds sandpen's own files"), "{stderr}");
 }
 
-/// A guest that may write to the workspace could otherwise choose what is mounted.
+/// Otherwise a guest that can write to the workspace could choose what is mounted.
 #[test]
 fn a_link_in_the_workspace_is_not_followed_for_a_preset() {
     let fixture = Fixture::new().with_recording_docker();
@@ -115,7 +115,7 @@ fn explain_shows_all_that_a_preset_exposes() {
     assert!(!text.contains("hunter2"), "{text}");
 }
 
-/// Whatever an editor leaves beside them.
+/// Editors leave backup files beside the presets.
 #[test]
 fn only_toml_files_are_presets() {
     let fixture = Fixture::new().with_recording_docker();

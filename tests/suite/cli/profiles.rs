@@ -1,4 +1,4 @@
-//! `profile`: effective values with their origin, new profile files, and the schemas for editors.
+//! Tests `profile`: effective values with their origin, new profile files, and schemas for editors.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ fn data(fixture: &Fixture, arguments: &[&str]) -> String {
     finished.stdout
 }
 
-/// The line of a key: `KEY = VALUE`, and who set it.
+/// Returns the line of a key, `KEY = VALUE` with its origin as a comment.
 fn shown(text: &str, key: &str) -> String {
     let line = text.lines().find(|line| line.trim().trim_start_matches("# ").split([' ', '=']).next() == Some(key));
     line.unwrap_or_else(|| panic!("no {key} in\n{text}")).split_whitespace().collect::<Vec<_>>().join(" ")
@@ -91,7 +91,7 @@ fn of_a_variable_that_two_layers_set_the_higher_is_shown() {
     }
 }
 
-/// What `show` prints is a file that means the same.
+/// The output of `profile show` can be saved as a profile with the same values.
 #[test]
 fn profile_show_prints_a_valid_profile() {
     let fixture = Fixture::new().with_recording_docker();
@@ -143,7 +143,7 @@ fn without_a_name_the_users_own_file_is_made() {
         "{}",
         finished.stderr
     );
-    assert_eq!(data(&fixture, &["profile", "show"]), before, "a new file changes nothing");
+    assert_eq!(data(&fixture, &["profile", "show"]), before, "a new file changes no value");
     let again = fixture.usage_error(&mut fixture.sandpen(["profile", "init"]));
     assert!(again.ends_with("config.toml` already exists\nhint: edit it; nothing was changed\n"), "{again}");
 }
@@ -152,7 +152,7 @@ fn repository(path: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// What is generated is what is committed; `UPDATE_GOLDEN=1` writes it.
+/// Fails unless the committed file equals the generated text; `UPDATE_GOLDEN=1` rewrites the file.
 fn is_current(path: &str, text: &str) {
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         fs::write(repository(path), text).unwrap();
@@ -200,7 +200,7 @@ impl Schema {
     }
 }
 
-/// An editor and sandpen agree on what is right and what is wrong.
+/// An editor that uses the schema must accept and reject the same files as sandpen.
 #[test]
 fn the_schema_judges_as_sandpen_does() {
     let fixture = Fixture::new().with_recording_docker();

@@ -1,11 +1,11 @@
-//! stdout holds data, stderr diagnostics; `-q` silences warnings, `-v` shows the command line,
-//! secrets never show.
+//! stdout holds data, stderr diagnostics; `-q` silences warnings, `-v` shows the command line, and
+//! secrets are never printed.
 
 use std::process::Stdio;
 
 use crate::support::Fixture;
 
-/// A run that has something to warn of: a variable that is not set.
+/// This run warns that a variable is not set.
 const WARNED: [&str; 5] = ["run", "--env", "MISSING", "--", "true"];
 const WARNING: &str = "sandpen: warning: flag --env: MISSING is not set on the host, so it is not set inside\n";
 
@@ -55,7 +55,7 @@ fn explain_prints_data_to_stdout_and_warnings_to_stderr() {
     for limit in ["  cpus ", "  memory ", "  pids "] {
         assert!(finished.stdout.lines().any(|line| line.starts_with(limit)), "{limit}: {}", finished.stdout);
     }
-    // In JSON, warnings are data.
+    // In JSON, warnings are part of the data.
     let finished = fixture.finish(&mut fixture.sandpen(["explain", "--format", "json", "--env", "MISSING"]));
     assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""));
     assert!(finished.stdout.contains("MISSING is not set on the host"), "{}", finished.stdout);
@@ -132,7 +132,7 @@ fn verbose_shows_the_engines_command_line() {
     assert_eq!(finished.stdout, "");
 }
 
-/// Shell words without a shell: `printf` of a real one.
+/// A real shell splits the line, and `printf` prints its words.
 fn shlex_split(line: &str) -> Vec<String> {
     let output =
         std::process::Command::new("/bin/sh").args(["-c", &format!("printf '%s\\0' {line}")]).output().unwrap();

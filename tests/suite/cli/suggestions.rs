@@ -1,4 +1,5 @@
-//! Unknown names: exit code 2, with the most similar known name.
+//! Unknown names are refused with exit code 2, and the message suggests the most similar known
+//! name.
 
 use crate::support::Fixture;
 
@@ -60,7 +61,7 @@ fn a_misspelt_choice_is_answered_with_the_nearest() {
         let stderr = fixture.usage_error(&mut fixture.sandpen(["run", flag, wrong]));
         assert!(stderr.contains(&format!("\nhint: did you mean `{near}`?\nhint: expected ")), "{stderr}");
     }
-    // What holds for flags holds for variables and files.
+    // The same goes for variables and files.
     let stderr = fixture.usage_error(fixture.sandpen(["run"]).env("SANDPEN_ENGINE", "dockr"));
     assert!(stderr.contains("did you mean `docker`?"), "{stderr}");
     fixture.write_config("engine = \"dockr\"");
@@ -100,7 +101,7 @@ fn a_misspelt_command_is_answered_with_the_nearest() {
     }
 }
 
-/// `sandpen ls` is what a newcomer types first; the answer must show the way.
+/// New users often type `sandpen ls`, so the message must show the correct command.
 #[test]
 fn a_command_without_run_is_told_how_to_run_it() {
     let fixture = Fixture::new().with_recording_docker();

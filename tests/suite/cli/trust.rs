@@ -1,4 +1,4 @@
-//! `trust`: shows a project's file, lets exactly the shown content take effect, and can be revoked.
+//! `trust` shows a project's file, lets exactly the shown content take effect, and can be revoked.
 
 use std::fs;
 
@@ -49,7 +49,7 @@ Changes
     let only_shown = fixture.finish(&mut fixture.sandpen(["trust", "--dry-run"]));
     assert_eq!((only_shown.code, only_shown.stdout.as_str(), only_shown.stderr.as_str()), (Some(0), shown, ""));
     assert_eq!(fixture.explain_normalized(&[], &[])["network"]["mode"], "on");
-    // From below, as `run` finds it.
+    // `trust` finds the file from a subdirectory, as `run` does.
     fs::create_dir(fixture.home.join("project/below")).unwrap();
     let finished = fixture.finish(fixture.sandpen(["trust"]).current_dir(fixture.home.join("project/below")));
     assert_eq!((finished.code, finished.stdout.as_str()), (Some(0), shown));
@@ -117,7 +117,7 @@ hint: `sandpen trust --list` lists the trusted ones
     );
 }
 
-/// A person is asked, and anything but a yes is a no.
+/// `trust` asks at a terminal; every answer except yes means no.
 #[test]
 fn trust_asks_at_a_terminal() {
     let fixture = Fixture::new().with_recording_docker();
@@ -129,7 +129,7 @@ fn trust_asks_at_a_terminal() {
         terminal.expect(&format!("[ended {code}]"));
         assert_eq!(fixture.explain_normalized(&[], &[])["network"]["mode"], mode, "{answer:?}");
     }
-    // What is in effect already is not asked about, and neither is who said yes before.
+    // sandpen does not ask if the content is already in effect, or with `--yes`.
     let mut again = Pty::start(&fixture.sandpen(["trust"]));
     again.expect("[ended 0]");
     fixture.write(FILE, "network = \"proxied\"\nallowHosts = [\"a.b\"]\n");
@@ -138,7 +138,8 @@ fn trust_asks_at_a_terminal() {
     assert_eq!(fixture.explain_normalized(&[], &[])["network"]["mode"], "proxied");
 }
 
-/// Nothing that a stranger writes into the file acts on the terminal of the one who reads it.
+/// A project's author is not trusted, so control characters in the file must not reach the terminal
+/// of the reader.
 #[test]
 fn attack_10_what_is_shown_is_text() {
     let fixture = Fixture::new().with_recording_docker();

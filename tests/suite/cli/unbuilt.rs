@@ -28,7 +28,7 @@ hint: drop it, or use `--engine sandbox-exec` on macOS
     );
 }
 
-/// A variable that others set for llxprt must not stop a container that has no use for it.
+/// llxprt users may have set this variable; a container ignores it.
 #[test]
 fn a_seatbelt_profile_in_the_environment_does_not_stop_a_container() {
     let fixture = Fixture::new().with_recording_docker();

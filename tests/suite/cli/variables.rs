@@ -1,9 +1,9 @@
-//! A wrong value of a variable: exit code 2, and the message names the value, the variable and the
-//! form expected.
+//! An invalid value of a variable is refused with exit code 2, and the message names the value, the
+//! variable and the expected form.
 
 use crate::support::Fixture;
 
-/// Variables, wrong value, what it is not, the form expected.
+/// The fields are the variables, an invalid value, the complaint, and the expected form.
 type Wrong = (&'static [&'static str], &'static str, &'static str, &'static str);
 const WRONG: &[Wrong] = &[
     (
@@ -60,7 +60,7 @@ fn a_wrong_value_names_itself_its_variable_and_the_form() {
         for name in *names {
             for command in ["run", "explain"] {
                 let mut command = fixture.sandpen([command, "--", "true"]);
-                // The fixture's own setting would win over the names to its right.
+                // The fixture sets SANDPEN_SSH_AGENT, which overrides the other names.
                 let stderr = fixture.usage_error(command.env_remove("SANDPEN_SSH_AGENT").env(name, value));
                 let expected = format!("sandpen: error: env {name}: `{value}` {what}\nhint: expected {form}\n");
                 assert_eq!(stderr, expected);
@@ -121,7 +121,7 @@ hint: expected `NAME=VALUE`, or `NAME` to pass the host's value
     }
 }
 
-/// A message must not become the place where a secret is first shown.
+/// An error message must not reveal a secret.
 #[test]
 fn an_invalid_entry_does_not_reveal_its_secret() {
     let fixture = Fixture::new().with_recording_docker();
@@ -163,7 +163,7 @@ fn an_empty_variable_means_not_set() {
         "SEATBELT_PROFILE",
         "LLXPRT_SANDBOX_PROXY_COMMAND",
     ];
-    // The fixture's own LLXPRT_SANDBOX aside.
+    // The fixture itself needs LLXPRT_SANDBOX.
     for name in names.chain(&lists).filter(|name| **name != "LLXPRT_SANDBOX") {
         assert_eq!(fixture.explain_normalized(&["--", "true"], &[(name, "")]), plain, "{name}");
     }

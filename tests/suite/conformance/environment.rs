@@ -1,4 +1,4 @@
-//! The guest's environment variables, and their exact values.
+//! Tests the guest's environment variables and their exact values.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ for_every_engine!(
     only_requested_variables_are_set,
 );
 
-/// The guest's environment, read without a shell between.
+/// Returns the guest's environment, read without a shell.
 fn environment(fixture: &Fixture, prepare: impl FnOnce(&mut std::process::Command)) -> BTreeMap<String, String> {
     let mut command = fixture.run();
     prepare(&mut command);
@@ -40,7 +40,7 @@ fn the_sandbox_has_a_name(fixture: &Fixture) {
     assert_eq!(sandbox, hostname);
     let id = sandbox.strip_prefix("sandpen-").expect("sandpen-ID");
     assert!(id.len() >= 8 && id.chars().all(|c| c.is_ascii_hexdigit()), "{id}");
-    assert_ne!(fixture.bash("echo $SANDBOX").success(), sandbox, "names are random");
+    assert_ne!(fixture.bash("echo $SANDBOX").success(), sandbox, "two sandboxes have the same name");
 }
 
 const ODD: &[&str] = &[
@@ -63,7 +63,8 @@ fn values_arrive_unchanged(fixture: &Fixture) {
     let inside = environment(fixture, |command| {
         for (number, value) in ODD.iter().enumerate() {
             command.arg("--env").arg(format!("PLAIN_{number}={value}"));
-            // By name alone, and by a name that looks secret: two other ways to the guest.
+            // A variable given by name only, and one whose name looks secret, are passed in other
+            // ways.
             command.arg("--env").arg(format!("NAMED_{number}")).env(format!("NAMED_{number}"), value);
             command.arg("--env").arg(format!("N{number}_TOKEN={value}"));
         }
@@ -96,7 +97,7 @@ fn variables_come_from_every_layer(fixture: &Fixture) {
     }
 }
 
-/// Compares the whole list, so that a variable that an engine adds is noticed.
+/// The whole list is compared, so that a variable that an engine adds is noticed.
 fn only_requested_variables_are_set(fixture: &Fixture) {
     let host = [
         ("GITHUB_TOKEN", "hunter2"),
@@ -108,7 +109,7 @@ fn only_requested_variables_are_set(fixture: &Fixture) {
         ("SSH_AUTH_SOCK", "/nowhere"),
         ("LD_PRELOAD_OF_MINE", "x"),
         ("BASH_ENV", "/nowhere"),
-        // Podman hands it on by itself unless told not to.
+        // Podman passes it on by default.
         ("FTP_PROXY", "http://user:hunter2@proxy.invalid:1"),
     ];
     let inside = environment(fixture, |command| {
@@ -126,6 +127,6 @@ fn only_requested_variables_are_set(fixture: &Fixture) {
         "container",
     ];
     let unexpected: Vec<_> = inside.keys().filter(|name| !expected.contains(&name.as_str())).collect();
-    assert!(unexpected.is_empty(), "from the host, unasked: {unexpected:?}");
+    assert!(unexpected.is_empty(), "variables that were not requested: {unexpected:?}");
     assert!(!inside.values().any(|value| value.contains("hunter2")), "{inside:?}");
 }

@@ -1,4 +1,4 @@
-//! Exit codes of the guest and of the launcher.
+//! Tests the exit codes of the guest and of the launcher.
 
 use crate::support::{Fixture, RunToEnd};
 use crate::{for_every_container_engine, for_every_engine};
@@ -66,7 +66,7 @@ fn an_engine_that_refuses_is_44(fixture: &Fixture) {
     }
     assert_eq!(fixture.sessions(), Vec::<std::path::PathBuf>::new());
     assert_eq!(fixture.containers(), Vec::<String>::new());
-    // A flag that the engine knows is passed on, also from the variable.
+    // Valid flags reach the engine, also from the variable.
     let finished =
         fixture.run().env("SANDBOX_FLAGS", "--env 'FROM_FLAG=a b'").args(["--", "printenv", "FROM_FLAG"]).finish();
     assert_eq!(finished.success(), "a b");

@@ -1,5 +1,5 @@
-//! The files that the guest sees: the working directory, requested mounts, and no other file of the
-//! host.
+//! Tests which files the guest sees: the working directory, requested mounts, and no other file of
+//! the host.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -111,7 +111,7 @@ fn the_hosts_temp_directory_is_there_only_when_asked_for(fixture: &Fixture) {
     let name = file.path().display();
     let script = format!("echo private > /tmp/mine; ls -A /tmp; echo written 2>&- > {name}; true");
     assert_eq!(fixture.bash(&script).success(), "mine");
-    assert_eq!(fs::read_to_string(file.path()).expect("file"), "", "the host's file is untouched");
+    assert_eq!(fs::read_to_string(file.path()).expect("file"), "", "the guest changed the host's file");
     let finished =
         fixture.run().args(["--tmp", "host", "--", "bash", "-c", &format!("echo written > {name}")]).finish();
     finished.success();

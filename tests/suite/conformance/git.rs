@@ -23,7 +23,7 @@ const FILES: [&str; 3] = [".gitconfig", ".config/git/config", ".gitignore_global
 
 fn r2_1_git_discovery_is_set(fixture: &Fixture) {
     assert_eq!(fixture.bash("echo $GIT_DISCOVERY_ACROSS_FILESYSTEM").success(), "1");
-    // No option switches it off by accident.
+    // No option can disable it by accident.
     let finished = fixture.run().args(["--env", "GIT_DISCOVERY_ACROSS_FILESYSTEM=0", "--", "printenv"]).finish();
     assert!(finished.success().lines().any(|line| line == "GIT_DISCOVERY_ACROSS_FILESYSTEM=1"), "{}", finished.stdout);
 }
@@ -34,7 +34,7 @@ fn write_files(fixture: &Fixture) {
     fixture.write(".gitignore_global", "*.ignored\n");
 }
 
-/// Says what Git makes of the three files.
+/// Prints the settings that Git reads from the three files.
 const WHAT_GIT_SEES: &str = "set -e; git config user.name; git config user.email;
     git init --quiet /tmp/repository; cd /tmp/repository; git check-ignore x.ignored";
 
@@ -97,8 +97,8 @@ fn r3_5_the_files_cannot_be_changed(fixture: &Fixture) {
 fn r3_6_missing_files_do_not_matter(fixture: &Fixture) {
     let finished = fixture.bash("git init --quiet . && git status --short && ls -A ~");
     assert_eq!(finished.success(), "project");
-    assert_eq!(finished.stderr, "", "silent when all is well");
-    // One of three is enough to start with.
+    assert_eq!(finished.stderr, "", "a run without problems prints nothing");
+    // Any one of the three files works alone.
     fixture.write(".config/git/config", "[user]\n\tname = Only\n");
     assert_eq!(fixture.bash("git config user.name").success(), "Only");
 }
@@ -137,7 +137,7 @@ fn a_commit_in_a_subdirectory_is_the_users(fixture: &Fixture) {
     let mut command = fixture.run();
     command.current_dir(&subdirectory);
     let finished = command.args(["--", "bash", "-c", script]).finish();
-    // The root of the repository is there as well.
+    // The root of the repository is mounted as well.
     assert_eq!(finished.success(), format!("?? ../\n?? ../../top\nseen\n{}", subdirectory.display()));
     let log = fixture.host_command("git").args(["log", "--format=%an <%ae> %s", "--name-only"]).finish();
     assert_eq!(log.success(), "The User <user@example.org> from inside\n\nsub/directory/file\ntop");

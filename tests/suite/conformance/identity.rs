@@ -1,4 +1,4 @@
-//! The guest's user: the owner of its files, its home, its entry in passwd.
+//! Tests the guest's user: the owner of its files, its home, its entry in passwd.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -27,14 +27,14 @@ fn files_belong_to_the_host_user(fixture: &Fixture) {
         assert_owner(fixture, &fixture.project.join(name));
     }
     assert_eq!(fs::read_to_string(fixture.project.join("a/b/c")).expect("file"), "text\n");
-    // And the other way round: what the host wrote can be changed and removed inside.
+    // The guest can also change and remove the files of the host.
     fixture.write("project/of-the-host", "old");
     fixture.bash("set -e; echo new > of-the-host; rm file").success();
     assert_eq!(fs::read_to_string(fixture.project.join("of-the-host")).expect("file"), "new\n");
     assert!(!fixture.project.join("file").exists());
 }
 
-/// Engines make the parents of mount points as root; every one of them must be the guest's.
+/// Engines create the parents of mount points as root; each of them must belong to the guest.
 fn home_is_writable_in_all_its_parts(fixture: &Fixture) {
     fixture.write(".gitconfig", "");
     fixture.write(".config/git/config", "");
@@ -52,7 +52,7 @@ fn home_is_writable_in_all_its_parts(fixture: &Fixture) {
     command.current_dir(fixture.home.join("work/deep/project")).arg("--mount").arg(&extra);
     let finished = command.args(["--agent", "claude", "--", "bash", "-c", script]).finish();
     assert_eq!(finished.success(), fixture.home.display().to_string());
-    // Nothing of it reached the real home.
+    // The real home is unchanged.
     assert!(!fixture.home.join(".cache").exists());
 }
 
@@ -65,7 +65,7 @@ fn executables_run_in_home_and_in_temp(fixture: &Fixture) {
     let temp = fixture.outside("temp");
     let finished = fixture.run().env("TMPDIR", &temp).args(["--", "bash", "-c", script]).finish();
     assert_eq!(finished.success(), "ran\nran\nran\nran", "with TMPDIR={}", temp.display());
-    assert!(!temp.join("program").exists(), "the host's temp directory is not the guest's");
+    assert!(!temp.join("program").exists(), "the guest wrote to the host's temp directory");
 }
 
 fn the_user_has_a_passwd_entry_and_ssh_works(fixture: &Fixture) {
@@ -98,8 +98,8 @@ fn set_uid_gid_chooses_between_the_two(fixture: &Fixture) {
     }
 }
 
-/// On rootful Docker the tests above run as root; this is the usual case, a member of the group
-/// `docker`.
+/// On rootful Docker the tests above run as root. This test covers the usual case, a member of the
+/// group `docker`.
 #[test]
 fn an_ordinary_user_of_rootful_docker_keeps_its_files() {
     Fixture::on_docker_as_ordinary_user(std::convert::identity, |fixture| {
@@ -116,7 +116,8 @@ fn an_ordinary_user_of_rootful_docker_keeps_its_files() {
     });
 }
 
-/// A mount point inside the project is made on the host: if it stays, it must not be root's.
+/// The engine creates a mount point inside the project on the host; if it remains, it must not
+/// belong to root.
 #[test]
 fn mount_points_in_the_project_belong_to_an_ordinary_user_of_rootful_docker() {
     Fixture::on_docker_as_ordinary_user(std::convert::identity, |fixture| {

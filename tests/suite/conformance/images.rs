@@ -1,4 +1,4 @@
-//! Images: missing ones (R1), foreign ones, entry points, digests.
+//! Tests missing images (R1), images for other architectures, entry points and digests.
 
 use crate::for_every_container_engine;
 use crate::support::{Engine, Finished, Fixture, IMAGE, RunToEnd};
@@ -18,7 +18,7 @@ fn on_image(fixture: &Fixture, image: &str, command: &[&str]) -> Finished {
     sandpen.args(["--"]).args(command).finish()
 }
 
-/// Never pulled; a registry that refuses; a digest that does not exist.
+/// These images are never pulled, refused by their registry, or have a digest that does not exist.
 fn missing_images() -> [String; 4] {
     let digest = format!("localhost/sandpen-test@sha256:{}", "0".repeat(64));
     ["localhost/no-such-image:1.2".into(), "127.0.0.1:1/no/such:image".into(), "llxprt-code-sandbox".into(), digest]
@@ -38,7 +38,11 @@ fn r1_1_a_missing_image_is_explained(fixture: &Fixture) {
             "{}",
             finished.stderr
         );
-        assert!(finished.stderr.matches("hint: ").count() >= 2, "what to check, and where to ask: {}", finished.stderr);
+        assert!(
+            finished.stderr.matches("hint: ").count() >= 2,
+            "one hint must name a check and one the support page: {}",
+            finished.stderr
+        );
         assert_eq!(finished.stdout, "");
     }
     assert_eq!(fixture.sessions(), Vec::<std::path::PathBuf>::new());
@@ -52,7 +56,7 @@ fn r1_2_no_other_projects_contact_is_shown(fixture: &Fixture) {
             assert!(!said.replace(&image, "").to_lowercase().contains(foreign), "{foreign}: {said}");
         }
         let addresses: Vec<&str> = said.split_whitespace().filter(|word| word.contains("://")).collect();
-        // The engine itself may name the registry it asked.
+        // The engine's own message may contain the registry's address.
         let foreign: Vec<_> =
             addresses.iter().filter(|address| **address != SUPPORT && !address.contains("127.0.0.1:1/")).collect();
         assert!(foreign.is_empty(), "{image}: {foreign:?}\n{said}");
@@ -69,7 +73,7 @@ fn an_image_for_another_machine_is_named_as_such(fixture: &Fixture) {
 fn an_entrypoint_does_not_swallow_the_command(fixture: &Fixture) {
     let image = "localhost/sandpen-entrypoint";
     assert_eq!(on_image(fixture, image, &["sh", "-c", "echo ran $1", "sh", "it"]).success(), "ran it");
-    assert_eq!(on_image(fixture, image, &[]).success(), "", "a shell at the end of its input");
+    assert_eq!(on_image(fixture, image, &[]).success(), "", "without a command, a shell runs and ends with its input");
 }
 
 fn a_digest_names_an_image(fixture: &Fixture) {
@@ -77,7 +81,7 @@ fn a_digest_names_an_image(fixture: &Fixture) {
     let digests: Vec<String> = serde_json::from_str(inspected.success()).expect("JSON");
     match digests.first() {
         Some(digest) => assert_eq!(on_image(fixture, digest, &["echo", "ran"]).success(), "ran"),
-        // Docker gives a digest to what came from a registry only, and there is none here.
+        // Docker assigns a digest only to an image from a registry, and no registry runs here.
         None => assert!(matches!(fixture.engine(), Engine::Docker | Engine::DockerRootless)),
     }
 }

@@ -1,4 +1,4 @@
-//! Name, labels and signals of a sandbox, and the cleanup after it.
+//! Tests the name, labels and signals of a sandbox, and the cleanup after it.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -21,14 +21,15 @@ for_every_container_engine!(
     files_of_the_images_user_do_not_keep_the_session,
 );
 
-/// A guest that says `ready`, and ends when its stdin does.
+/// Starts a guest and waits until it prints `ready`.
 fn start(fixture: &Fixture, script: &str) -> Running {
     let mut running = Running::start(fixture.run().stdin(Stdio::piped()).args(["--", "bash", "-c", script]));
     assert_eq!(running.line(), "ready");
     running
 }
 
-/// Waits until the engine knows that the guest runs: before that, Podman's client loses signals.
+/// Waits until the engine lists the container as running: before that, Podman's client loses
+/// signals.
 fn start_and_settle(fixture: &Fixture, script: &str) -> Running {
     let running = start(fixture, script);
     if !fixture.engine().is_container() {
@@ -45,7 +46,7 @@ fn start_and_settle(fixture: &Fixture, script: &str) -> Running {
 #[track_caller]
 fn assert_nothing_left(fixture: &Fixture) {
     eventually("the container is gone", || fixture.containers().is_empty());
-    assert_eq!(fixture.sessions(), Vec::<PathBuf>::new(), "session directories");
+    assert_eq!(fixture.sessions(), Vec::<PathBuf>::new(), "session directories remain");
 }
 
 fn a_running_sandbox_can_be_found_by_its_labels(fixture: &Fixture) {
@@ -60,7 +61,7 @@ fn a_running_sandbox_can_be_found_by_its_labels(fixture: &Fixture) {
     assert_eq!(labels["dev.sandpen.owner-start"], start);
     assert_eq!(fixture.containers(), [name.as_str()]);
     assert_eq!(fixture.sessions().len(), 1);
-    assert_eq!(running.children().len(), 1, "one engine process");
+    assert_eq!(running.children().len(), 1, "sandpen has one child, the engine's client");
     running.close_stdin();
     running.finish().success();
     assert_nothing_left(fixture);
@@ -78,7 +79,7 @@ fn two_sandboxes_in_one_project_are_independent(fixture: &Fixture) {
         let finished = running.finish();
         let mut expected = names.clone();
         expected.sort();
-        // The project is shared; home and temp directory are each one's own.
+        // The sandboxes share the project; each has a private home and temp directory.
         assert_eq!(finished.success(), format!("{}\nproject", expected.join("\n")));
     }
     assert_nothing_left(fixture);
@@ -93,7 +94,7 @@ fn signals_reach_the_guest(fixture: &Fixture) {
         assert_eq!(running.line(), format!("got {name}"));
     }
     let finished = running.finish();
-    assert_eq!(finished.code, Some(5), "the guest decided: {}", finished.stderr);
+    assert_eq!(finished.code, Some(5), "the guest chooses the exit code: {}", finished.stderr);
     assert_nothing_left(fixture);
 }
 
@@ -108,8 +109,8 @@ fn sigterm_leaves_nothing(fixture: &Fixture) {
     }
 }
 
-/// The guest runs before its engine's client is ready to pass signals on. Six times, because it is
-/// a race.
+/// The guest runs before its engine's client is ready to forward signals. The test repeats the race
+/// six times.
 fn a_signal_right_after_the_start_is_not_lost(fixture: &Fixture) {
     let codes: Vec<_> = (0..6)
         .map(|_| {
@@ -118,7 +119,7 @@ fn a_signal_right_after_the_start_is_not_lost(fixture: &Fixture) {
             running.finish().code
         })
         .collect();
-    assert_eq!(codes, [Some(143); 6], "0: it was lost; 1: it ended the client, not the guest");
+    assert_eq!(codes, [Some(143); 6], "0: the signal was lost; 1: it ended the client, not the guest");
     assert_nothing_left(fixture);
 }
 
@@ -136,7 +137,8 @@ fn a_killed_client_leaves_nothing(fixture: &Fixture) {
     eventually("the guest is gone", || !is_running(&mark));
 }
 
-/// What the guest leaves in its home and temp directory is removed, whatever its permissions.
+/// Files in the guest's home and temp directory are removed, even if the guest took away all
+/// permissions.
 fn locked_directories_do_not_keep_the_session(fixture: &Fixture) {
     let script =
         "mkdir -p ~/a/b /tmp/a/b; touch ~/a/b/c /tmp/a/b/c; chmod 000 ~/a/b ~/a /tmp/a/b /tmp/a; ln -s / ~/link";
@@ -144,7 +146,7 @@ fn locked_directories_do_not_keep_the_session(fixture: &Fixture) {
     assert_nothing_left(fixture);
 }
 
-/// The image's user is another one than the host's.
+/// The image's user has another uid than the host's user.
 fn files_of_the_images_user_do_not_keep_the_session(fixture: &Fixture) {
     let mut command = fixture.run_image("localhost/sandpen-node");
     command.args(["--user", "image"]);

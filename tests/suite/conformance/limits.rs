@@ -1,4 +1,4 @@
-//! Limits are enforced where the engine can; elsewhere there is a warning, and an error with
+//! Limits are enforced if the engine can; otherwise there is a warning, or an error with
 //! `--strict`.
 
 use std::process::{Command, Stdio};
@@ -9,8 +9,8 @@ use crate::{for_every_container_engine, for_every_engine};
 for_every_engine!(the_pids_limit_holds, the_memory_limit_holds,);
 for_every_container_engine!(cpus_are_a_promise_or_a_downgrade,);
 
-/// Whether the engine promises to enforce what is asked for; if not, checks that it says so
-/// everywhere.
+/// Returns whether the plan promises the limit. If not, checks the downgrade, the warning and the
+/// error.
 fn is_enforced(fixture: &Fixture, arguments: &[&str], asked: &str) -> bool {
     let explained = fixture.explain(&[arguments, &["--", "true"]].concat());
     let downgrades = explained["downgrades"].as_array().expect("downgrades");
@@ -38,11 +38,11 @@ fn the_pids_limit_holds(fixture: &Fixture) {
     if !is_enforced(fixture, &arguments, "pids 20") {
         return;
     }
-    // At most sixty sleepers, whatever happens; they end with the sandbox.
+    // There are at most sixty processes even if the limit fails; they end with the sandbox.
     let script = "for (1..60) { my $p = fork; last unless defined $p; if (!$p) { sleep 60; exit } $n++ } print $n";
     let finished = fixture.run().args(arguments).args(["--", "perl", "-e", script]).finish();
     let forked: u32 = finished.success().parse().expect("a number");
-    assert!((5..20).contains(&forked), "{forked} processes under a limit of 20");
+    assert!((5..20).contains(&forked), "{forked} processes were started under a limit of 20");
 }
 
 fn the_memory_limit_holds(fixture: &Fixture) {
@@ -50,14 +50,14 @@ fn the_memory_limit_holds(fixture: &Fixture) {
     if !is_enforced(fixture, &arguments, "memory 64m") {
         return;
     }
-    // Four times as much: with swap, engines allow the double.
+    // The script uses four times the limit, because with swap, engines allow twice the limit.
     let script = "$| = 1; print 'started'; my $n = 256; my $x = 'x' x ($n << 20); print 'survived'";
     let finished = fixture.run().args(arguments).args(["--", "perl", "-e", script]).finish();
     assert_eq!((finished.code, finished.stdout.as_str()), (Some(137), "started"), "{}", finished.stderr);
     let reason =
         "sandpen: killed for using more memory than its limit of 64m (flag --memory); raise it with `--memory`";
     assert!(finished.stderr.contains(reason), "{}", finished.stderr);
-    // A 137 of the guest's own is not explained away.
+    // If the guest itself exits with 137, sandpen does not report the memory limit.
     let finished = fixture.run().args(arguments).args(["--", "sh", "-c", "kill -9 $$"]).finish();
     assert_eq!(
         (finished.code, finished.stderr.contains("memory than its limit")),
@@ -67,7 +67,8 @@ fn the_memory_limit_holds(fixture: &Fixture) {
     );
 }
 
-/// Hides the control groups behind empty directories, where groups only seem possible.
+/// Hides the control groups behind plain directories, in which creating a directory does not create
+/// a control group.
 fn with_hidden_control_groups(command: &Command) -> Command {
     let script = "cd /sys/fs && mount -t tmpfs none cgroup && mkdir -m 777 cgroup/cpu cgroup/memory cgroup/pids &&
         cd \"$0\" && exec \"$@\"";
@@ -93,7 +94,7 @@ fn a_limit_that_fails_at_launch_is_an_error_with_strict(fixture: &Fixture) {
     warned.success();
     assert!(warned.stderr.contains("sandpen: warning: memory 64m (flag --memory): no limit"), "{}", warned.stderr);
     assert!(started.exists());
-    // The default limit of processes is best effort.
+    // The default limit of processes is best effort, so `--strict` does not fail.
     run(&["--strict"]).success();
 }
 

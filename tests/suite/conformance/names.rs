@@ -1,4 +1,5 @@
-//! Paths with special characters: mounted if the engine can, refused with exit code 2 if not.
+//! Paths with special characters are mounted if the engine can; otherwise they are refused with
+//! exit code 2.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -55,7 +56,7 @@ fn odd_names_can_be_mounted(fixture: &Fixture) {
     if together.code == Some(0) && together.stdout == expected {
         return;
     }
-    // One by one, to name the culprits.
+    // Each name is tried alone, to report the ones that fail.
     let failures = ODD.iter().enumerate().filter_map(|(number, name)| {
         let finished = read_all(fixture, &[name]);
         (finished.stdout != format!("{number} ")).then(|| format!("{name:?}: {:?} {}", finished.code, finished.stderr))
@@ -98,10 +99,10 @@ fn names_that_an_engine_cannot_mount_are_refused(fixture: &Fixture) {
         "podman" => refused(both, "a:b,c"),
         _ => assert_eq!(both.success(), "both"),
     }
-    // On the command line a colon separates.
+    // On the command line a colon separates the parts of a mount.
     refused(fixture.run().args(["--mount", "/a:/b:/c:/d", "--", "true"]).finish(), "config file");
     refused(fixture.run().args(["--mount", "/no/such/directory", "--", "true"]).finish(), "does not exist");
-    assert_eq!(fixture.sessions(), Vec::<PathBuf>::new(), "nothing was written");
+    assert_eq!(fixture.sessions(), Vec::<PathBuf>::new(), "a session directory remains");
 }
 
 fn command_arguments_arrive_unchanged(fixture: &Fixture) {

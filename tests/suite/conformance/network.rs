@@ -1,5 +1,5 @@
-//! The network: none when it is off, and published ports that reach the guest from this machine
-//! only.
+//! Without a network the guest has only its loopback; published ports are reachable from this
+//! machine only.
 
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -12,10 +12,10 @@ use crate::{for_every_container_engine, for_every_engine};
 for_every_engine!(published_ports_reach_every_listener, ports_without_a_network_are_refused,);
 for_every_container_engine!(with_the_network_off_there_is_only_loopback, published_ports_are_closed_to_others,);
 
-/// An address of this machine that is not its loopback; no packet is sent.
+/// Returns an address of this machine that is not its loopback; no packet is sent.
 fn outer_address() -> IpAddr {
     let socket = UdpSocket::bind("0.0.0.0:0").expect("socket");
-    socket.connect("192.0.2.200:9").expect("a route to somewhere: this machine needs one network interface");
+    socket.connect("192.0.2.200:9").expect("this machine needs a network interface with a route");
     socket.local_addr().expect("address").ip()
 }
 
@@ -35,12 +35,12 @@ fn with_the_network_off_there_is_only_loopback(fixture: &Fixture) {
         let finished = fixture.run().args(arguments).args(["--", "bash", "-c", &script]).finish();
         assert_eq!(finished.success(), "lo", "{arguments:?}");
     }
-    // With it on the same listener is reached: the probe works.
+    // With the network on, the same probe reaches the listener, so it can detect a connection.
     let probe = format!("socat -u OPEN:/dev/null TCP:{address}:{port},connect-timeout=3 && echo reached");
     assert_eq!(fixture.bash(&probe).success(), "reached");
 }
 
-/// Serves one line per connection, until the test closes stdin.
+/// Starts a guest that serves one line per connection until the test closes stdin.
 fn serve(fixture: &Fixture, ports: &[(u16, &str)]) -> Running {
     let mut script = String::new();
     for (port, address) in ports {
@@ -83,7 +83,7 @@ fn published_ports_are_closed_to_others(fixture: &Fixture) {
     let loopback = SocketAddr::from(([127, 0, 0, 1], port));
     eventually("the port is open on loopback", || fetch(loopback).is_ok_and(|text| text == "0.0.0.0\n"));
     let outer = SocketAddr::new(outer_address(), port);
-    assert!(fetch(outer).is_err(), "{outer} answers as well");
+    assert!(fetch(outer).is_err(), "{outer} also answers");
     running.close_stdin();
     running.finish().success();
 }

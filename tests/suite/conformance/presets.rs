@@ -1,4 +1,4 @@
-//! Presets: an agent's settings and keys, for that agent only.
+//! A preset exposes an agent's settings and keys, for that agent only.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -22,12 +22,17 @@ fn a_preset_brings_settings_and_keys(fixture: &Fixture) {
         command.env("ANTHROPIC_API_KEY", "the key").env("OPENAI_API_KEY", "the other key");
         command.args(["--agent", "claude", "--", "bash", "-c", script]).finish()
     };
-    assert_eq!(run(SCRIPT).success(), "the key no other key\n.claude\nproject", "made when it is missing");
-    let made = fs::metadata(fixture.home.join(".claude")).expect("made on the host, so that a login is not lost");
+    assert_eq!(
+        run(SCRIPT).success(),
+        "the key no other key\n.claude\nproject",
+        "the preset creates a missing directory"
+    );
+    let made = fs::metadata(fixture.home.join(".claude"))
+        .expect("the directory is created on the host, so that a login is kept");
     assert_eq!((made.uid(), made.gid()), (fixture.uid, fixture.gid));
     fixture.write(".claude.json", "{}");
     run("set -e; echo login > ~/.claude/login; cat ~/.claude.json").success();
-    assert_eq!(fs::read_to_string(fixture.home.join(".claude/login")).expect("kept"), "login\n");
+    assert_eq!(fs::read_to_string(fixture.home.join(".claude/login")).expect("the login is kept"), "login\n");
 }
 
 fn without_a_preset_there_are_no_settings_and_no_keys(fixture: &Fixture) {
@@ -40,7 +45,7 @@ fn without_a_preset_there_are_no_settings_and_no_keys(fixture: &Fixture) {
 }
 
 fn a_command_selects_its_preset(fixture: &Fixture) {
-    // The image lacks the command, which is as good: the settings directory was made for it.
+    // The image lacks the command, but its preset still creates the settings directory.
     let finished = fixture.run().args(["--", "claude"]).finish();
     finished.failure(127);
     assert!(fixture.home.join(".claude").is_dir());
@@ -77,7 +82,7 @@ path = "~/.mine.conf"
 reason = "mine's settings"
 "#;
 
-/// Everything that the file names, and nothing beside it.
+/// The guest sees everything that the preset file names, and nothing else.
 fn an_own_preset_brings_what_it_names(fixture: &Fixture) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("its address").port();
@@ -96,7 +101,7 @@ fn an_own_preset_brings_what_it_names(fixture: &Fixture) {
         command.args(["--network", "proxied", "--agent", "mine", "--", "bash", "-c", script]).finish()
     };
     let inside = run("echo $MINE_PASS $MINE_MODEL; cat $MINE_CERTIFICATE ~/.mine.conf; echo; ls -A ~");
-    // `.ssh` is the sandbox's own: the way to the proxy.
+    // sandpen creates `.ssh` for the configuration that leads ssh through the proxy.
     assert_eq!(inside.success(), "hunter2 large\ncertificatesettings\n.mine\n.mine.conf\n.ssh\ncertificates\nproject");
     let refused = run("echo x >~/.mine.conf || echo x >$MINE_CERTIFICATE");
     assert!(refused.code == Some(1) && refused.stderr.contains("Read-only file system"), "{}", refused.stderr);
@@ -109,13 +114,13 @@ fn an_own_preset_brings_what_it_names(fixture: &Fixture) {
         )
     };
     assert_eq!(run(&get(port)).success().trim_end(), "HTTP/1.1 204 Fine");
-    assert!(run(&get(port.wrapping_add(1))).success().starts_with("HTTP/1.1 403 "), "no other host");
+    assert!(run(&get(port.wrapping_add(1))).success().starts_with("HTTP/1.1 403 "), "another port is reachable");
     let mut explain = fixture.command("explain");
     explain.args(["-v", "--agent", "mine"]).env("MINE_PASS", "hunter2");
     let shown = explain.args(["--format", "json", "--", "true"]).finish();
     assert!(
         shown.success().contains("MINE_PASS") && !shown.success().contains("hunter2"),
-        "on no command line: {}",
+        "the secret is printed: {}",
         shown.stdout
     );
 }

@@ -1,4 +1,5 @@
-//! Secrets reach the guest, but no command line, no explanation, and no file that remains.
+//! Secrets reach the guest, but appear on no command line, in no explanation, and in no file that
+//! remains.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,11 +10,11 @@ use crate::support::{Fixture, Running, command_lines};
 
 for_every_container_engine!(secrets_are_in_no_argv, explain_does_not_show_secrets,);
 
-/// The values' common part; it is in no command line of this test.
+/// All values contain this text, and no command line of this test does.
 const NEEDLE: &str = "hunter2-of-the-secrets-test";
 
-/// By name, by a name that looks secret, by a value that carries a login under a name that steers
-/// the engine's client.
+/// Sets three secrets: two under names that look secret, of which one has the prefix of a
+/// variable of Docker's client, and one as a login in a URL.
 fn configure(fixture: &Fixture) {
     let config = format!(
         "[env]\nOTHER_PASSWORD = \"{NEEDLE} 2\"\nHTTP_PROXY = \"http://u:{NEEDLE}@h:1\"\nDOCKER_API_KEY = \"{NEEDLE} 4\"\n"
@@ -42,10 +43,10 @@ fn secrets_are_in_no_argv(fixture: &Fixture) {
 
     let lines = command_lines();
     let own = lines.iter().filter(|line| line.contains(&fixture.project.display().to_string())).count();
-    assert!(own >= 1, "the engine's client is among the command lines");
+    assert!(own >= 1, "the command line of the engine's client is missing");
     let leaks: Vec<_> = lines.iter().filter(|line| line.contains(NEEDLE)).collect();
     assert!(leaks.is_empty(), "{leaks:?}");
-    // What must lie in a file is private.
+    // A file that must hold a secret is private.
     for session in fixture.sessions() {
         for entry in fs::read_dir(&session).expect("session").flatten() {
             let is_secret = fs::read_to_string(entry.path()).is_ok_and(|text| text.contains(NEEDLE));

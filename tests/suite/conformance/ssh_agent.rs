@@ -39,7 +39,7 @@ fn r4_1_off_means_not_reachable(fixture: &Fixture) {
     );
     assert!(
         finished.code != Some(0) || finished.stderr.contains("sandpen: warning: "),
-        "reached without a warning: {}",
+        "the agent is reachable, but there is no warning: {}",
         finished.stdout
     );
 }
@@ -53,7 +53,7 @@ fn r4_2_without_an_agent_there_is_one_warning(fixture: &Fixture) {
         let finished =
             command.args(["--", "bash", "-c", "echo ${SSH_AUTH_SOCK-unset}; ls /ssh-agent 2>&-; true"]).finish();
         assert_eq!(finished.success(), "unset", "{name}={value}");
-        assert_eq!(finished.stderr.lines().count(), 1, "one warning: {}", finished.stderr);
+        assert_eq!(finished.stderr.lines().count(), 1, "there must be exactly one warning: {}", finished.stderr);
         assert!(
             finished.stderr.starts_with("sandpen: warning: ") && finished.stderr.contains("SSH_AUTH_SOCK"),
             "{}",
@@ -65,7 +65,7 @@ fn r4_2_without_an_agent_there_is_one_warning(fixture: &Fixture) {
 fn r4_3_the_agent_answers_at_the_fixed_path(fixture: &Fixture) {
     let finished = run(fixture, &[], &[], LIST);
     assert_eq!((finished.success(), finished.stderr.as_str()), (FORWARDED, ""));
-    // It does not only list: it signs.
+    // The agent also signs.
     let script = "set -e; ssh-add -L > /tmp/key.pub; echo text > /tmp/text;
         ssh-keygen -q -Y sign -f /tmp/key.pub -n file /tmp/text; head -1 /tmp/text.sig";
     assert_eq!(run(fixture, &[], &[], script).success(), "-----BEGIN SSH SIGNATURE-----");
@@ -99,7 +99,7 @@ fn r5_2_the_socket_is_mounted_with_z_on_podman_only(fixture: &Fixture) {
     let mounts = explained["mounts"].as_array().expect("mounts");
     let mount = mounts.iter().find(|mount| mount["target"] == "/ssh-agent").expect("the agent's mount");
     assert_eq!(mount["requirement"], requirement);
-    // Never a directory of the user's own.
+    // `z` would relabel the user's own directories.
     let others = mounts.iter().filter(|mount| mount["target"] != "/ssh-agent");
     assert!(others.into_iter().all(|mount| mount["options"] == serde_json::json!([])), "{mounts:?}");
 }

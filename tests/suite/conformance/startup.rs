@@ -1,4 +1,4 @@
-//! Parts of the project that affect the guest: its Python environment, its parts of PATH, its
+//! Parts of the project affect the guest: its Python environment, its parts of PATH, its
 //! sandbox.bashrc.
 
 use std::fs;
@@ -20,12 +20,12 @@ fn a_python_environment_is_replaced_by_one_that_stays(fixture: &Fixture) {
     let script =
         "echo $VIRTUAL_ENV; ls -A $VIRTUAL_ENV; mkdir -p $VIRTUAL_ENV/bin && echo inside >> $VIRTUAL_ENV/bin/python";
     let run = || fixture.run().env("VIRTUAL_ENV", &venv).args(["--", "bash", "-c", script]).finish();
-    assert_eq!(run().success(), venv.display().to_string(), "empty at first");
-    assert_eq!(run().success(), format!("{}\nbin", venv.display()), "kept for next time");
+    assert_eq!(run().success(), venv.display().to_string(), "the environment is empty at first");
+    assert_eq!(run().success(), format!("{}\nbin", venv.display()), "the environment is kept for the next run");
     assert_eq!(fs::read_to_string(&hosts).expect("file"), "of the host");
-    // Without the variable the host's own is there.
+    // Without the variable the host's own environment is visible.
     assert_eq!(fixture.bash("cat .venv/bin/python").success(), "of the host");
-    // Another project's environment is another one.
+    // Each environment of the host has its own replacement.
     fixture.write("project/sub/.venv/bin/python", "of the host");
     let finished =
         fixture.run().env("VIRTUAL_ENV", fixture.project.join("sub/.venv")).args(["--", "bash", "-c", script]).finish();
@@ -56,7 +56,8 @@ fn parts_of_path_below_the_project_are_appended(fixture: &Fixture) {
     command.env("PYTHONPATH", format!("/usr/lib/python:{project}/lib"));
     let finished = command.args(["--", "bash", "-c", "tool; ls -d /; echo $PATH; echo $PYTHONPATH"]).finish();
     let image = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-    // Behind the image's own, so that no file of the project replaces a system program.
+    // The project's directories follow the image's, so that no file of the project replaces a
+    // system program.
     assert_eq!(finished.success(), format!("tool\n/\n{image}:{}\n{project}/lib", tools.display()));
 }
 
@@ -65,24 +66,23 @@ fn sandbox_bashrc_prepares_the_command(fixture: &Fixture) {
     fixture.write("project/.sandpen/sandbox.bashrc", text);
     let finished = fixture.run().args(["--", "printenv", "FROM_BASHRC", "WHERE", "SANDBOX"]).finish();
     let lines: Vec<&str> = finished.success().lines().collect();
-    assert_eq!((lines[0], lines[1]), ("a b", lines[2]), "it runs in the sandbox");
+    assert_eq!((lines[0], lines[1]), ("a b", lines[2]), "sandbox.bashrc runs in the sandbox");
     assert!(fixture.project.join(format!("ran-{}", lines[2])).exists());
-    assert!(!fixture.home.join("ran-in-home").exists(), "and not outside");
-    // Arguments with blanks and quotes are not read again by the shell; the exit code is the
-    // command's.
+    assert!(!fixture.home.join("ran-in-home").exists(), "sandbox.bashrc ran on the host");
+    // The shell does not expand the arguments again; the exit code is that of the command.
     let finished =
         fixture.run().args(["--", "bash", "-c", "printf '<%s>' \"$@\"; exit 9", "bash", "a  b", "$HOME", "'"]).finish();
     assert_eq!((finished.code, finished.stdout.as_str()), (Some(9), "<a  b><$HOME><'>"));
     let finished = fixture.run().args(["--", "no-such-command"]).finish();
     finished.failure(127);
 
-    // The older name, where the first does not exist.
+    // The older name is used if the first does not exist.
     fs::remove_dir_all(fixture.project.join(".sandpen")).expect("remove");
     fixture.write("project/.llxprt/sandbox.bashrc", "export FROM_BASHRC=llxprt\n");
     assert_eq!(fixture.run().args(["--", "printenv", "FROM_BASHRC"]).finish().success(), "llxprt");
 }
 
-/// The first process inside has an init's duties.
+/// The first process inside must reap orphans, as init does.
 fn orphans_are_reaped(fixture: &Fixture) {
     let script = r#"
         (sleep 0.1 & sleep 0.1 &)

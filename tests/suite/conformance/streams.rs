@@ -1,5 +1,5 @@
-//! stdin, stdout and stderr: every byte arrives, the streams stay separate, and there is a terminal
-//! only if the caller has one.
+//! Every byte of stdin, stdout and stderr arrives, the streams stay separate, and there is a
+//! terminal only if the caller has one.
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
@@ -17,7 +17,7 @@ for_every_engine!(
     a_reader_that_goes_away_ends_the_sandbox,
 );
 
-/// Ten megabytes that hold every byte in every order, without a random source.
+/// Returns ten megabytes of pseudo-random bytes, the same in every run.
 fn noise() -> Vec<u8> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let step = |_| {
@@ -46,7 +46,7 @@ fn stdin_arrives_byte_by_byte(fixture: &Fixture) {
     assert!(received == sent, "{} bytes came back of {}", received.len(), sent.len());
 }
 
-/// Ten times ten megabytes, each ten different from the ones before.
+/// Sends ten megabytes ten times, each time from another offset.
 fn a_hundred_megabytes_arrive_unchanged(fixture: &Fixture) {
     let noise = noise();
     let sum_of = |mut command: Command| {
@@ -86,7 +86,7 @@ fn without_a_command_there_is_a_shell(fixture: &Fixture) {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "hi from /usr/bin/bash\n");
 }
 
-/// `yes | head`: the client dies of the closed pipe, and the container must not run on.
+/// As in `yes | head`, the client ends by the closed pipe, and the container must end with it.
 fn a_reader_that_goes_away_ends_the_sandbox(fixture: &Fixture) {
     let mut command = fixture.run();
     command.stdout(Stdio::piped()).stderr(Stdio::null()).args(["--", "yes"]);
@@ -101,7 +101,7 @@ fn a_reader_that_goes_away_ends_the_sandbox(fixture: &Fixture) {
         let _ = child.kill();
         let _ = child.wait();
     }
-    assert!(ended, "sandpen runs on");
+    assert!(ended, "sandpen still runs");
     eventually("the container is gone", || fixture.containers().is_empty());
     assert_eq!(fixture.sessions(), Vec::<std::path::PathBuf>::new());
 }

@@ -1,4 +1,4 @@
-//! A sandbox in a real terminal: its size, its keys, and its settings afterwards.
+//! Tests a sandbox in a real terminal: its size, its keys, and its settings afterwards.
 
 use std::process::Command;
 
@@ -32,7 +32,7 @@ fn assert_nothing_left(fixture: &Fixture) {
 }
 
 fn in_a_terminal_the_guest_has_one_of_its_size(fixture: &Fixture) {
-    // Docker's client tells the size a moment after the start.
+    // Docker's client sets the size a moment after the start.
     let script = "for fd in 0 1 2; do test -t $fd && echo \"$fd is one\"; done;
         for i in {1..50}; do [ \"$(stty size)\" = '0 0' ] || break; sleep 0.1; done; stty size; exit 7";
     let mut pty = Pty::start(&bash(fixture, script));
@@ -58,8 +58,8 @@ fn a_pipe_on_either_side_is_no_terminal(fixture: &Fixture) {
     let script = "test -t 0 && echo zero; test -t 1 && echo one; echo said";
     let mut pty = Pty::script("\"$@\" | cat", &bash(fixture, script));
     pty.expect("[ended 0]");
-    // Native hands its own stdin over; a container's is a pipe of its client, for it gets a
-    // terminal whole or not at all.
+    // The native engine passes its stdin on. A container has a terminal only if stdin and stdout
+    // both are one; otherwise its stdin is a pipe of the client.
     let expected = if fixture.engine().is_container() { "said\r\n" } else { "zero\r\nsaid\r\n" };
     assert!(pty.said().starts_with(expected), "{:?}", pty.said());
     let mut pty = Pty::script("echo input | \"$@\"", &bash(fixture, &format!("cat; {script}")));
@@ -112,7 +112,7 @@ fn a_program_may_handle_ctrl_c_itself(fixture: &Fixture) {
     pty.expect("[ended 4]");
 }
 
-/// A pager changes the settings while the sandbox runs, and goes on after its end.
+/// The pager changes the settings while the sandbox runs, and continues after it has ended.
 fn a_pipeline_keeps_the_settings_of_its_other_members(fixture: &Fixture) {
     let pager = "{ read line; stty -icanon </dev/tty; cat; stty -a </dev/tty | grep -o -- '[^ ]*icanon'; }";
     let mut pty = Pty::script(&format!("\"$@\" | {pager}"), &bash(fixture, "echo ready; sleep 1"));
@@ -120,7 +120,7 @@ fn a_pipeline_keeps_the_settings_of_its_other_members(fixture: &Fixture) {
     assert!(pty.said().contains("-icanon"), "{:?}", pty.said());
 }
 
-/// Docker's own detach keys are Ctrl-P Ctrl-Q.
+/// Docker's default detach keys are Ctrl-P Ctrl-Q.
 fn no_key_detaches(fixture: &Fixture) {
     let script = "stty raw -echo; echo ready; head -c 3 | od -An -tx1; exit 6";
     let mut pty = Pty::start(&bash(fixture, script));
@@ -131,14 +131,14 @@ fn no_key_detaches(fixture: &Fixture) {
     assert_nothing_left(fixture);
 }
 
-/// No shell outside could resume it, so it is resumed at once.
+/// A shell outside could not resume it, so it is resumed at once.
 fn ctrl_z_leaves_a_container_running(fixture: &Fixture) {
     let mut pty = Pty::start(&bash(fixture, "echo ready; exec cat"));
     pty.expect("ready");
     pty.send("\u{1a}");
     pty.expect("^Z");
     pty.send("still\r");
-    // Once from the terminal's echo, once from cat.
+    // The first comes from the terminal's echo, the second from cat.
     pty.expect("still");
     pty.expect("still");
     pty.send("\u{4}");
@@ -146,7 +146,7 @@ fn ctrl_z_leaves_a_container_running(fixture: &Fixture) {
     assert_nothing_left(fixture);
 }
 
-/// On native the shell outside suspends and resumes it, as any other program.
+/// With the native engine, the shell outside suspends and resumes it like any other program.
 fn ctrl_z_suspends(fixture: &Fixture) {
     let mut command = fixture.run();
     fixture.write_script("project/ready-and-cat", "#!/bin/sh\necho ready\nexec cat\n");

@@ -1,4 +1,4 @@
-//! Clock jumps. sandpen measures waits by the monotonic clock and decides by a lock whether a
+//! Tests clock jumps. sandpen measures waits by the monotonic clock and decides by a lock whether a
 //! sandbox runs. The wall clock only affects ages, and when a directory without a lock counts as
 //! stale.
 
@@ -63,7 +63,8 @@ fn leftovers_are_removed_whatever_their_time(fixture: &Fixture) {
         running.finish();
         let [session] = &fixture.sessions()[..] else { panic!("one session expected") };
         date(session, time);
-        // And two that were killed before they had a lock, or while they were removed.
+        // These directories remain from launchers that were killed before they took the lock, or
+        // during the removal.
         for name in [".new-0123456789ab", ".old-0123456789ab"] {
             let path = session.with_file_name(name);
             fs::create_dir(&path).expect("a directory");
@@ -80,11 +81,11 @@ fn a_signal_is_forwarded_whatever_the_clock_says(fixture: &Fixture) {
         let script = "trap 'echo got USR1' USR1; echo ready; while :; do sleep 0.1; done";
         let mut running = Running::start(fixture.run().args(["--", "sh", "-c", script]));
         assert_eq!(running.line(), "ready");
-        // The file whose age says whether the engine's client is ready for signals.
+        // The age of this file decides whether the engine's client is ready for signals.
         if let Ok(file) = File::open(fixture.sessions()[0].join("status")) {
             file.set_modified(time).expect("dated");
         }
-        // An engine's client loses signals until it knows that the container runs.
+        // An engine's client loses signals until it has registered that the container runs.
         eventually("signals arrive", || {
             running.signal(rustix::process::Signal::USR1);
             running.has_line()

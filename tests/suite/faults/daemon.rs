@@ -23,12 +23,11 @@ impl<'a> Daemon<'a> {
         let root = &fixture.root;
         let log = File::create(root.join("dockerd.log")).expect("a log");
         let option = |name: &str, file: &str| format!("--{name}={}", root.join(file).display());
-        // The pids in them are of a daemon that was killed, and that init may not have collected
-        // yet.
+        // These files name the process of a killed daemon, which init may not have reaped yet.
         for file in ["pid", "exec/containerd/containerd.pid"] {
             let _ = std::fs::remove_file(root.join(file));
         }
-        // In a separate network namespace: a daemon that is configured without a bridge removes the
+        // The daemon runs in a separate network namespace: without a bridge, it would remove the
         // host's docker0 at its start, which belongs to another daemon.
         let mut command = Command::new("unshare");
         command.args(["--net", "--", "dockerd"]);
@@ -71,7 +70,7 @@ impl Drop for Daemon<'_> {
                 let _ = self.process.wait();
             }
         }
-        // A daemon that was killed leaves its mounts.
+        // A killed daemon leaves its mounts.
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
         for point in points.filter(|point| Path::new(point).starts_with(&self.fixture.root)) {
@@ -84,7 +83,7 @@ fn host(fixture: &Fixture) -> String {
     format!("unix://{}", fixture.root.join("docker.sock").display())
 }
 
-/// Fault, code, what is said.
+/// Each row has a fault, its signal, the exit code, and texts of stderr.
 const TABLE: &[(&str, Signal, i32, &[&str])] = &[
     (
         "the daemon is killed",
@@ -92,7 +91,7 @@ const TABLE: &[(&str, Signal, i32, &[&str])] = &[
         44,
         &["docker lost the sandbox", "hint: its daemon may have been stopped or restarted"],
     ),
-    // It ends its containers first, as a user would.
+    // A daemon that is stopped sends SIGTERM to its containers first.
     ("the daemon is stopped, or restarted", Signal::TERM, 143, &[]),
 ];
 
@@ -118,7 +117,7 @@ fn a_daemon_that_ends_takes_the_sandbox_along() {
             assert!(daemon.ended(), "{fault}");
             assert!(fixture.sessions().is_empty(), "{fault}");
             eventually("the guest is gone", || !is_running(&mark));
-            // The next daemon removes what is left.
+            // The next daemon removes the remaining container.
             drop(daemon);
             let daemon = Daemon::start(fixture);
             eventually("no container is left", || {

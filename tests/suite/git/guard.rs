@@ -1,4 +1,5 @@
-//! Nothing planted in a repository runs on the host: attacks 02–05, and the reports of the guard.
+//! A guest cannot plant code in a repository that the host would run: attacks 02–05, and the
+//! reports of the guard.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -27,7 +28,7 @@ for_every_engine!(
     files_that_tools_run_are_reported,
 );
 
-/// What the host would execute leaves a trace there.
+/// Runs Git on the host; planted code would create the file `executed`.
 fn assert_nothing_runs(fixture: &Fixture, directory: &Path) {
     let trace = fixture.root.join("executed");
     for arguments in
@@ -38,7 +39,7 @@ fn assert_nothing_runs(fixture: &Fixture, directory: &Path) {
     assert!(!trace.exists(), "executed on the host: {:?}", fs::read_to_string(&trace));
 }
 
-/// A command that leaves the trace.
+/// Returns a shell command that creates the file `executed`.
 fn evil(fixture: &Fixture) -> String {
     format!("touch {}/executed #", fixture.root.display())
 }
@@ -53,14 +54,14 @@ fn attack_02_linked_hooks_lead_nowhere(fixture: &Fixture) {
         bash_in(fixture, &main, &[], &format!("cat .git/hooks/secret {}/secret; touch {0}/planted", outside.display()));
     assert!(!finished.stdout.contains("hunter2"), "{}", finished.stdout);
     assert!(!outside.join("planted").exists());
-    // Replacing the link by a directory with a hook does not last.
+    // If the guest replaces the link by a directory with a hook, the guard restores the link.
     let planting = format!(
         "rm .git/hooks; mkdir .git/hooks; printf '#!/bin/sh\\n{}' > .git/hooks/pre-commit; chmod +x .git/hooks/*",
         evil(fixture)
     );
     let finished = bash_in(fixture, &main, &[], &planting);
     assert!(finished.stderr.contains("sandpen: set aside"), "{}", finished.stderr);
-    assert_eq!(fs::read_link(main.join(".git/hooks")).expect("the link is back"), outside);
+    assert_eq!(fs::read_link(main.join(".git/hooks")).expect("the guard restores the link"), outside);
     assert_nothing_runs(fixture, &main);
 }
 
@@ -71,7 +72,7 @@ fn attack_03_the_git_directory_cannot_be_swapped(fixture: &Fixture) {
     for directory in
         [".git", ".git/hooks", ".git/modules", ".git/modules/a", ".git/modules/a/b", ".git/modules/a/b/hooks"]
     {
-        // Not by `mv`, which copies where it may not rename.
+        // `mv` would copy the directory if it cannot rename it.
         let finished =
             bash_in(fixture, &main, &[], &format!("perl -e 'exit !rename(\"{directory}\", \"{directory}.x\")'"));
         assert_eq!(finished.code, Some(1), "{directory}: {}", finished.stderr);
@@ -93,7 +94,7 @@ fn attack_04_hooks_cannot_be_planted(fixture: &Fixture) {
         assert_eq!(finished.code, Some(1), "{place}: {}", finished.stderr);
         assert!(!main.join(place).join("pre-commit").exists(), "{place}");
     }
-    // From the linked worktree, the shared hooks.
+    // The linked worktree cannot write to the shared hooks either.
     let shared = main.join(".git/hooks/pre-commit");
     assert_eq!(bash_in(fixture, &tree, &[], &format!("touch {}", shared.display())).code, Some(1));
 }
@@ -119,7 +120,7 @@ const SETTINGS: &[&str] = &[
     "remote.origin.uploadpack",
     "protocol.ext.allow",
     "something.unheard",
-    // Last: with it, Git finds no repository here any more.
+    // This key comes last: with it, Git no longer finds a repository here.
     "core.worktree",
 ];
 
@@ -137,7 +138,7 @@ fn assert_set_aside(fixture: &Fixture, main: &Path, before: &str, finished: &Fin
     assert!(!config.contains("touch"), "{config}");
     assert_eq!(git(fixture, main, &["config", "--local", "--list"]).success(), before);
     assert_nothing_runs(fixture, main);
-    // Kept as it was, and accepted by the command that is shown.
+    // The original is kept, and the command in the hint accepts it.
     let kept =
         finished.stderr.lines().find_map(|line| line.strip_prefix("hint: the original is kept in ")).expect("kept");
     assert!(fs::read_to_string(kept).expect("the kept file").contains("fsmonitor"));
@@ -164,7 +165,8 @@ fn attack_05_what_a_killed_sandbox_left_is_set_aside_later(fixture: &Fixture) {
     running.signal(Signal::KILL);
     running.finish();
     assert!(fs::read_to_string(main.join(".git/config")).expect("config").contains("touch"));
-    // The engine's client may outlive its launcher for a moment, and a session is not over before.
+    // The engine's client may outlive its launcher for a moment, and the session ends with the
+    // client.
     let mut finished = fixture.sandpen(["ps"]).current_dir("/").finish();
     eventually("the next command reviews it", || {
         if finished.stderr.is_empty() {
@@ -191,10 +193,10 @@ fn attack_05_the_strict_guard_makes_settings_read_only(fixture: &Fixture) {
         let finished = bash_in(fixture, &main, &["--guard", "strict"], script);
         assert!(finished.code != Some(0), "{script}");
     }
-    // Commits work.
+    // The strict guard does not prevent commits.
     bash_in(fixture, &main, &["--guard", "strict"], "git -c user.name=n -c user.email=e commit -q --allow-empty -m x")
         .success();
-    // What cannot be protected is refused.
+    // The strict guard refuses to start if it cannot protect a path.
     fs::remove_dir_all(main.join(".git/hooks")).expect("remove");
     symlink("../elsewhere", main.join(".git/hooks")).expect("link");
     let finished = bash_in(fixture, &main, &["--guard", "strict"], "true");
@@ -246,20 +248,20 @@ fn repositories_made_inside_are_reviewed(fixture: &Fixture) {
         assert_eq!(git(fixture, main.join(place), &["config", "--local", "user.name"]).success(), "kept");
     }
     assert_nothing_runs(fixture, &main.join("deep/er/x"));
-    // In two halves, of which neither looks like a repository.
+    // Neither half of this repository looks like a repository.
     let script =
         "mkdir -p a/objects a/refs b; printf '[alias]\\n\\tx = !evil\\n' > a/config; echo 'ref: refs/heads/x' > b/HEAD
         echo ../a > b/commondir; mkdir c; echo 'gitdir: ../b' > c/.git; git -C c x 2>&1 | head -c 60";
     let finished = bash_in(fixture, &main, &[], script);
-    assert!(finished.stdout.contains("evil"), "the case itself: {finished:?}");
+    assert!(finished.stdout.contains("evil"), "Git does not run the planted alias: {finished:?}");
     assert!(finished.stderr.contains("alias.x = !evil"), "{}", finished.stderr);
-    // In a directory that was made writable.
+    // Repositories in other writable mounts are reviewed, too.
     let other = fixture.outside("other");
     let mount = format!("{}:/other:rw", other.display());
     let finished =
         bash_in(fixture, &main, &["--mount", &mount], "git init -q /other/r; git -C /other/r config alias.x '!evil'");
     assert!(finished.stderr.contains("alias.x = !evil"), "{}", finished.stderr);
-    // Too many to examine each.
+    // The guard shortens its report if there are too many repositories.
     let script = "git init -q one; git -C one config alias.x '!evil'; mkdir many; for i in $(seq 300); do cp -r one many/$i; done";
     let finished = bash_in(fixture, &main, &[], script);
     assert!(
@@ -269,7 +271,7 @@ fn repositories_made_inside_are_reviewed(fixture: &Fixture) {
     );
     let configs = fixture.host_command("grep").args(["-rl", "evil", "many", "one"]).current_dir(&main).finish();
     assert_eq!(configs.stdout, "", "{}", configs.stdout.lines().count());
-    // Without a repository around, too.
+    // The workspace need not be a repository.
     let plain = fixture.outside("plain");
     let finished = bash_in(fixture, &plain, &[], "git init -q r; git -C r config alias.x '!evil'");
     assert!(finished.stderr.contains("alias.x = !evil"), "{}", finished.stderr);
@@ -289,7 +291,7 @@ fn a_large_workspace_is_reviewed_without_waiting_for_it(fixture: &Fixture) {
     finished.success();
     let config = large.join("0/new/.git/config");
     eventually("it is set aside", || !fs::read_to_string(&config).expect("config").contains("evil"));
-    // Reported at once or by the next command; later changes of the user stay.
+    // The guard reports at once or in the next command; it keeps later changes of the user.
     git(fixture, large.join("0/new"), &["config", "alias.y", "!mine"]).success();
     eventually("the review is over", || {
         let stderr = finished.stderr.clone() + &fixture.sandpen(["ps"]).finish().stderr;

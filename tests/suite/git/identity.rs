@@ -33,10 +33,10 @@ fn includes_give_the_same_identity(fixture: &Fixture) {
         fixture.write(".gitconfig", &format!("[user]\n\tname = N\n\temail = wrong@example.org\n{text}"));
         fixture.write("included", &format!("[user]\n\temail = {kind}@example.org\n"));
         let outside = fixture.host_command("git").current_dir(&main).args(["config", "user.email"]).finish();
-        assert_eq!(outside.success(), format!("{kind}@example.org"), "the case itself");
+        assert_eq!(outside.success(), format!("{kind}@example.org"), "Git outside must read the include");
         assert_eq!(bash_in(fixture, &main, &[], "git config user.email").success(), outside.success(), "{kind}");
     }
-    // The repository's own setting still wins, and can be made inside.
+    // The repository's own setting still wins, and can be changed inside.
     assert_eq!(bash_in(fixture, &main, &[], "git config user.email own@x; git config user.email").success(), "own@x");
     assert_eq!(git(fixture, &main, &["config", "--local", "user.email"]).success(), "own@x");
 }
@@ -73,7 +73,7 @@ fn files_that_the_users_configuration_names_come_along(fixture: &Fixture) {
         cat $(git config --path gpg.ssh.allowedSignersFile); echo x >> ~/.ignored && echo written; true";
     let finished = bash_in(fixture, &main, &[], script);
     assert_eq!(finished.success(), "x.skip\nx.odd: eol: crlf\na template\nme@x ssh-ed25519 AAAA");
-    // Git's own places, without any setting.
+    // Git reads these paths by default.
     fixture.write(".gitconfig", "");
     fixture.write(".config/git/ignore", "*.xdg\n");
     assert_eq!(bash_in(fixture, &main, &[], "git check-ignore x.xdg").success(), "x.xdg");
@@ -85,7 +85,6 @@ fn the_hosts_variables_of_identity_come_along(fixture: &Fixture) {
     let mut command = fixture.run();
     command.current_dir(&main).env("GIT_CONFIG_GLOBAL", own).env("GIT_AUTHOR_EMAIL", "author@x");
     command.env("GIT_CONFIG_COUNT", "1").env("GIT_CONFIG_KEY_0", "user.email").env("GIT_CONFIG_VALUE_0", "count@x");
-    // A value that could be a token is not shown.
     let finished = command
         .args(["--", "bash", "-c", "git config user.name; git config user.email; git var GIT_AUTHOR_IDENT"])
         .finish();

@@ -1,4 +1,4 @@
-//! Subdirectories, linked worktrees, submodules, bare repositories.
+//! Tests subdirectories, linked worktrees, submodules and bare repositories.
 
 use std::fs;
 
@@ -31,7 +31,7 @@ fn a_commit_in_a_linked_worktree_is_an_ordinary_commit(fixture: &Fixture) {
     git(fixture, &main, &["worktree", "add", "--quiet", worktree.to_str().expect("text")]).success();
     fs::create_dir(worktree.join("below")).expect("directory");
     std::os::unix::fs::chown(worktree.join("below"), Some(fixture.uid), Some(fixture.gid)).expect("chown");
-    // From its root, and from below.
+    // Commits work from the root of the worktree and from a subdirectory.
     for directory in [worktree.clone(), worktree.join("below")] {
         let finished = bash_in(fixture, &directory, &[], COMMIT);
         assert_eq!((finished.success(), finished.stderr.as_str()), ("", ""));
@@ -60,7 +60,7 @@ fn a_commit_in_an_included_repository_is_an_ordinary_commit(fixture: &Fixture) {
     let path = other.to_str().expect("text");
     bash_in(fixture, &fixture.project, &["--include-dir", path], &format!("cd {path} && {COMMIT}")).success();
     assert_eq!(last_subject(fixture, &other), "inside");
-    // It is guarded as well.
+    // The included repository is guarded as well.
     let finished =
         bash_in(fixture, &fixture.project, &["--include-dir", path], &format!("touch {path}/.git/hooks/pre-commit"));
     finished.failure(1);
@@ -81,7 +81,7 @@ fn sibling_worktrees_survive_prune_and_gc(fixture: &Fixture) {
     let main = repository(fixture, &fixture.project.join("main"));
     let sibling = fixture.outside("beside").join("tree");
     git(fixture, &main, &["worktree", "add", "--quiet", "--detach", sibling.to_str().expect("text")]).success();
-    // Only the sibling's HEAD holds this commit.
+    // Only the sibling's HEAD refers to this commit.
     git(fixture, &sibling, &["commit", "--quiet", "--allow-empty", "--message", "only here"]).success();
     let script = "git worktree prune --expire now; git -c gc.reflogExpireUnreachable=now gc --quiet --prune=now;
         mv .git/worktrees .git/away; rm -rf .git/worktrees/tree; true";
@@ -89,7 +89,7 @@ fn sibling_worktrees_survive_prune_and_gc(fixture: &Fixture) {
     assert_eq!(last_subject(fixture, &sibling), "only here");
     git(fixture, &sibling, &["fsck"]).success();
     assert!(git(fixture, &main, &["worktree", "list"]).success().contains("beside/tree"));
-    // A linked worktree does not damage its siblings either, and stays usable itself.
+    // A linked worktree does not damage its siblings either, and remains usable.
     let linked = fixture.project.join("linked");
     git(fixture, &main, &["worktree", "add", "--quiet", linked.to_str().expect("text")]).success();
     bash_in(fixture, &linked, &[], &format!("{script}; {COMMIT}")).success();
@@ -105,11 +105,11 @@ fn a_worktree_made_inside_works_outside(fixture: &Fixture) {
     let finished = bash_in(fixture, &main, &[], &format!("git worktree add --quiet ./next && cd next && {COMMIT}"));
     assert_eq!((finished.success(), finished.stderr.as_str()), ("", ""));
     assert_eq!(last_subject(fixture, &main.join("next")), "inside");
-    // And inside again, from the main working tree.
+    // The new worktree also works inside, from the main working tree.
     bash_in(fixture, &main, &[], &format!("cd next && {COMMIT}")).success();
 }
 
-/// Runs there and returns whether anything of the foreign repository can be seen.
+/// Returns whether a sandbox in `directory` can see the foreign repository.
 fn shows(fixture: &Fixture, directory: &std::path::Path, foreign: &std::path::Path) -> bool {
     let finished = fixture.run().current_dir(directory).args(["--", "ls", foreign.to_str().expect("text")]).finish();
     assert!(
@@ -136,7 +136,7 @@ fn attack_06_a_forged_git_file_pulls_nothing_in(fixture: &Fixture) {
 fn attack_06_a_forged_commondir_pulls_nothing_in(fixture: &Fixture) {
     let foreign = repository(fixture, &fixture.outside("foreign"));
     let git_dir = foreign.join(".git");
-    // A worktree's directory that links back correctly, and names the foreign repository as its
+    // This directory of a worktree links back correctly, but names the foreign repository as its
     // own.
     fixture.write("project/fake/worktrees/x/commondir", &format!("{}\n", git_dir.display()));
     fixture.write("project/fake/worktrees/x/gitdir", &format!("{}/.git\n", fixture.project.display()));
@@ -150,7 +150,7 @@ fn attack_06_a_forged_submodule_pulls_nothing_in(fixture: &Fixture) {
     fixture.write("outer/secret", "hunter2");
     let library = repository(fixture, &fixture.outside("library"));
     git(fixture, &outer, &["submodule", "--quiet", "add", library.to_str().expect("text"), "real"]).success();
-    // A directory in it that claims to be that submodule.
+    // This directory claims to be that submodule.
     let forged = outer.join("forged");
     fixture.write("outer/forged/.git", "gitdir: ../.git/modules/real\n");
     assert!(!shows(fixture, &forged, &outer.join("secret")));

@@ -1,4 +1,5 @@
-//! Where sandpen reads Git settings itself, it reads what Git would; anything else it asks Git.
+//! sandpen reads simple Git settings itself, with the same result as Git, and runs Git for all
+//! others.
 
 use std::fs;
 use std::os::unix::fs::{chown, symlink};
@@ -9,15 +10,14 @@ use serde_json::Value;
 use super::{git, repository};
 use crate::support::{Engine, Fixture, RunToEnd, install_script, is_root_or_skip};
 
-/// The reader of Git's settings.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Reader {
     Sandpen,
     Git,
 }
 
-/// Something about the home, or the repository in it; and the directory to be in, when it is not
-/// the repository's root.
+/// Prepares the home or the repository in it, and returns the directory to run in if it is not the
+/// repository's root.
 type Case = (&'static str, Reader, fn(&Fixture) -> Option<PathBuf>);
 
 const CASES: &[Case] = &[
@@ -160,7 +160,7 @@ fn append(file: &Path, text: &str) {
     fs::write(file, fs::read_to_string(file).expect("read") + text).expect("write");
 }
 
-/// A home with settings that `explain` tells, of the user and of the repository.
+/// Creates a home and a repository with settings that `explain` shows.
 fn fixture() -> Fixture {
     let fixture = Fixture::new().with_engine(Engine::Native);
     fixture.write(
@@ -172,12 +172,13 @@ fn fixture() -> Fixture {
     fixture
 }
 
-/// What planning makes of Git's settings; and whether Git was started, which then leaves a trace.
+/// Returns the planned Git settings and mounts, and whether Git was started, which its trace file
+/// shows.
 fn explained(fixture: &Fixture, directory: &Path, variables: &[(&str, &str)]) -> (Value, Reader) {
     let trace = fixture.outside("traces").join("trace");
     let _ = fs::remove_file(&trace);
     let mut command = fixture.command("explain");
-    // The distribution's Git, whose file for all users is known.
+    // The system-wide configuration of the distribution's Git is at a known path.
     command.current_dir(directory).env("GIT_TRACE2_PERF", &trace).env("PATH", "/usr/bin:/bin");
     command.envs(variables.iter().copied());
     let plan = command.args(["--format", "json", "--", "true"]).finish().json();
@@ -185,7 +186,7 @@ fn explained(fixture: &Fixture, directory: &Path, variables: &[(&str, &str)]) ->
     (settings_and_mounts, if trace.exists() { Reader::Git } else { Reader::Sandpen })
 }
 
-/// Settings from the environment are Git's to read, and there are none.
+/// Makes sandpen run Git, which reads settings from the environment; the count is zero.
 const ASK_GIT: (&str, &str) = ("GIT_CONFIG_COUNT", "0");
 
 #[test]
@@ -201,9 +202,9 @@ fn plain_git_configuration_is_read_as_git_reads_it() {
         let directory = arrange(&fixture).unwrap_or_else(|| fixture.project.clone());
         let found = explained(&fixture, &directory, &[]);
         let asked = explained(&fixture, &directory, &[ASK_GIT]);
-        assert_eq!(asked.1, Reader::Git, "{what}: a Git that is asked leaves a trace");
+        assert_eq!(asked.1, Reader::Git, "{what}: Git was not started");
         assert_eq!(found, (asked.0, *by), "{what}");
-        // Any other that is first on PATH.
+        // The result is also correct with another Git first on PATH.
         let usual = ("PATH", "/usr/local/bin:/usr/bin:/bin");
         let (found, asked) =
             (explained(&fixture, &directory, &[usual]), explained(&fixture, &directory, &[usual, ASK_GIT]));

@@ -1,4 +1,4 @@
-//! Owners, signing, and settings that only work on the host.
+//! Tests owners, signing, and settings that only work on the host.
 
 use std::fs;
 
@@ -18,7 +18,7 @@ for_every_container_engine!(a_repository_of_another_owner_is_not_dubious);
 /// Git refuses repositories of another owner unless `safe.directory` names them.
 fn a_repository_of_another_owner_is_not_dubious(fixture: &Fixture) {
     let main = repository(fixture, &fixture.project.join("main"));
-    // As the image's user, and, where root runs sandpen, with files of another user.
+    // The image's user is another owner; if root runs sandpen, the files get another owner, too.
     let mut command = fixture.run_image("localhost/sandpen-node");
     command.args(["--user", "image"]);
     let finished = command.current_dir(&main).args(["--", "git", "log", "--format=%s"]).finish();
@@ -29,7 +29,7 @@ fn a_repository_of_another_owner_is_not_dubious(fixture: &Fixture) {
         }
         assert_eq!(bash_in(fixture, &main, &[], "git log --format=%s").success(), "first");
     }
-    // For this repository, and for no other.
+    // The exception applies only to this repository.
     let script = "git init --quiet /tmp/other && GIT_TEST_ASSUME_DIFFERENT_OWNER=1 git -C /tmp/other status";
     let finished = bash_in(fixture, &main, &[], script);
     assert!(finished.stderr.contains("dubious ownership"), "{finished:?}");
@@ -49,7 +49,7 @@ fn walk(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
     found
 }
 
-/// Everything that departs from what a sandbox has.
+/// Most of these settings name programs that a sandbox lacks.
 const HOST_ONLY: &str = "[user]
     name = N
     email = n@x
@@ -191,7 +191,7 @@ fn ssh_signing_works_through_the_agent(fixture: &Fixture) {
         let finished = command.args(["--", "bash", "-c", script]).finish();
         assert_eq!(finished.stdout.trim_end(), "G signed", "{}", finished.stderr);
     }
-    // Without the agent there is no signature, and a warning.
+    // Without the agent there is no signature, but a warning.
     let finished = bash_in(
         fixture,
         &main,

@@ -1,5 +1,5 @@
-//! A host that does not depend on the machine: its files are those of a fixture; its engines, its
-//! agent and its user are data.
+//! Builds a host that does not depend on the machine: its files are those of a fixture; its
+//! engines, agent and user are data.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,7 +13,6 @@ use sandpen::internals::{
 
 use crate::support::Fixture;
 
-/// The engines a plan is made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Engine {
     Docker,
@@ -55,9 +54,8 @@ impl Engine {
     }
 }
 
-/// The data that a plan is made from.
 pub struct HandwrittenHost {
-    /// Real files, because planning looks at them.
+    /// Planning reads files, so they are real.
     pub files: Fixture,
     pub host: Host,
     pub engine: Engine,
@@ -94,13 +92,12 @@ impl HandwrittenHost {
         HandwrittenHost { files, host, engine, variables: Vec::new() }
     }
 
-    /// Sets a variable of the host.
     pub fn env(&mut self, name: &str, value: &str) {
         self.variables.push((name.into(), value.into()));
         self.host.env = self.variables.iter().cloned().collect();
     }
 
-    /// Makes a directory the current one.
+    /// Creates a directory and makes it the current one.
     pub fn change_to(&mut self, below: &str) {
         let directory = self.files.root.join(below);
         fs::create_dir_all(&directory).expect("directory");
@@ -129,14 +126,14 @@ impl HandwrittenHost {
             rootless: self.engine == Engine::PodmanRootless,
             remote: false,
             has_auth: false,
-            // Without systemd nothing is delegated: limits become downgrades.
+            // Without systemd no controller is delegated, so limits become downgrades.
             controllers: Vec::new(),
         });
         facts.native = (self.engine == Engine::Native).then(|| NativeFacts {
             problem: None,
             limits_processes: true,
             scopes_sockets: facts.native.as_ref().is_none_or(|native| native.scopes_sockets),
-            // A user's own session: memory and processes are handed down, CPUs are not.
+            // A user session delegates memory and pids, but not CPUs.
             cannot_limit: vec![Controller::Cpu],
             system: system(),
         });
@@ -145,17 +142,17 @@ impl HandwrittenHost {
         } else {
             AgentFacts::Unset
         };
-        // What Docker would say of the machine it runs in; the socket is looked for at the launch.
+        // Docker reports its operating system like this; the socket is detected at launch.
         let desktop = || DesktopFacts { system: "Docker Desktop".into(), socket: None };
         facts.desktop = (self.engine == Engine::DockerMacos).then(desktop);
         facts.connection = None;
         facts.ssh = HostPath::new("/usr/bin/ssh").ok();
-        // What the engine would say of the image, where the guest is its user.
+        // The engine reports this user when the guest runs as the image's user.
         facts.image = Some(ImageFacts { user: Some("node".into()), home: None, arch: Some("amd64".into()) });
     }
 
-    /// Removes what differs between two runs: the root directory, and the digests of paths below
-    /// it.
+    /// Replaces text that differs between two runs: the root directory, and the digests of paths
+    /// below it.
     pub fn normalize(&self, text: &str) -> String {
         let text = self.files.normalize(text);
         let mut parts = text.split("/venv/project-");
@@ -166,8 +163,8 @@ impl HandwrittenHost {
     }
 }
 
-/// A small merged-usr system: a directory, a link, a setting, and a setting that is a link out of
-/// /usr.
+/// Describes a small merged-usr system: a directory, a link, a setting, and a setting that is a
+/// link out of /usr.
 fn system() -> SystemFacts {
     let path = |path: &str| HostPath::new(path).expect("absolute");
     let shown = |place: &str, real: &str, kind| SystemEntry::Shown {

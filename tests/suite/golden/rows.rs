@@ -1,5 +1,5 @@
-//! Every feature that the container engines must provide is in the plan of the scenario
-//! "everything", with a reason.
+//! The plan of the scenario "everything" contains every feature that the container engines must
+//! provide, with a reason.
 
 use std::fs;
 
@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::file;
 use super::handwritten_host::Engine;
 
-/// A feature that llxprt's sandbox has, and texts of which one entry of the plan must contain at
-/// least one. The build is tested in `cli::commands`, because it is not part of a plan.
+/// Each row has a feature of llxprt's sandbox, and texts of which one entry of the plan must
+/// contain at least one. `cli::commands` tests the build, because it is not part of a plan.
 const ROWS: &[(&str, &[&str])] = &[
     ("Image presence check + error msg", &["ghcr.io/vybestack/llxprt-code/sandbox:0.11.0"]),
     ("Base args: run, --rm, --init, --workdir", &["\"name\":\"init\",\"value\":\"sandpen\""]),
@@ -48,11 +48,11 @@ const ROWS: &[(&str, &[&str])] = &[
     ("Stdin TTY handoff", &["\"name\":\"stdin\",\"value\":\"passed through\""]),
     ("Exit handling", &["\"name\":\"exit code\""]),
 ];
-/// Native has neither an image nor a command line.
+/// The native engine has neither an image nor a command line.
 const CONTAINER_ONLY: &[&str] = &["Image presence check + error msg", "SANDBOX_FLAGS parsing"];
 const PODMAN_ROWS: &[(&str, &[&str])] = &[("Podman authfile workaround", &["authfile", "auth.json"])];
 const MAPPED_HOME_ROWS: &[(&str, &[&str])] = &[("HOME env", &["\"name\":\"HOME\""])];
-/// The second home of R3.4, where the guest is the image's user.
+/// R3.4 demands a second home if the guest is the image's user.
 const DUAL_HOME_ROWS: &[(&str, &[&str])] = &[
     ("Mount: user settings dir (dual-HOME pattern)", &["\"target\":\"/home/node/.config/llxprt-code\""]),
     ("Mount: Git configuration (R3.4)", &["\"target\":\"/home/node/.gitconfig\""]),
@@ -92,10 +92,10 @@ fn every_required_feature_has_an_entry_with_a_reason() {
             }
         }
     }
-    assert!(missing.is_empty(), "no entry with a reason in everything.*.json for\n{}", missing.join("\n"));
+    assert!(missing.is_empty(), "everything.*.json has no entry with a reason for\n{}", missing.join("\n"));
 }
 
-/// R3.7: what must never be there.
+/// R3.7: no plan may contain these.
 #[test]
 fn r3_7_git_credentials_and_other_variables_are_nowhere() {
     for engine in Engine::ALL {

@@ -1,5 +1,4 @@
-//! A proxy command of the user's: it starts before the guest, is the guest's only way out, and ends
-//! with it.
+//! The user's proxy command starts before the guest, is the guest's only way out, and ends with it.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -18,8 +17,8 @@ for_every_engine!(
 );
 for_every_container_engine!(two_proxies_at_once);
 
-/// Answers every request with a word. On native the port can differ from 8877, because tests run
-/// concurrently.
+/// Returns a command that answers every request with a word. With the native engine the port can
+/// differ from 8877, because tests run concurrently.
 fn proxy(word: &str) -> String {
     format!(
         r#"sh -c 'exec socat TCP-LISTEN:${{SANDPEN_PROXY_PORT:-8877}},fork,reuseaddr SYSTEM:"read x; echo {word}"'"#
@@ -108,7 +107,7 @@ fn the_users_proxy_is_gone_after_a_kill(fixture: &Fixture) {
     assert!(holds_within(Duration::from_secs(20), || fixture.containers().is_empty()), "{:?}", fixture.containers());
     assert!(
         fixture.engine() != Engine::NativeRoot || fixture.sessions().len() == 1,
-        "what is left is swept by the next one"
+        "a killed launcher leaves its session to the next launch"
     );
     fixture.run().args(["--", "true"]).finish().success();
     eventually("the directory is swept", || fixture.sessions().is_empty());

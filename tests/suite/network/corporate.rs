@@ -1,4 +1,4 @@
-//! Networks that require a proxy: the host's proxy variables and certificates work inside.
+//! Some networks require a proxy: the host's proxy variables and certificates work inside.
 
 use crate::for_every_engine;
 use crate::support::{Fixture, RunToEnd};
@@ -57,7 +57,11 @@ fn a_proxy_on_the_hosts_loopback_is_found_inside(fixture: &Fixture) {
         "{}",
         finished.stderr
     );
-    assert!(finished.stdout.lines().skip(1).any(|line| line.contains(name)), "it has an address: {}", finished.stdout);
+    assert!(
+        finished.stdout.lines().skip(1).any(|line| line.contains(name)),
+        "/etc/hosts must contain the name: {}",
+        finished.stdout
+    );
 }
 
 fn without_a_network_there_is_no_proxy(fixture: &Fixture) {

@@ -1,5 +1,5 @@
-//! sandpen's own proxy: only listed hosts are reachable; the guest, the log and the user learn what
-//! was refused.
+//! Only listed hosts are reachable through sandpen's own proxy; the guest, the log and the user are
+//! informed of refused connections.
 
 use std::fs;
 use std::process::Stdio;
@@ -72,7 +72,7 @@ fn proxy_variables_are_set(fixture: &Fixture) {
     let expected = "HTTPS_PROXY=http://127.0.0.1:8877\nHTTP_PROXY=http://127.0.0.1:8877\nNODE_USE_ENV_PROXY=1
 NO_PROXY=localhost,127.0.0.1,::1\nhttp_proxy=http://127.0.0.1:8877\nhttps_proxy=http://127.0.0.1:8877\nno_proxy=localhost,127.0.0.1,::1";
     let mut command = fixture.run();
-    // The host's own proxy is not the guest's.
+    // The guest must not use the host's own proxy.
     command.env("HTTP_PROXY", "http://me:pw@proxy:3128").args([
         "--allow-host",
         "example.org",
@@ -86,7 +86,7 @@ NO_PROXY=localhost,127.0.0.1,::1\nhttp_proxy=http://127.0.0.1:8877\nhttps_proxy=
         "{}",
         finished.stderr
     );
-    // A listed name of this machine is on the other side, not the guest's own.
+    // `localhost` in the list means the host, so the guest must reach it through the proxy.
     let finished = fixture.run().args(["--allow-host", "localhost:3000", "--", "sh", "-c", "echo $NO_PROXY"]).finish();
     assert_eq!(finished.success(), "127.0.0.1,::1");
 }
@@ -113,7 +113,7 @@ fn two_filtered_sandboxes_at_once(fixture: &Fixture) {
     let [mut first, mut second] = <[Running; 2]>::try_from(running).ok().expect("two");
     first.close_stdin();
     first.finish().success();
-    // The end of one is nothing to the other.
+    // The end of one sandbox does not affect the other.
     second.close_stdin();
     while second.line() != "two" {}
     second.finish().success();
@@ -168,7 +168,7 @@ fn ports_of_a_filtered_guest_cannot_be_published(fixture: &Fixture) {
     );
 }
 
-/// 400 at once from inside, all held open; the proxy's own tests hold a thousand.
+/// The guest holds 400 connections open at once; the proxy's own tests hold a thousand.
 fn many_connections_at_once(fixture: &Fixture) {
     let server = Server::start("hello");
     let script = format!(

@@ -1,4 +1,4 @@
-//! Servers on this machine, and shell functions by which a guest connects to them.
+//! Provides servers on this machine, and shell functions by which a guest connects to them.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// An HTTP server on this machine's loopback that says one word, and counts who asks.
+/// Runs an HTTP server on the loopback that answers with one word and counts connections.
 pub struct Server {
     pub port: u16,
     asked: Arc<AtomicUsize>,
@@ -32,7 +32,7 @@ impl Server {
         self.asked.load(Ordering::SeqCst)
     }
 
-    /// As `--allow-host` takes it.
+    /// Returns the server's address as a value of `--allow-host`.
     pub fn rule(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
@@ -48,15 +48,15 @@ fn answer(mut stream: TcpStream, word: &str) {
     let _ = write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{word}", word.len());
 }
 
-/// An address of this machine that is not its loopback; no packet is sent.
+/// Returns an address of this machine that is not its loopback; no packet is sent.
 pub fn outer_address() -> IpAddr {
     let socket = UdpSocket::bind("0.0.0.0:0").expect("socket");
-    socket.connect("192.0.2.200:9").expect("a route to somewhere: this machine needs one network interface");
+    socket.connect("192.0.2.200:9").expect("this machine needs a network interface with a route");
     socket.local_addr().expect("address").ip()
 }
 
-/// Bash: `ask TEXT` sends TEXT (with printf's escapes) to the proxy and prints all that comes back;
-/// `get PORT` asks for a page.
+/// Defines bash functions: `ask TEXT` sends TEXT (with printf's escapes) to the proxy and prints
+/// the answer; `get PORT` requests a page; `connect HOST:PORT` opens a tunnel.
 pub const ASK: &str = r#"
     ask() { exec 3<>/dev/tcp/127.0.0.1/8877 && printf "$1" >&3 && cat <&3; exec 3>&-; }
     get() { ask "GET http://127.0.0.1:$1/ HTTP/1.1\r\nHost: 127.0.0.1:$1\r\n\r\n"; }

@@ -1,6 +1,6 @@
-//! Engines in a virtual machine, as on macOS: the proxy runs in a second container, and passes its
-//! socket to the guest through a volume. Tested on the engines of this machine with `--assume-host
-//! macos`.
+//! For engines in a virtual machine, as on macOS, the proxy runs in a second container, and passes
+//! its socket to the guest through a volume. The tests use the engines of this machine with
+//! `--assume-host macos`.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -15,7 +15,7 @@ for_every_container_engine!(
     prune_removes_what_a_kill_left
 );
 
-/// sandpen with the Linux helper beside it.
+/// Installs sandpen with the Linux helper beside it and returns its path.
 fn installed(fixture: &Fixture) -> PathBuf {
     let directory = fixture.outside("bin");
     for name in ["sandpen", "sandpen-linux-amd64", "sandpen-linux-arm64"] {
@@ -37,7 +37,7 @@ fn volumes(fixture: &Fixture) -> Vec<String> {
     finished.success().lines().filter(|name| name.starts_with("sandpen-")).map(str::to_owned).collect()
 }
 
-/// The volume that belongs to a sandbox of this test.
+/// Returns whether the volume and the containers of this test are removed.
 fn is_gone(fixture: &Fixture, name: &str) -> bool {
     !volumes(fixture).iter().any(|volume| volume == name) && fixture.containers().is_empty()
 }
@@ -54,7 +54,7 @@ fn the_proxy_is_a_container_of_its_own(fixture: &Fixture) {
         "{}",
         finished.stdout
     );
-    // A listed host that does not answer: the proxy itself has tried.
+    // The listed host does not answer, and the status shows that the proxy tried to connect.
     assert!(lines[3].starts_with("HTTP/1.1 502 sandpen: 127.0.0.1:9: failed to connect"), "{}", finished.stdout);
     assert!(finished.stderr.contains("sandpen: proxy: refused evil.example:443: "), "{}", finished.stderr);
     assert!(finished.stderr.contains("the proxy refused connections to evil.example:443 (1)"), "{}", finished.stderr);
@@ -81,7 +81,7 @@ fn prune_removes_what_a_kill_left(fixture: &Fixture) {
         "echo $SANDBOX; sleep 300",
     ]));
     let name = running.line();
-    // A launcher that has not quite ended has not left anything yet.
+    // `prune` skips the session until its launcher has exited.
     running.kill_alone();
     fixture.host_command(installed(fixture)).args(["prune"]).finish().success();
     eventually("nothing is left in the engine", || is_gone(fixture, &name));

@@ -1,4 +1,4 @@
-//! Git and ssh through the proxy: the helper inside is ssh's ProxyCommand.
+//! Git and ssh work through the proxy: the helper inside is ssh's ProxyCommand.
 
 use crate::for_every_engine;
 use crate::ssh::sshd::Sshd;
@@ -7,7 +7,7 @@ use crate::support::{Engine, Fixture, RunToEnd};
 for_every_engine!(git_clones_and_pushes_over_ssh_through_the_proxy);
 
 fn git_clones_and_pushes_over_ssh_through_the_proxy(fixture: &Fixture) {
-    // sshd runs as an ordinary user, whichever user runs sandpen.
+    // sshd runs as an ordinary user, independent of the user that runs sandpen.
     let host = Fixture::new().with_engine(Engine::PodmanRootless);
     let sshd = Sshd::start(&host, "");
     let repository = host.outside("server").join("repository.git");
@@ -25,7 +25,7 @@ fn git_clones_and_pushes_over_ssh_through_the_proxy(fixture: &Fixture) {
     );
     let finished = fixture.run().args(["--allow-host", &rule, "--", "bash", "-c", &script]).finish();
     assert_eq!(finished.success(), "text", "{}", finished.stderr);
-    // Another host is refused, and ssh says why.
+    // Another host is refused, and ssh prints the reason.
     let finished = fixture.run().args(["--allow-host", &rule, "--", "ssh", "evil.example"]).finish();
     finished.failure(255);
     let line = "sandpen: evil.example:22: the host is not allowed; `--allow-host evil.example:22` would allow it";

@@ -1,4 +1,4 @@
-//! The choice of a profile, and refused options.
+//! Tests the choice of a profile, and refused options.
 
 use serde_json::Value;
 
@@ -31,7 +31,7 @@ fn the_network_chooses_the_profile_and_a_profile_the_network() {
     assert_eq!(chosen(&variable.json()), ("restrictive-open", "on"));
 }
 
-/// Exit code 2, or the one given, and these words.
+/// Asserts the exit code and a part of the message, and that nothing was started.
 #[track_caller]
 fn refused(fixture: &Fixture, code: i32, options: &[&str], variables: &[(&str, &str)], words: &str) {
     let finished = fixture.run().args(options).args(["--", "true"]).envs(variables.iter().copied()).finish();
@@ -75,7 +75,7 @@ fn contradictions_and_what_seatbelt_cannot_do_are_refused() {
 #[test]
 fn without_the_systems_program_nothing_is_started() {
     let fixture = Fixture::new().with_macos_seatbelt();
-    // What PATH offers under the name is not the system's.
+    // A program of that name on PATH is not the system's.
     let planted = fixture.root.join("bin/sandbox-exec");
     install_program(fixture.root.join("sandbox-exec"), planted);
     let mut run = fixture.run();
@@ -87,7 +87,7 @@ fn without_the_systems_program_nothing_is_started() {
     assert!(!fixture.root.join("argv").exists());
 }
 
-/// The variable of the tests means nothing where macOS is not assumed.
+/// The test variable has no effect unless macOS is assumed.
 #[test]
 fn the_stand_in_is_for_an_assumed_mac_only() {
     let fixture = Fixture::new().with_macos_seatbelt();
@@ -121,8 +121,8 @@ fn limits_and_mounts_at_other_paths_are_downgrades() {
     );
 }
 
-/// A profile of the user's: by path, or by name in the configuration. Protections come on top, and
-/// the network's switch.
+/// The user names a profile by path, or by its name in the configuration directory. sandpen adds
+/// its protections and the network rules.
 #[test]
 fn a_profile_of_the_users_own() {
     let fixture = Fixture::new().with_macos_seatbelt();
@@ -132,7 +132,7 @@ fn a_profile_of_the_users_own() {
     for name in ["mine", &file] {
         for (network, expected) in [("on", true), ("off", false)] {
             let profile = profile(&fixture, &["--seatbelt-profile", name, "--network", network, "--", "true"]);
-            assert!(profile.allows("file-write-data", Object::Path("/opt/x")), "the user's word");
+            assert!(profile.allows("file-write-data", Object::Path("/opt/x")), "the user's rule is ignored");
             assert_eq!(profile.allows("network-outbound", Object::Address("example.org:443")), expected);
             for path in [".zshrc", ".config/sandpen/config.toml", "project/.git/hooks/x"] {
                 assert!(!profile.allows("file-write-data", Object::Path(&fixture.home_path(path))), "{path}");
@@ -142,7 +142,7 @@ fn a_profile_of_the_users_own() {
     }
 }
 
-/// attack 09: a profile in the repository chooses nothing, neither by its name nor by its path.
+/// Attack 09: a profile in the repository cannot be selected by name or by path.
 #[test]
 fn attack_09_a_profile_in_the_repository_has_no_effect() {
     let fixture = Fixture::new().with_macos_seatbelt();
@@ -151,7 +151,7 @@ fn attack_09_a_profile_in_the_repository_has_no_effect() {
     refused(&fixture, 2, &[], &[("SEATBELT_PROFILE", "mine")], "belongs to the project and has no effect");
     let path = ".llxprt/sandbox-macos-mine.sb";
     refused(&fixture, 2, &["--seatbelt-profile", path], &[], "so it cannot be used as a profile");
-    // Nor through a link from outside.
+    // A link from outside of the repository does not help either.
     let link = fixture.home.join("link.sb");
     std::os::unix::fs::symlink(fixture.project.join(path), &link).expect("link");
     refused(

@@ -8,7 +8,7 @@ use regex_lite::Regex;
 
 use super::sbpl::{Expression, parse};
 
-/// The operations that macOS knows, as far as they are used here.
+/// macOS has more operations; the profiles use only these.
 const OPERATIONS: &[&str] = &[
     "appleevent-send",
     "default",
@@ -47,17 +47,16 @@ const OPERATIONS: &[&str] = &[
     "user-preference-write",
 ];
 
-/// What an operation is about.
 #[derive(Debug, Clone, Copy)]
 pub enum Object<'a> {
     Path(&'a str),
-    /// The other end, or the own one, of a socket that is a file.
+    /// Holds the path of a socket file at either end of the connection.
     Unix(&'a str),
-    /// The other end, or the own one, of a connection: HOST:PORT.
+    /// Holds `HOST:PORT` of either end of a connection.
     Address(&'a str),
-    /// A service, a variable of the system, a class: by name.
+    /// Holds the name of a service, a sysctl, or a class.
     Name(&'a str),
-    /// A process of the sandbox, or another.
+    /// `own` is true for a process inside the sandbox.
     Process {
         own: bool,
     },
@@ -76,15 +75,19 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Reads a profile; panics at anything that is not known.
+    /// Panics at anything that it cannot interpret.
     pub fn read(text: &str, parameters: BTreeMap<String, String>) -> Self {
         let mut expressions = parse(text).into_iter();
         let version = expressions.next().expect("a version");
         assert_eq!(version, parse("(version 1)")[0]);
         let rules: Vec<Rule> = expressions.map(|expression| rule(&expression)).collect();
         let profile = Profile { rules, parameters };
-        assert_eq!(profile.rules.iter().filter(|rule| rule.operations == ["default"]).count(), 1, "one default");
-        // Judged once, so that every filter is understood and every parameter is there.
+        assert_eq!(
+            profile.rules.iter().filter(|rule| rule.operations == ["default"]).count(),
+            1,
+            "a profile needs exactly one default rule"
+        );
+        // Evaluating each filter once ensures that it is known and that its parameters exist.
         for rule in &profile.rules {
             for filter in &rule.filters {
                 profile.matches(filter, Object::Nothing);
@@ -93,7 +96,6 @@ impl Profile {
         profile
     }
 
-    /// Whether the operation is allowed.
     #[track_caller]
     pub fn allows(&self, operation: &str, object: Object) -> bool {
         assert!(OPERATIONS.contains(&operation), "{operation}");
@@ -104,11 +106,11 @@ impl Profile {
             .filter_map(|rule| Some((rule, rule.operations.iter().filter_map(|known| rank(known, operation)).max()?)))
             .collect();
         let last = matching.last().expect("a default").0.allow;
-        // The other way: filters before none, the operation itself before those with a star, and
-        // only then the later one.
+        // The other way prefers rules with filters, then the exact operation to one with a star,
+        // and only then the later rule.
         let (other, _) =
             matching.iter().max_by_key(|(rule, rank)| (!rule.filters.is_empty(), *rank)).expect("a default");
-        assert_eq!(last, other.allow, "{operation} {object:?} depends on how rules are weighed");
+        assert_eq!(last, other.allow, "{operation} {object:?} depends on the order of precedence");
         last
     }
 
@@ -180,7 +182,7 @@ impl Profile {
     }
 }
 
-/// How closely a rule's operation names the one in question.
+/// Ranks how specifically a rule's operation matches the given one, if at all.
 fn rank(known: &str, asked: &str) -> Option<u8> {
     match known.strip_suffix('*') {
         _ if known == asked => Some(2),

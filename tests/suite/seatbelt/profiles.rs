@@ -1,4 +1,4 @@
-//! The six built-in profiles, and the profile that a set of options leads to.
+//! Lists the six built-in profiles, and reads the profile that a set of options selects.
 
 use std::collections::BTreeMap;
 
@@ -16,32 +16,32 @@ pub const PROFILES: [&str; 6] = [
     "restrictive-proxied",
 ];
 
-/// The further options that a profile needs: a filtered network needs a list of hosts.
+/// Returns the further options that a profile needs: a filtered network needs a list of hosts.
 pub fn host_options(profile: &str) -> &'static [&'static str] {
     if profile.ends_with("-proxied") { &["--allow-host", "example.org"] } else { &[] }
 }
 
-/// `explain --format json` with these options.
+/// Adds the options that the selected profile needs.
 #[track_caller]
 pub fn explain(fixture: &Fixture, options: &[&str]) -> Value {
     let hosts = options.iter().map(|option| host_options(option)).find(|options| !options.is_empty()).unwrap_or(&[]);
     fixture.explain(&[hosts, options].concat())
 }
 
-/// The profile that these options lead to.
+/// Reads the profile that these options select.
 #[track_caller]
 pub fn profile(fixture: &Fixture, options: &[&str]) -> Profile {
     let json = explain(fixture, options);
     Profile::read(&text(&json), parameters(&json))
 }
 
-/// The rules, as `explain` shows them.
+/// Returns the rules, as `explain` shows them.
 pub fn text(json: &Value) -> String {
     let steps = json["steps"].as_array().expect("steps");
     steps.iter().map(|line| line.as_str().expect("a line").to_owned() + "\n").collect()
 }
 
-/// The parameters, each an argument of `-D`.
+/// Returns the parameters, each an argument of `-D`.
 pub fn parameters(json: &Value) -> BTreeMap<String, String> {
     let argv: Vec<&str> = json["argv"].as_array().expect("argv").iter().filter_map(Value::as_str).collect();
     let end = argv.iter().position(|word| *word == "--").expect("--");

@@ -1,11 +1,11 @@
-//! A filtered network under Seatbelt: the proxy runs on the host, and the guest can reach its port
-//! only. Each test has its own network namespace, because the port is fixed.
+//! Under Seatbelt with a filtered network, the proxy runs on the host, and the guest can reach only
+//! its port. Each test has its own network namespace, because the port is fixed.
 
 use std::process::Command;
 
 use crate::support::{Finished, Fixture, RunToEnd, is_root_or_skip};
 
-/// Asks the proxy for two servers on the loopback, of which one is listed.
+/// Requests two servers on the loopback from the proxy; one of them is listed.
 const ASK: &str = r#"
 for port in 9000 9001; do
     perl -MIO::Socket::INET -e '$s = IO::Socket::INET->new(LocalAddr => "127.0.0.1:'$port'", Listen => 1); $c = $s->accept;
@@ -60,7 +60,7 @@ fn a_proxy_of_the_users_own_is_started_and_ended() {
     let finished = alone(&fixture, &["--proxy-command", proxy], script);
     assert_eq!(finished.success(), "mine", "{}", finished.stderr);
     assert_eq!(fixture.sessions().len(), 0, "{finished:?}");
-    // A proxy that exits stops the guest, with an error.
+    // If the proxy exits, sandpen stops the guest and reports an error.
     let finished = alone(&fixture, &["--proxy-command", "echo broken"], "echo started; sleep 20");
     assert!(finished.code == Some(44) && finished.stderr.contains("broken"), "{finished:?}");
     assert_eq!(fixture.sessions().len(), 0, "{finished:?}");

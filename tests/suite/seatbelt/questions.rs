@@ -1,4 +1,4 @@
-//! What each profile allows and denies.
+//! Checks for each profile which operations it allows and denies.
 
 use std::fs;
 use std::os::unix::net::UnixListener;
@@ -8,7 +8,7 @@ use super::judge::{Object, Profile};
 use super::profiles::{PROFILES, explain, host_options, parameters, profile, text};
 use crate::support::Fixture;
 
-/// Names that would break out of a text that they were put into.
+/// Each name would break out of a quoted string in a profile.
 const ODD: &[&str] = &[
     "two words",
     "quote\"d",
@@ -27,7 +27,7 @@ fn may_read(profile: &Profile, path: &str) -> bool {
     profile.allows("file-read-data", Object::Path(path))
 }
 
-/// Whether it may be written in every way, or in none.
+/// Returns whether the path is writable; every kind of write must have the same answer.
 #[track_caller]
 fn may_write(profile: &Profile, path: &str) -> bool {
     let answers = ["file-write-data", "file-write-create", "file-write-mode"]
@@ -54,7 +54,7 @@ fn every_profile_allows_and_denies_what_it_promises() {
         let tmp = parameters(&json)["TMP_DIR"].clone();
         let cache = parameters(&json)["CACHE_DIR"].clone();
         let profile = Profile::read(&text(&json), parameters(&json));
-        // Written where promised, and nowhere else.
+        // Only the promised paths are writable.
         for (path, expected) in [
             (at("project/src/main.rs"), true),
             (at("project"), true),
@@ -100,7 +100,8 @@ fn every_profile_allows_and_denies_what_it_promises() {
         ] {
             assert_eq!(may_write(&profile, &path), expected, "{name}: write {path}");
         }
-        // Secrets are not read, by any of them; the rest of the home only by the permissive ones.
+        // No profile lets the guest read secrets; only the permissive ones let it read the rest of
+        // the home.
         let permissive = name.starts_with("permissive");
         for (path, expected) in [
             (at("project/src/main.rs"), true),
@@ -127,7 +128,7 @@ fn every_profile_allows_and_denies_what_it_promises() {
             assert_eq!(may_read(&profile, &path), expected, "{name}: read {path}");
         }
         assert!(profile.allows("file-read-metadata", Object::Path(&at(".local/state/sandpen/sessions"))), "{name}");
-        // Sockets: the guest's own, and no other.
+        // The guest can connect only to its own sockets.
         for (socket, expected) in [
             (at("project/server.sock"), true),
             (format!("{tmp}/x"), true),
@@ -150,7 +151,6 @@ fn every_profile_allows_and_denies_what_it_promises() {
         }
         assert!(profile.allows("network-bind", Object::Unix(&at("project/server.sock"))), "{name}");
         assert!(!profile.allows("network-bind", Object::Unix("/private/var/run/x")), "{name}");
-        // The network.
         for (address, expected) in [
             ("localhost:8877", !name.ends_with("closed")),
             ("localhost:8878", name.ends_with("open")),
@@ -179,7 +179,7 @@ fn every_profile_allows_and_denies_what_it_promises() {
         assert!(profile.allows("signal", Object::Process { own: true }), "{name}");
         assert!(!profile.allows("signal", Object::Process { own: false }), "{name}");
         assert!(!profile.allows("mach-priv-task-port", Object::Process { own: false }), "{name}");
-        // attack 03: the repository stays where it is, and so do the hooks in it.
+        // Attack 03: the guest can move neither the repository nor the hooks in it.
         for (path, expected) in [
             ("project/x", true),
             ("project/.git/index.lock", true),
@@ -193,8 +193,8 @@ fn every_profile_allows_and_denies_what_it_promises() {
     }
 }
 
-/// Every odd name as home, project, include directory and mount at once: what follows from a name
-/// is the same as from a plain one.
+/// Each odd name is home, project, include directory and mount at once. The rules must be the same
+/// as for a plain name.
 #[test]
 fn special_characters_in_paths_do_not_change_the_rules() {
     let mut plain: Vec<String> = Vec::new();
@@ -218,7 +218,7 @@ fn special_characters_in_paths_do_not_change_the_rules() {
             if *name == "plain" {
                 plain.push(text.clone());
             }
-            assert_eq!(text, plain[number], "{profile} {name}: the text depends on a name");
+            assert_eq!(text, plain[number], "{profile} {name}: the rules depend on a name");
             let judged = Profile::read(&text, parameters(&json));
             let inside = project.join("x").display().to_string();
             assert!(may_write(&judged, &inside) && may_read(&judged, &inside), "{profile} {name}");
@@ -240,7 +240,7 @@ fn special_characters_in_paths_do_not_change_the_rules() {
     }
 }
 
-/// With the whole home open, what the host runs later still is not.
+/// Even if the whole home is writable, files that the host runs later are not.
 #[test]
 fn an_open_home_keeps_its_start_up_files() {
     let fixture = Fixture::new().with_macos_seatbelt();
@@ -264,8 +264,7 @@ fn an_open_home_keeps_its_start_up_files() {
     assert!(!may_connect(&profile, &fixture.home_path(".colima/docker.sock")));
 }
 
-/// As by a mount elsewhere: what runs on the host at the next commit is not written, under whatever
-/// name.
+/// Files that the host runs at the next commit are read-only, even if the configuration moves them.
 #[test]
 fn attack_04_hooks_that_the_configuration_names_are_read_only() {
     let fixture = Fixture::new().with_macos_seatbelt();
@@ -302,7 +301,7 @@ fn an_explicit_mount_opens_exactly_that_path() {
         assert!(may_read(&profile, &fixture.home_path(".ssh/id_deploy")), "{name}");
         assert!(!may_write(&profile, &fixture.home_path(".ssh/id_deploy")), "{name}");
         assert!(!may_read(&profile, &fixture.home_path(".ssh/id_ed25519")), "{name}");
-        // R3, and the hosts whose keys were accepted.
+        // R3 demands the Git configuration; known_hosts holds the accepted host keys.
         assert!(
             may_read(&profile, &fixture.home_path(".gitconfig"))
                 && !may_write(&profile, &fixture.home_path(".gitconfig")),
@@ -318,13 +317,13 @@ fn an_explicit_mount_opens_exactly_that_path() {
     }
 }
 
-/// R4: the agent's socket is open under its own name, or shut even inside a directory that is open.
+/// R4: the agent's socket is open at its own path, or closed even inside a writable directory.
 #[test]
 fn r4_the_agents_socket_follows_the_setting() {
     let fixture = Fixture::new().with_macos_seatbelt();
     let socket = fixture.project.join("agent.s");
     let agent = UnixListener::bind(&socket).expect("socket");
-    // It answers that it holds no keys.
+    // The agent answers that it holds no keys.
     std::thread::spawn(move || {
         use std::io::{Read, Write};
         for mut peer in agent.incoming().flatten() {

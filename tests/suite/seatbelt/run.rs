@@ -1,4 +1,5 @@
-//! `run` with a stand-in for `sandbox-exec`: environment, exit codes, signals, the agent, cleanup.
+//! Tests `run` with a stand-in for `sandbox-exec`: environment, exit codes, signals, the agent,
+//! cleanup.
 
 use std::fs;
 use std::os::unix::net::UnixListener;
@@ -64,7 +65,7 @@ fn exit_codes_are_the_commands_own() {
     file.failure(126);
 }
 
-/// sandbox-exec's own failure is 44, whatever its code; the guest's same code is the guest's.
+/// A failure of sandbox-exec itself ends with 44; the same code from the guest is passed through.
 #[test]
 fn a_failed_start_of_the_sandbox_exits_with_44() {
     let fixture = Fixture::new().with_macos_seatbelt();
@@ -112,8 +113,7 @@ fn signals_reach_the_command_and_its_end_is_reported() {
     assert_eq!(fixture.sessions().len(), 0);
 }
 
-/// attack 25, and the end of everything else: nothing of the group outlives the command, or a
-/// killed launcher.
+/// Attack 25: no process of the group outlives the command, or a killed launcher.
 #[test]
 fn no_process_outlives_the_command() {
     let fixture = Fixture::new().with_macos_seatbelt();
@@ -130,8 +130,8 @@ fn no_process_outlives_the_command() {
     eventually("the command ends with its launcher", || !is_running(killed));
 }
 
-/// R4.1, R4.3: an agent that is forwarded keeps its own place, because there is no other; one that
-/// is not has no variable.
+/// R4.1, R4.3: a forwarded agent keeps its path, because Seatbelt cannot mount it elsewhere.
+/// Without forwarding, the variable is unset.
 #[test]
 fn r4_3_the_agent_is_passed_at_its_own_path() {
     let fixture = Fixture::new().with_macos_seatbelt();
@@ -170,7 +170,7 @@ fn a_seatbelt_sandbox_is_listed_and_stopped() {
     };
     let listed = manage(&["ps", "--format", "json"]).json();
     assert_eq!((listed[0]["engine"].as_str(), listed[0]["state"].as_str()), (Some("sandbox-exec"), Some("running")));
-    // attack 24: a further command has the same walls and the same environment.
+    // Attack 24: `exec` has the same restrictions and the same environment.
     let id = listed[0]["id"].as_str().expect("id");
     let argv = || {
         let argv = fs::read_to_string(fixture.root.join("argv")).expect("argv");
@@ -181,7 +181,7 @@ fn a_seatbelt_sandbox_is_listed_and_stopped() {
     let entered = manage(&["exec", id, "--", "sh", "-c", "echo $SANDBOX $TMPDIR; exit 9"]);
     entered.failure(9);
     assert!(entered.stdout.starts_with("sandbox-exec /"), "{}", entered.stdout);
-    assert!(session.contains(entered.stdout.trim_start_matches("sandbox-exec ").trim()), "another TMPDIR");
+    assert!(session.contains(entered.stdout.trim_start_matches("sandbox-exec ").trim()), "`exec` has another TMPDIR");
     assert_eq!(argv(), first);
     manage(&["stop", "--all"]).success();
     assert_eq!(running.finish().code, Some(143));

@@ -1,5 +1,5 @@
-//! A parser of Seatbelt's profile language: expressions in parentheses, strings, regular
-//! expressions, comments.
+//! Parses Seatbelt's profile language: expressions in parentheses, strings, regular expressions,
+//! comments.
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Expression {
@@ -25,7 +25,7 @@ impl Expression {
     }
 }
 
-/// All expressions of a text; panics where it is not balanced.
+/// Panics if parentheses or quotes are not balanced.
 pub fn parse(text: &str) -> Vec<Expression> {
     let mut reader = Reader { rest: text.chars().collect::<Vec<_>>().into_iter().peekable() };
     let mut found = Vec::new();
@@ -40,7 +40,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Whether something follows.
+    /// Skips blanks and comments, and returns whether more text follows.
     fn skip_blanks(&mut self) -> bool {
         while let Some(next) = self.rest.peek().copied() {
             match next {
@@ -66,7 +66,7 @@ impl Reader {
                     items.push(self.expression());
                 }
             }
-            ')' => panic!("a parenthesis too many"),
+            ')' => panic!("there is a parenthesis too many"),
             '"' => Expression::Text(self.string(true)),
             '#' => {
                 assert_eq!(self.rest.next(), Some('"'), "only #\"…\" is known");

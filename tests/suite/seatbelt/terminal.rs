@@ -1,9 +1,9 @@
-//! A real terminal around the stand-in: signals of its keys, and its settings afterwards.
+//! Tests the stand-in in a real terminal: signals of its keys, and its settings afterwards.
 
 use crate::support::pty::Pty;
 use crate::support::{Fixture, eventually};
 
-/// A shell at a terminal that runs this; `"$@"` is `sandpen run … -- sh -c INSIDE`.
+/// Runs a shell script at a terminal; its `"$@"` is `sandpen run … -- sh -c INSIDE`.
 fn at_terminal(fixture: &Fixture, script: &str, inside: &str) -> Pty {
     let mut run = fixture.run();
     Pty::script(&format!("trap : INT; {script}"), run.args(["--", "sh", "-c", inside]))
@@ -25,7 +25,7 @@ fn ctrl_c_reaches_the_command_and_the_terminal_comes_back() {
 #[test]
 fn ctrl_c_comes_once() {
     let fixture = Fixture::new().with_macos_seatbelt();
-    // A shell would take two that come together for one.
+    // A shell would handle two signals that arrive together as one.
     let count = "$| = 1; $SIG{INT} = sub { $n++ }; print qq(ready\\n); select(undef, undef, undef, 0.1) for 1..6; print qq(got $n.)";
     let inside = &format!("exec perl -e '{count}'");
     let mut terminal = at_terminal(&fixture, "\"$@\"", inside);
@@ -56,7 +56,7 @@ fn settings_that_the_command_changed_are_put_back() {
     assert_eq!(terminal.settings(), before);
 }
 
-/// Like `git log | less`: the terminal is the other's, who reads from it.
+/// As in `git log | less`, another process of the pipeline reads from the terminal.
 #[test]
 fn in_a_pipeline_the_terminal_is_left_to_the_others() {
     let fixture = Fixture::new().with_macos_seatbelt();
@@ -65,7 +65,7 @@ fn in_a_pipeline_the_terminal_is_left_to_the_others() {
     terminal.expect("text");
     terminal.send("typed\n");
     terminal.expect("other typed");
-    // And a command that wants to read gets it.
+    // A command that reads from the terminal gets the input.
     let mut terminal = at_terminal(&fixture, "\"$@\" | cat", "read word; echo own $word");
     terminal.send("typed\n");
     terminal.expect("own typed");

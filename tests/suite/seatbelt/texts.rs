@@ -1,4 +1,4 @@
-//! The command line and the six profiles, compared with files. UPDATE_GOLDEN=1 rewrites them.
+//! Compares the command line and the six profiles with files. UPDATE_GOLDEN=1 rewrites them.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,10 @@ fn compare(name: &str, actual: &str) {
     }
     let expected = fs::read_to_string(file).unwrap_or_default();
     let differs = expected.lines().zip(actual.lines()).find(|(expected, actual)| expected != actual);
-    assert!(expected == actual, "{name}: if this is meant, UPDATE_GOLDEN=1 and read the diff\n{differs:?}");
+    assert!(
+        expected == actual,
+        "{name}: if the change is intended, set UPDATE_GOLDEN=1 and read the diff\n{differs:?}"
+    );
 }
 
 fn fixture() -> Fixture {
@@ -40,8 +43,7 @@ fn the_six_profiles() {
 fn the_plan_and_the_command_line() {
     let fixture = fixture();
     let mut json = explain(&fixture, OPTIONS);
-    // The program's own place, and who runs the test, differ between machines. The rules are
-    // compared above.
+    // The program's path and the user differ between machines. The test above compares the rules.
     let helper = crate::support::binary().canonicalize().expect("binary").display().to_string();
     for key in ["host", "user", "steps"] {
         json[key] = serde_json::Value::Null;
@@ -54,7 +56,7 @@ fn the_plan_and_the_command_line() {
     compare("plan.json", &(fixture.normalize(&text) + "\n"));
 }
 
-/// What `explain` shows is what `run` runs.
+/// `run` must use the profile that `explain` shows.
 #[test]
 fn the_profile_that_is_run_is_the_one_that_is_explained() {
     let fixture = fixture();

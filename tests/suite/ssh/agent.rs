@@ -1,4 +1,5 @@
-//! R4 and R5: whether and how the agent is forwarded on Linux, and that `off` means unreachable.
+//! R4 and R5: tests whether and how the agent is forwarded on Linux, and that `off` makes it
+//! unreachable.
 
 use std::os::unix::net::UnixListener;
 
@@ -39,7 +40,7 @@ fn r4_1_and_attack_12_off_leaves_no_way_to_the_agent(fixture: &Fixture) {
 
 fn r4_1_a_socket_in_a_mounted_directory_is_covered(fixture: &Fixture) {
     let script = format!("SSH_AUTH_SOCK={} ssh-add -l; ls -d {0}", fixture.agent().socket.display());
-    // The host's whole temp directory; the link shows that real paths count.
+    // The host's whole temp directory is mounted; the link shows that real paths count.
     let link = fixture.outside("links").join("agent");
     std::os::unix::fs::symlink(&fixture.agent().socket, &link).expect("link");
     let mut command = fixture.run();
@@ -62,7 +63,7 @@ fn r4_3_and_r5_the_guest_lists_and_uses_the_hosts_keys(fixture: &Fixture) {
     assert_eq!((finished.success(), finished.stderr.as_str()), (expected.as_str(), ""));
 }
 
-/// For decisions that need no sandbox: `explain` shows what `run` runs.
+/// Runs a test on decisions that need no sandbox: `explain` shows them.
 fn planned(test: impl FnOnce(&Fixture)) {
     Fixture::on_prepared(Engine::Docker, Fixture::with_agent, test);
 }
@@ -79,7 +80,7 @@ fn r4_1_every_spelling_of_off_switches_it_off() {
         for options in [&["--ssh-agent", "off"][..], &["--profile", "safe"], &["--profile", "tight"]] {
             assert_eq!(fixture.explain(options)["ssh"]["state"], "off", "{options:?}");
         }
-        // Off is off without an agent, too: no warning.
+        // `off` without an agent causes no warning.
         let plan = fixture.explain_with(&[], &[("SSH_AUTH_SOCK", ""), ("SANDBOX_SSH_AGENT", "off")]);
         assert_eq!(plan["warnings"], serde_json::json!([]));
     });
@@ -140,7 +141,7 @@ fn r4_2_three_ways_to_have_no_agent_are_three_warnings() {
         seen.dedup();
         assert_eq!(seen.len(), 4, "{seen:?}");
         drop(listener);
-        // The launch goes on.
+        // The sandbox starts without the agent.
         let finished =
             fixture.run().env_remove("SSH_AUTH_SOCK").args(["--", "sh", "-c", "echo ${SSH_AUTH_SOCK-unset}"]).finish();
         assert_eq!(finished.success(), "unset");
@@ -195,7 +196,7 @@ fn r5_1_r5_2_the_mount_is_relabelled_on_podman_only() {
 #[test]
 fn r5_1_an_image_user_that_the_agent_refuses_is_warned_of() {
     Fixture::on_docker_as_ordinary_user(Fixture::with_agent, |fixture| {
-        // An image whose own user is neither root nor the host's.
+        // The user of this image is neither root nor the host's user.
         let image = "localhost/sandpen-test-nobody:latest";
         let commit = format!(
             "id=$(docker create {} true) && docker commit --change 'USER 65534' $id {image} && docker rm $id",

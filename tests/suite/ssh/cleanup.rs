@@ -25,7 +25,7 @@ fn r7_9_r7_11_a_normal_end_removes_tunnel_and_socket() {
         running.close_stdin();
         let finished = running.finish();
         finished.failure(7);
-        // Not only soon: before sandpen has ended.
+        // The tunnel must be gone before sandpen exits, not just soon after.
         assert!(has_exited(tunnel.pid) && !tunnel.directory.exists() && !tunnel.landing.exists(), "{tunnel:?}");
         assert!(!finished.stderr.contains("warning"), "{}", finished.stderr);
     });
@@ -33,7 +33,7 @@ fn r7_9_r7_11_a_normal_end_removes_tunnel_and_socket() {
 
 fn ends_by(signals: &[Signal], code: i32) {
     PodmanMachine::on(|machine| {
-        // A guest that ends by the signal it gets, as programs do; the engine's init passes it on.
+        // The guest ends by the signal, which the engine's init forwards.
         let (mut running, tunnel) = machine.start(&[]);
         for which in signals {
             running.signal(*which);
@@ -41,7 +41,7 @@ fn ends_by(signals: &[Signal], code: i32) {
         let finished = running.finish();
         finished.failure(code);
         tunnel.assert_gone();
-        assert!(!finished.stderr.contains("tunnel"), "nothing to say about it: {}", finished.stderr);
+        assert!(!finished.stderr.contains("tunnel"), "there must be no message about the tunnel: {}", finished.stderr);
         assert!(holds_within(Duration::from_secs(5), || machine.fixture.containers().is_empty()));
         assert_eq!(machine.fixture.sessions().len(), 0);
     });
@@ -98,9 +98,9 @@ fn r7_11_a_hanging_machine_does_not_delay_the_exit() {
         let took = start.elapsed();
         signal(session, Signal::CONT);
         finished.failure(7);
-        assert!(took < PROMPT, "the exit, the container's own end included: {took:?}");
+        assert!(took < PROMPT, "the exit, with the end of the container, took {took:?}");
         assert!(has_exited(tunnel.pid));
-        // It comes back to life, and then cleans up by itself.
+        // The resumed process in the machine cleans up itself.
         tunnel.assert_gone();
     });
 }
@@ -122,7 +122,8 @@ fn r7_11_a_stopped_machine_does_not_delay_the_exit() {
         let finished = running.finish();
         assert!(start.elapsed() < PROMPT, "{:?}", start.elapsed());
         assert!(finished.code.is_some_and(|code| code != 0) && has_exited(tunnel.pid), "{finished:?}");
-        // Podman's client ends at the same moment, so the tunnel's end may be the session's.
+        // Podman's client ends at the same moment, so sandpen may or may not report the end of the
+        // tunnel.
         assert!(finished.stderr.matches("has ended").count() <= 1, "{}", finished.stderr);
         assert!(!finished.stderr.contains("is missing and could not be pulled"), "{}", finished.stderr);
         assert_eq!(machine.fixture.sessions().len(), 0);
@@ -138,7 +139,7 @@ fn r7_a_tunnel_that_dies_is_named_once_and_the_guest_goes_on() {
         running.write("list\nlist\n");
         running.close_stdin();
         let finished = running.finish();
-        assert_eq!(finished.code, Some(7), "the guest's own end: {}", finished.stderr);
+        assert_eq!(finished.code, Some(7), "the guest must end by itself: {}", finished.stderr);
         assert!(!finished.stdout.contains(KEY_COMMENT), "{}", finished.stdout);
         let warning = "sandpen: warning: the SSH tunnel into the Podman machine has ended";
         assert_eq!(finished.stderr.matches(warning).count(), 1, "{}", finished.stderr);
@@ -171,12 +172,12 @@ fn r7_9_a_container_that_does_not_start_ends_the_tunnel() {
     });
 }
 
-/// The processes that sshd started, one for each connection.
+/// Returns the processes that sshd started, one for each connection.
 fn sessions(machine: &PodmanMachine) -> Vec<u32> {
     machine.sshd.process.children()
 }
 
-/// sshd's process that serves the tunnel: the one whose descendant owns the directory.
+/// Returns the process of sshd that serves the tunnel: its descendant owns the directory.
 fn session_of(machine: &PodmanMachine, tunnel: &TunnelProcess) -> u32 {
     let owner = fs::read_to_string(tunnel.directory.join("owner")).expect("owner");
     let mut pid: u32 = owner.trim().parse().expect("a pid");

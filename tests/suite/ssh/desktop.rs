@@ -1,5 +1,6 @@
-//! R6: Docker Desktop and similar products. The daemon and the socket in its machine are real: this
-//! machine is the one that dockerd runs on. Only the answer to `docker info` is replaced.
+//! R6: tests Docker Desktop and similar products. The daemon and the socket in its machine are
+//! real: this machine is the one that dockerd runs on. Only the answer to `docker info` is
+//! replaced.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
@@ -15,7 +16,7 @@ use crate::support::{
 
 const SOCKET: &str = "/run/host-services/ssh-auth.sock";
 
-/// The socket's path is the same for all; tests take turns.
+/// All tests use the same path for the socket, so only one may run at a time.
 struct Turn {
     _inside: MutexGuard<'static, ()>,
     _file: File,
@@ -29,7 +30,8 @@ fn turn() -> Turn {
     Turn { _inside: inside, _file: file }
 }
 
-/// The host's agent in the machine, as Docker Desktop shows it: root's, closed to others.
+/// Provides the host's agent in the machine, as Docker Desktop does: the socket belongs to root and
+/// is closed to others.
 struct Service {
     _relay: Running,
 }
@@ -52,7 +54,7 @@ impl Drop for Service {
     }
 }
 
-/// A Mac with a Docker that says what it is, used by an ordinary user.
+/// Simulates a Mac whose `docker info` returns the given system, used by an ordinary user.
 struct Mac<'a> {
     fixture: &'a Fixture,
     shim: Shim,
@@ -82,7 +84,8 @@ impl Mac<'_> {
         self.command("run", "macos").args(options).args(["--", "sh", "-c", script]).finish()
     }
 
-    /// R6.2: one warning with these words, and the sandbox starts without.
+    /// R6.2: asserts that there is one warning with these texts, and that the sandbox starts
+    /// without the agent.
     #[track_caller]
     fn assert_skipped(&self, finished: &Finished, words: &[&str]) {
         assert_eq!(finished.success(), "0\nunset", "{}", finished.stderr);
@@ -126,7 +129,10 @@ fn r6_1_a_guest_that_is_not_root_can_use_it() {
         assert_eq!(finished.success(), expected, "{}", finished.stderr);
         let calls = mac.shim.calls();
         let probe = calls.iter().find(|call| call.contains("target=/probe")).expect("the probe");
-        assert!(probe.contains(&format!("--user {}:{}", mac.fixture.uid, mac.fixture.gid)), "as the guest: {probe}");
+        assert!(
+            probe.contains(&format!("--user {}:{}", mac.fixture.uid, mac.fixture.gid)),
+            "the probe must run as the guest's user: {probe}"
+        );
     });
 }
 
@@ -144,8 +150,8 @@ fn r6_2_without_the_socket_there_is_a_warning_and_a_sandbox() {
         assert!(!Path::new(SOCKET).exists());
         let finished = mac.run(&[]);
         mac.assert_skipped(&finished, &[SOCKET, "`Docker Desktop`"]);
-        assert!(!Path::new(SOCKET).exists(), "the check makes nothing");
-        // One that is there and closed to the guest is not there for it.
+        assert!(!Path::new(SOCKET).exists(), "the check created the socket's path");
+        // A socket that the guest may not open counts as missing.
         let service = Service::start(mac.fixture.agent());
         std::os::unix::fs::chown(SOCKET, Some(12345), Some(12345)).expect("chown");
         fs::set_permissions(SOCKET, PermissionsExt::from_mode(0o600)).expect("chmod");
@@ -159,7 +165,7 @@ fn r6_2_without_the_socket_there_is_a_warning_and_a_sandbox() {
 fn r6_2_other_engines_are_named() {
     mac("Ubuntu 24.04.2 LTS", |mac| {
         let service = Service::start(mac.fixture.agent());
-        // Although a socket is there: both checks must hold.
+        // A socket exists, but both checks must hold.
         let finished = mac.run(&[]);
         mac.assert_skipped(&finished, &["`Ubuntu 24.04.2 LTS`", "Docker Desktop and OrbStack"]);
         drop(service);

@@ -22,13 +22,13 @@ fn r7_2_no_connection_or_several_without_a_default_are_fatal() {
             .assert_refused(&finished, &["`one`", "`two`", "none is the default", "podman system connection default"]);
         let finished = machine.sh("true").env("CONTAINER_CONNECTION", "three").finish();
         machine.assert_refused(&finished, &["env CONTAINER_CONNECTION", "`three`", "`one`"]);
-        // `explain` says the same as a warning, and is not stopped by it.
+        // `explain` prints the same as a warning, and succeeds.
         let finished = machine.command("explain").args(["--", "true"]).finish();
         assert!(
             finished.success().contains("none is the default") && finished.stderr.contains("none is the default"),
             "{finished:?}"
         );
-        // Without the agent, Podman's connections are Podman's own business.
+        // Without the agent, sandpen does not select a connection.
         let plan = machine.command("explain").args(["--ssh-agent", "off", "--", "true"]).finish();
         assert!(plan.success().contains("podman run "), "{}", plan.stdout);
     });
@@ -76,7 +76,7 @@ fn r7_7_without_an_ssh_program_nothing_starts() {
             finished.stderr.contains("cannot find `ssh` on PATH") && finished.stderr.contains("hint: install OpenSSH"),
             "{finished:?}"
         );
-        // One that cannot be executed.
+        // This ssh cannot be executed.
         machine.fixture.write_script("../shim/ssh", "not a program");
         let finished = machine.sh("true").env("PATH", shim.path()).finish();
         machine.assert_refused(&finished, &["the SSH tunnel cannot be started", "hint: or run without"]);
@@ -86,15 +86,15 @@ fn r7_7_without_an_ssh_program_nothing_starts() {
 #[test]
 fn r7_7_an_sshd_that_refuses_is_quoted() {
     PodmanMachine::without_podman("", |machine| {
-        // A key that may not log in.
+        // This key may not log in.
         let wrong = machine.fixture.make_key("wrong", "wrong");
         machine.connections(&[(CONNECTION, &machine.uri(), Some(&wrong))], Some(CONNECTION));
         let finished = machine.sh("true").finish();
         machine.assert_refused(&finished, &["could not be established", "ssh says: ", "Permission denied (publickey)"]);
-        // The agent's own keys are not tried in its place.
+        // ssh does not try the agent's keys instead.
         machine.fixture.agent().add_key(&machine.fixture, &machine.sshd.identity);
         machine.assert_refused(&machine.sh("true").finish(), &["Permission denied (publickey)"]);
-        // No process listens: the machine is stopped.
+        // No process listens at this port, as if the machine were stopped.
         let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("port").port();
         machine.connections(&[(CONNECTION, &machine.uri_at(free), Some(&wrong))], Some(CONNECTION));
         let finished = machine.sh("true").finish();
@@ -125,7 +125,7 @@ fn r7_4_a_wrong_time_limit_is_named_and_nothing_starts() {
 #[test]
 fn r7_8_a_machine_that_never_answers_ends_in_time() {
     PodmanMachine::without_podman("", |machine| {
-        let mute = TcpListener::bind("127.0.0.1:0").expect("a listener that says nothing");
+        let mute = TcpListener::bind("127.0.0.1:0").expect("a listener that never answers");
         let port = mute.local_addr().expect("port").port();
         machine.connections(&[(CONNECTION, &machine.uri_at(port), Some(&machine.sshd.identity))], Some(CONNECTION));
         let start = Instant::now();
@@ -138,16 +138,16 @@ fn r7_8_a_machine_that_never_answers_ends_in_time() {
 
 #[test]
 fn r7_4_r7_8_a_socket_that_does_not_appear_ends_in_time_and_kills_ssh() {
-    // The login works; what should prepare the socket never does.
+    // The login works, but the script that prepares the socket never runs.
     PodmanMachine::without_podman("ForceCommand cat >/dev/null", |machine| {
         let mut running = Running::start(machine.sh("true").env("SANDPEN_TUNNEL_TIMEOUT", "1"));
         let tunnel = TunnelProcess::opening(&running);
         let finished = running.finish();
-        // sshd never removes it, and the script that would has not run; a launch an hour later
-        // takes it along.
+        // sshd never removes the socket, and the script that would has not run; a launch an hour
+        // later would remove it.
         let _ = std::fs::remove_file(&tunnel.landing);
         machine.assert_refused(&finished, &["was not ready within 1 s"]);
-        assert!(has_exited(tunnel.pid), "the tunnel process was killed");
+        assert!(has_exited(tunnel.pid), "the tunnel process still runs");
     });
 }
 

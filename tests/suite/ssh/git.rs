@@ -1,5 +1,5 @@
-//! Clone, commit and push over SSH from a sandbox. The host's known_hosts decides which servers are
-//! trusted.
+//! Clones, commits and pushes over SSH from a sandbox. The host's known_hosts decides which servers
+//! are trusted.
 
 use super::sshd::Sshd;
 use crate::for_every_engine;
@@ -7,7 +7,7 @@ use crate::support::{Engine, Finished, Fixture, RunToEnd, public_key};
 
 for_every_engine!(with_agent: git_clones_commits_and_pushes_over_ssh);
 
-/// A Git server over SSH: sshd of an ordinary user, and a bare repository.
+/// Runs a Git server over SSH: the sshd of an ordinary user, and a bare repository.
 struct Server {
     fixture: Fixture,
     sshd: Sshd,
@@ -37,24 +37,25 @@ fn bash(fixture: &Fixture, options: &[&str], script: &str) -> Finished {
 
 fn git_clones_commits_and_pushes_over_ssh(fixture: &Fixture) {
     if fixture.engine() == Engine::DockerRootless {
-        // Its network is not the host's, where the server listens on the loopback; the agent itself
-        // is shown elsewhere.
+        // Rootless Docker has a network namespace from which the server on the host's loopback
+        // cannot be reached; other tests cover the agent.
         return;
     }
     let server = Server::start();
     fixture.agent().add_key(fixture, &server.sshd.identity);
     fixture.write(".gitconfig", "[user]\n\tname = Git User\n\temail = git@example.org\n");
-    // Containers reach the host's loopback in the host's network only; the native engine shares it.
+    // Containers reach the host's loopback only with the host's network; the native engine shares
+    // it.
     let options: &[&str] = if fixture.engine().is_container() { &["--engine-flag=--network=host"] } else { &[] };
     let try_it = format!("git ls-remote {} 2>&1; echo $?", server.url);
-    // Without a known key for the server, ssh refuses it.
+    // ssh refuses a server whose key is unknown.
     let finished = bash(fixture, options, &try_it);
     assert!(
         finished.success().contains("Host key verification failed") && finished.stdout.ends_with("128\n"),
         "{}",
         finished.stdout
     );
-    // A known key of another server does not help.
+    // The known key of another server does not help.
     let other = public_key(&fixture.make_key("other-host-key", "other"));
     let other = other.split(' ').take(2).collect::<Vec<_>>().join(" ");
     let known = server.sshd.known.split(' ').next().expect("a host").to_owned();
@@ -65,7 +66,7 @@ fn git_clones_commits_and_pushes_over_ssh(fixture: &Fixture) {
         "{}",
         finished.stdout
     );
-    // The user has accepted this one.
+    // The user has accepted the key of this server.
     fixture.write(".ssh/known_hosts", &server.sshd.known);
     let script = format!(
         "set -e; git clone -q {0} clone 2>/dev/null; cd clone; echo text >file; git add file; git commit -q -m first
@@ -75,7 +76,7 @@ fn git_clones_commits_and_pushes_over_ssh(fixture: &Fixture) {
     let finished = bash(fixture, options, &script);
     assert_eq!(finished.success(), "text", "{}", finished.stderr);
     assert_eq!(server.log(), "Git User: first");
-    // Without the agent, the key is not there.
+    // Without the agent, ssh has no key.
     let mut options = options.to_vec();
     options.extend(["--ssh-agent", "off"]);
     let finished = bash(fixture, &options, &try_it);

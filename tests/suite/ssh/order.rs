@@ -5,8 +5,8 @@ use rustix::process::Signal;
 use super::podman_machine::PodmanMachine;
 use crate::support::{Running, Shim, signal};
 
-/// Programs in front of the real ones note when they have done their work, and whether the
-/// session's directory is still there.
+/// Wrappers around the real programs log when those finish, and whether the session's directory
+/// still exists.
 #[test]
 fn r7_9_the_container_goes_before_the_tunnel_and_the_tunnel_before_the_directory() {
     PodmanMachine::on(|machine| {
@@ -35,7 +35,8 @@ fn r7_9_the_container_goes_before_the_tunnel_and_the_tunnel_before_the_directory
         let finished = running.finish();
         finished.failure(137);
         let mut notes: Vec<String> = shim.calls().into_iter().filter(|line| line.starts_with("NOTE ")).collect();
-        // What a killed client was still making is removed once more: it is the order that counts.
+        // A killed client may still have been creating the container, which is then removed twice;
+        // only the order matters.
         notes.dedup();
         assert_eq!(notes, ["NOTE container removed, directories: 1", "NOTE tunnel closed, directories: 1"]);
         assert_eq!(fixture.sessions().len(), 0);

@@ -1,4 +1,4 @@
-//! A Podman machine: a rootless Podman behind a real sshd.
+//! Simulates a Podman machine: a rootless Podman behind a real sshd.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,7 +8,6 @@ use super::sshd::Sshd;
 use super::tunnel_process::TunnelProcess;
 use crate::support::{Engine, Finished, Fixture, Running, eventually};
 
-/// The name of the connection.
 pub const CONNECTION: &str = "pen-machine";
 
 /// sshd and Podman belong to the fixture's user. As in a real machine, the user inside has the uid
@@ -24,12 +23,12 @@ impl PodmanMachine {
         Self::with("", true, test);
     }
 
-    /// Without Podman behind sshd, for launches that must not get that far.
+    /// Runs a test without Podman behind sshd, for launches that must fail before they need it.
     pub fn without_podman(sshd: &str, test: impl FnOnce(&mut PodmanMachine)) {
         Self::with(sshd, false, test);
     }
 
-    /// `sshd`: further lines of sshd's configuration.
+    /// `sshd` holds further lines of sshd's configuration.
     pub fn with(sshd: &str, podman: bool, test: impl FnOnce(&mut PodmanMachine)) {
         if !Engine::PodmanRootless.is_available() {
             return;
@@ -68,7 +67,7 @@ impl PodmanMachine {
         self.fixture.write("../keys/containers.conf", &text);
     }
 
-    /// `sandpen NAME`, as on a Mac with this machine.
+    /// Returns the command `sandpen NAME`, as on a Mac with this machine.
     pub fn command(&self, name: &str) -> Command {
         let mut command = self.fixture.command(name);
         command.env("CONTAINERS_CONF", self.fixture.outside("keys").join("containers.conf"));
@@ -76,7 +75,7 @@ impl PodmanMachine {
         command
     }
 
-    /// `sandpen run … -- sh -c SCRIPT`.
+    /// Returns the command `sandpen run … -- sh -c SCRIPT`.
     pub fn sh(&self, script: &str) -> Command {
         let mut command = self.command("run");
         command.args(["--", "sh", "-c", script]);
@@ -95,7 +94,7 @@ impl PodmanMachine {
         (running, tunnel)
     }
 
-    /// Asserts what must hold after every failed launch (R7.6–R7.8).
+    /// Asserts the conditions that hold after every failed launch (R7.6–R7.8).
     #[track_caller]
     pub fn assert_refused(&self, finished: &Finished, messages: &[&str]) {
         assert_eq!((finished.code, finished.stdout.as_str()), (Some(44), ""), "{}", finished.stderr);
@@ -104,7 +103,7 @@ impl PodmanMachine {
             assert!(finished.stderr.contains(message), "`{message}` is missing: {}", finished.stderr);
         }
         assert!(finished.stderr.lines().any(|line| line.starts_with("hint: ")), "{}", finished.stderr);
-        assert_eq!(self.fixture.containers(), [""; 0], "no container was started");
+        assert_eq!(self.fixture.containers(), [""; 0], "a container was started");
         assert_eq!(self.fixture.sessions().len(), 0);
     }
 }

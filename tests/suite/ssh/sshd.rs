@@ -1,4 +1,4 @@
-//! A real sshd of a fixture's user on a free port of the loopback.
+//! Runs a real sshd as a fixture's user, on a free port of the loopback.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,14 +10,14 @@ use crate::support::{Fixture, Running, eventually, public_key};
 pub struct Sshd {
     pub port: u16,
     pub process: Running,
-    /// The line for known_hosts.
+    /// Holds the line for known_hosts.
     pub known: String,
-    /// The key that may log in.
+    /// This key may log in.
     pub identity: PathBuf,
 }
 
 impl Sshd {
-    /// `extra`: further lines of its configuration.
+    /// `extra` holds further lines of the configuration.
     pub fn start(fixture: &Fixture, extra: &str) -> Self {
         let host_key = fixture.make_key("host-key", "host");
         let identity = fixture.make_key("identity", "machine");
@@ -30,7 +30,7 @@ impl Sshd {
             authorized.display(),
         );
         let config = fixture.write("../keys/sshd_config", &config);
-        // As root it would refuse users whose password is locked, such as the test user.
+        // As root, sshd would refuse users whose password is locked, such as the test user.
         let process = Running::start(fixture.host_command("/usr/sbin/sshd").args(["-D", "-e", "-f"]).arg(config));
         eventually("sshd answers", || answers(port));
         let known = public_key(&host_key);

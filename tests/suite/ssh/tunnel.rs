@@ -1,4 +1,4 @@
-//! R7: a working tunnel into a Podman machine, end to end.
+//! R7: tests a working tunnel into a Podman machine, end to end.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -18,7 +18,7 @@ fn listed() -> String {
 fn r7_1_r7_5_r4_3_the_guest_in_the_machine_lists_the_hosts_keys() {
     PodmanMachine::on(|machine| {
         let mut command = machine.command("run");
-        // Whatever the user's own ssh configuration says, it has no part in this.
+        // The user's ssh configuration would break the tunnel if ssh read it.
         machine.fixture.write(".ssh/config", "Host *\n  ProxyCommand false\n  Port 1\n");
         let finished = command.args(["-v", "--", "sh", "-c", LIST]).finish();
         assert_eq!(finished.success(), listed(), "{}", finished.stderr);
@@ -36,7 +36,7 @@ fn r7_1_r7_5_r4_3_the_guest_in_the_machine_lists_the_hosts_keys() {
 #[test]
 fn r7_5_with_the_helper_beside_the_program_and_the_hosts_user() {
     PodmanMachine::on(|machine| {
-        // The program as it is shipped for macOS: the Linux helper lies beside it.
+        // On macOS the program is shipped with the Linux helper beside it.
         let directory = machine.fixture.outside("program");
         let program = directory.join("sandpen");
         let arch = if cfg!(target_arch = "x86_64") { "amd64" } else { "arm64" };
@@ -49,8 +49,8 @@ fn r7_5_with_the_helper_beside_the_program_and_the_hosts_user() {
         for (name, value) in command.get_envs().filter_map(|(name, value)| Some((name, value?))) {
             shipped.env(name, value);
         }
-        // A user that is neither root nor in the image (R7.5), and an exit code that can only be
-        // the guest's.
+        // The user is neither root nor in the image (R7.5), and only the guest can have set this
+        // exit code.
         let script = format!("id -u; {LIST}; echo text >made; exit 125");
         let finished = shipped.args(["--user", "host", "--", "sh", "-c", &script]).finish();
         finished.failure(125);
@@ -68,7 +68,7 @@ fn r7_two_sandboxes_at_once_have_a_socket_each() {
         first.close_stdin();
         assert_eq!(first.finish().code, Some(7));
         one.assert_gone();
-        // The other is not disturbed.
+        // The other tunnel still works.
         second.write("list\n");
         assert!(second.line().contains(KEY_COMMENT));
         second.close_stdin();
@@ -82,19 +82,19 @@ fn r7_2_default_single_and_named_connections_are_chosen_and_pinned() {
     PodmanMachine::on(|machine| {
         let (uri, identity) = (machine.uri(), Some(&machine.sshd.identity));
         let (wrong, none) = (machine.uri_at(1), None);
-        // The only one, without a default.
+        // The only connection is used without a default.
         machine.connections(&[("only", &uri, identity)], None);
         let finished = machine.sh(LIST).finish();
         assert_eq!(finished.success(), listed(), "{}", finished.stderr);
-        // The default among several.
+        // The default is used among several.
         machine.connections(&[("a", &wrong, none), ("z", &uri, identity)], Some("z"));
         assert_eq!(machine.sh(LIST).finish().success(), listed());
-        // The named one, whatever the default is; Podman's own choice by another variable changes
-        // nothing.
+        // CONTAINER_CONNECTION overrides the default. If CONTAINER_HOST is set, too, its service
+        // must answer.
         let mut command = machine.sh(LIST);
         machine.connections(&[("a", &wrong, none), ("z", &uri, identity)], Some("a"));
         let finished = command.env("CONTAINER_CONNECTION", "z").env("CONTAINER_HOST", "unix:///no/such.sock").finish();
-        assert_eq!(finished.code, Some(44), "a service that does not answer is not launched on: {}", finished.stderr);
+        assert_eq!(finished.code, Some(44), "sandpen launched on a service that does not answer: {}", finished.stderr);
         let mut command = machine.sh(LIST);
         assert_eq!(command.env("CONTAINER_CONNECTION", "z").finish().success(), listed());
     });
@@ -125,7 +125,7 @@ fn r7_3_sockets_of_dead_sandboxes_go_and_others_stay() {
             }
             directory
         };
-        // No process ever has the first id; sshd, of the same user, has the second.
+        // No process can have the first id; sshd, of the same user, has the second.
         let dead = plant("dead", "4194305");
         let live = plant("live", &machine.sshd.process.pid().to_string());
         let foreign = plant("foreign", "4194305");
@@ -149,9 +149,9 @@ fn r7_5_the_socket_cannot_be_guessed_in_the_machine() {
     PodmanMachine::on(|machine| {
         let (mut running, tunnel) = machine.start(&[]);
         let meta = fs::metadata(&tunnel.directory).expect("directory");
-        assert_eq!(meta.permissions().mode() & 0o777, 0o711, "entered, not listed");
+        assert_eq!(meta.permissions().mode() & 0o777, 0o711, "others may enter the directory, but not list it");
         assert!(!tunnel.landing.exists());
-        // Only the owner can list it, and its name is not the session's.
+        // Only the owner can list the directory, and the socket's name is not that of the session.
         let names: Vec<_> = fs::read_dir(&tunnel.directory).expect("as root").flatten().collect();
         let socket = names.iter().find(|entry| entry.path().extension().is_some()).expect("the socket").path();
         assert!(!tunnel.directory.to_string_lossy().contains(&*socket.file_stem().expect("name").to_string_lossy()));
@@ -162,7 +162,7 @@ fn r7_5_the_socket_cannot_be_guessed_in_the_machine() {
 
 #[test]
 fn r7_a_rootful_machine_and_the_hosts_user() {
-    // Rootful Podman refuses keep-id, so a guest of the host's uid is arranged by `--user` alone.
+    // Rootful Podman refuses keep-id, so `--user` alone selects the host's uid.
     PodmanMachine::without_podman("", |machine| {
         let uri = format!("ssh://root@127.0.0.1:{}/run/podman/podman.sock", machine.sshd.port);
         machine.connections(&[("root", &uri, Some(&machine.sshd.identity))], Some("root"));
@@ -197,7 +197,7 @@ fn explain_shows_the_tunnel_and_starts_nothing() {
             "{}",
             text.stdout
         );
-        // It asked, and neither ran a container nor ssh.
+        // `explain` queried Podman, but ran neither a container nor ssh.
         let calls = ssh.calls();
         assert!(!calls.iter().any(|call| call.contains(" run ") || call.contains("-R")), "{calls:?}");
         assert!(!is_running(&format!("{}:/tmp/sandpen-", machine.sshd.port)));
@@ -220,7 +220,7 @@ fn r4_1_off_opens_no_tunnel() {
 
 #[test]
 fn r7_4_a_talkative_login_does_not_hide_readiness() {
-    // What a shell's start-up file in the machine may print.
+    // A shell's start-up file in the machine may print such lines.
     let sshd = "ForceCommand echo hello; echo ready-made; exec sh -c \"$SSH_ORIGINAL_COMMAND\"";
     PodmanMachine::with(sshd, true, |machine| {
         let finished = machine.sh(LIST).finish();

@@ -1,4 +1,4 @@
-//! The ssh process of a tunnel, as the process table shows it.
+//! Finds the ssh process of a tunnel in the process table.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ pub struct TunnelProcess {
     pub pid: u32,
     pub command_line: String,
     pub directory: PathBuf,
-    /// The socket that sshd makes, before it is moved into `directory`.
+    /// sshd creates the socket here, before it is moved into `directory`.
     pub landing: PathBuf,
 }
 
@@ -29,7 +29,7 @@ impl TunnelProcess {
             found = Self::find(running);
             found.is_some()
         });
-        found.expect("seen")
+        found.expect("the tunnel was found")
     }
 
     fn find(running: &Running) -> Option<Self> {
@@ -47,11 +47,11 @@ impl TunnelProcess {
     #[track_caller]
     pub fn assert_gone(&self) {
         let gone = || has_exited(self.pid) && !self.directory.exists() && !self.landing.exists();
-        assert!(holds_within(Duration::from_secs(3), gone), "still there: {self:?}");
+        assert!(holds_within(Duration::from_secs(3), gone), "the tunnel still exists: {self:?}");
     }
 }
 
-/// Whether a process has exited, reaped or not.
+/// Returns whether a process has exited, reaped or not.
 pub fn has_exited(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(')').next().is_none_or(|rest| rest.trim().is_empty() || rest.trim().starts_with('Z'))

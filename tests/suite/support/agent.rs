@@ -1,4 +1,4 @@
-//! A real ssh-agent of the fixture's user.
+//! Runs a real ssh-agent as the fixture's user.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::{Fixture, RunToEnd, Running, eventually};
 
-/// The comment of the key that the agent holds.
+/// The key that the agent holds has this comment.
 pub const KEY_COMMENT: &str = "the key of the test";
 
 pub struct Agent {
@@ -39,7 +39,7 @@ impl Agent {
 }
 
 impl Fixture {
-    /// Makes a key pair of the user, in a directory that no sandbox mounts.
+    /// Creates a key pair of the user, in a directory that no sandbox mounts.
     pub fn make_key(&self, name: &str, comment: &str) -> PathBuf {
         let key = self.outside("keys").join(name);
         let mut keygen = self.host_command("ssh-keygen");

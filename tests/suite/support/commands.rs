@@ -1,4 +1,4 @@
-//! The commands that a fixture makes: sandpen itself, programs of the host, the engine's client.
+//! Builds the commands of a fixture: sandpen itself, programs of the host, the engine's client.
 
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
@@ -8,34 +8,34 @@ use serde_json::Value;
 use super::{Finished, Fixture, RunToEnd, binary};
 
 impl Fixture {
-    /// A program of the host, as the fixture's user, in the project, with the fixture's
-    /// environment.
+    /// Returns a command that runs a program of the host as the fixture's user, in the project,
+    /// with the fixture's environment.
     pub fn host_command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = self.user.command(program);
         command.env_clear().envs(&self.variables).current_dir(&self.project).stdin(Stdio::null());
         command
     }
 
-    /// sandpen with these arguments.
     pub fn sandpen<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&self, arguments: I) -> Command {
         let mut command = self.host_command(binary());
         command.args(arguments);
         command
     }
 
-    /// A subcommand of sandpen, with the options that select the fixture's engine.
+    /// Returns a subcommand of sandpen, with the options that select the fixture's engine.
     pub fn command(&self, name: &str) -> Command {
         let mut command = self.sandpen([name]);
         command.args(&self.options);
         command
     }
 
-    /// `sandpen run` on the fixture's engine; add options, then `--` and the command.
+    /// Returns `sandpen run` on the fixture's engine; callers add options, then `--` and the
+    /// command.
     pub fn run(&self) -> Command {
         self.command("run")
     }
 
-    /// `sandpen run` on the fixture's engine, with another image.
+    /// Returns `sandpen run` on the fixture's engine, with another image.
     pub fn run_image(&self, image: &str) -> Command {
         self.sandpen(["run", "--engine", self.engine().flag(), "--image", image])
     }
@@ -45,13 +45,13 @@ impl Fixture {
         self.run().args(["--", "bash", "-c", script]).finish()
     }
 
-    /// `sandpen explain --format json`, parsed.
+    /// Runs `sandpen explain --format json` and parses its output.
     #[track_caller]
     pub fn explain(&self, arguments: &[&str]) -> Value {
         self.explain_with(arguments, &[])
     }
 
-    /// `explain` with further variables in sandpen's environment.
+    /// Runs `explain` with further variables in sandpen's environment.
     #[track_caller]
     pub fn explain_with(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Value {
         let mut command = self.command("explain");
@@ -63,17 +63,17 @@ impl Fixture {
     #[track_caller]
     pub fn finish(&self, command: &mut Command) -> Finished {
         let finished = command.finish();
-        assert!(!matches!(finished.code, None | Some(101 | 134)), "a crash: {finished:?}");
+        assert!(!matches!(finished.code, None | Some(101 | 134)), "the command crashed: {finished:?}");
         let (stdout, stderr) = (self.normalize(&finished.stdout), self.normalize(&finished.stderr));
         Finished { stdout, stderr, ..finished }
     }
 
-    /// The engine's own client.
+    /// Returns a command that runs the engine's client.
     pub fn client(&self) -> Command {
         self.host_command(self.engine().flag())
     }
 
-    /// The names of the containers for this project, in any state.
+    /// Returns the names of the containers for this project, in any state.
     pub fn containers(&self) -> Vec<String> {
         if !self.engine().is_container() {
             return Vec::new();

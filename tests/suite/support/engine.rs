@@ -1,4 +1,4 @@
-//! The engines that tests run on.
+//! Lists the engines that tests run on.
 
 use super::skips;
 use super::user::User;
@@ -9,14 +9,14 @@ pub enum Engine {
     Podman,
     PodmanRootless,
     DockerRootless,
-    /// The native engine as an ordinary user.
+    /// The native engine runs as an ordinary user.
     Native,
-    /// The native engine as root.
+    /// The native engine runs as root.
     NativeRoot,
 }
 
 impl Engine {
-    /// The name in `SANDPEN_TEST_ENGINES` and `ENGINES_MUST_WORK`.
+    /// Returns the name in `SANDPEN_TEST_ENGINES` and `ENGINES_MUST_WORK`.
     pub fn name(self) -> &'static str {
         match self {
             Engine::Docker => "docker",
@@ -27,7 +27,7 @@ impl Engine {
         }
     }
 
-    /// The value of `--engine`.
+    /// Returns the value of `--engine`.
     pub fn flag(self) -> &'static str {
         match self {
             Engine::Docker | Engine::DockerRootless => "docker",
@@ -36,7 +36,7 @@ impl Engine {
         }
     }
 
-    /// Whether an ordinary user owns the engine.
+    /// Returns whether an ordinary user owns the engine.
     pub fn is_rootless(self) -> bool {
         matches!(self, Engine::PodmanRootless | Engine::DockerRootless | Engine::Native)
     }
@@ -45,7 +45,7 @@ impl Engine {
         !matches!(self, Engine::Native | Engine::NativeRoot)
     }
 
-    /// Whether a test can use the engine. If not, the test is recorded as skipped.
+    /// Returns whether a test can use the engine. If not, the test is recorded as skipped.
     #[track_caller]
     pub fn is_available(self) -> bool {
         if !skips::is_engine_available(self.name()) {
@@ -54,15 +54,15 @@ impl Engine {
         !matches!(self, Engine::Podman | Engine::NativeRoot) || skips::is_root(&format!("{} as root", self.flag()))
     }
 
-    /// The user that runs sandpen on this engine: the one that runs the tests, unless that is root
-    /// and the engine belongs to an ordinary user.
+    /// Returns the user that runs sandpen on this engine: the one that runs the tests, unless that
+    /// is root and the engine belongs to an ordinary user.
     pub fn user(self) -> User {
         if self.is_rootless() { User::ordinary() } else { User::current() }
     }
 }
 
-/// One test per engine. `for_every_engine!(with_agent: name)` prepares the fixture by that step of
-/// its builder.
+/// Defines one test per engine. `for_every_engine!(with_agent: name)` prepares the fixture by that
+/// step of its builder.
 #[macro_export]
 macro_rules! for_every_engine {
     ($step:ident: $($name:ident),+ $(,)?) => {
@@ -90,7 +90,7 @@ macro_rules! for_every_engine {
     };
 }
 
-/// One test per container engine, for images, containers and the engines' clients.
+/// Defines one test per container engine, for images, containers and the engines' clients.
 #[macro_export]
 macro_rules! for_every_container_engine {
     ($step:ident: $($name:ident),+ $(,)?) => {

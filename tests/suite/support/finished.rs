@@ -1,4 +1,4 @@
-//! The result of a command that has finished.
+//! Holds the result of a command that has finished.
 
 use std::process::{Command, Output};
 
@@ -7,9 +7,9 @@ pub struct Finished {
     /// `None` if a signal ended the command.
     pub code: Option<i32>,
     pub stdout: String,
-    /// Without the progress messages.
+    /// Does not contain the progress messages.
     pub stderr: String,
-    /// sandpen's messages about long waits, which depend on how busy the machine is.
+    /// Holds sandpen's messages about long waits, which depend on how busy the machine is.
     pub progress: String,
 }
 
@@ -21,7 +21,7 @@ impl From<Output> for Finished {
     }
 }
 
-/// Separates other messages from progress messages.
+/// Returns the other messages and the progress messages.
 pub fn split_progress(stderr: &str) -> (String, String) {
     let (progress, rest): (Vec<&str>, Vec<&str>) =
         stderr.split_inclusive('\n').partition(|line| line.starts_with("sandpen: waiting for "));

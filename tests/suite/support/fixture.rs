@@ -1,5 +1,5 @@
-//! The fixture of every test that runs sandpen: a home and a project, a user, and an environment
-//! that holds nothing but what the fixture sets.
+//! Provides the fixture of every test that runs sandpen: a home and a project, a user, and an
+//! environment that contains only variables of the fixture.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,19 +15,19 @@ use super::user::{User, rig_variable};
 use super::{Engine, Finished, IMAGE, SYSTEM_PATH};
 
 pub struct Fixture {
-    /// Holds everything else. `[ROOT]` in normalized texts.
+    /// Contains all other directories. Normalized texts show it as `[ROOT]`.
     pub root: PathBuf,
     pub home: PathBuf,
-    /// The directory that sandpen runs in, below `home`.
+    /// sandpen runs in this directory, which is below `home`.
     pub project: PathBuf,
-    /// The user that runs sandpen.
+    /// This user runs sandpen.
     pub uid: u32,
     pub gid: u32,
     pub(super) user: User,
     pub(super) engine: Option<Engine>,
-    /// The environment of every command.
+    /// Every command has exactly these variables.
     pub(super) variables: BTreeMap<String, String>,
-    /// Options that `command` adds after the subcommand.
+    /// `command` adds these options after the subcommand.
     pub(super) options: Vec<String>,
     pub(super) agent: Option<Agent>,
     /// Accepts connections at the address in DOCKER_HOST.
@@ -36,14 +36,14 @@ pub struct Fixture {
 }
 
 impl Fixture {
-    /// A home and a project without any engine, for the user that runs the tests.
+    /// Creates a home and a project without any engine, for the user that runs the tests.
     pub fn new() -> Self {
         Self::with_root_prefix("sandpen-run-")
     }
 
     /// Texts that align columns depend on the length of the root's name.
     pub fn with_root_prefix(prefix: &str) -> Self {
-        // Not below /tmp, which every sandbox replaces.
+        // Every sandbox replaces /tmp, so the fixture is elsewhere.
         let directory = tempfile::Builder::new().prefix(prefix).tempdir_in("/var/tmp").expect("temp directory");
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).expect("permissions");
         let root = directory.path().canonicalize().expect("real path");
@@ -167,7 +167,7 @@ impl Fixture {
         self.agent.as_ref().expect("a fixture with an agent")
     }
 
-    /// The name of the user that runs sandpen.
+    /// Returns the name of the user that runs sandpen.
     pub fn user_name(&self) -> &str {
         &self.user.name
     }
@@ -198,7 +198,7 @@ impl Fixture {
         path
     }
 
-    /// Makes a directory beside the home, owned by the user.
+    /// Creates a directory beside the home, owned by the user.
     pub fn outside(&self, name: &str) -> PathBuf {
         let path = self.root.join(name);
         fs::create_dir_all(&path).expect("directory");
@@ -211,7 +211,7 @@ impl Fixture {
         chown(path, Some(self.uid), Some(self.gid)).expect("chown");
     }
 
-    /// The session directories that exist.
+    /// Returns the session directories that exist.
     pub fn sessions(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.home.join(".local/state/sandpen/sessions")).into_iter().flatten();
         entries.map(|entry| entry.expect("entry").path()).filter(|path| path.is_dir()).collect()

@@ -1,5 +1,5 @@
-//! Processes that tests start, watch and end: nothing here waits without a deadline, and nothing
-//! outlives its test.
+//! Starts, watches and ends processes for tests: every wait has a deadline, and no process outlives
+//! its test.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -12,16 +12,16 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::Finished;
 
-/// Long enough for a busy machine with two cores: only a failing test waits that long.
+/// A busy machine with two cores needs this long at most; only a failing test waits for all of it.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Waits until something holds, and fails after a timeout.
+/// Waits until `holds` returns true, and fails after a timeout.
 #[track_caller]
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     assert!(holds_within(TIMEOUT, &mut holds), "not within {TIMEOUT:?}: {what}");
 }
 
-/// Whether something holds at some moment before the timeout.
+/// Returns whether `holds` returned true before the timeout.
 pub fn holds_within(timeout: Duration, mut holds: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + timeout;
     loop {
@@ -35,7 +35,7 @@ pub fn holds_within(timeout: Duration, mut holds: impl FnMut() -> bool) -> bool 
     }
 }
 
-/// A command that is running. Dropping it kills it.
+/// Dropping it kills the process.
 pub struct Running {
     child: Child,
     lines: Receiver<String>,
@@ -63,7 +63,7 @@ impl Running {
         Running { child, lines, stderr: Some(stderr) }
     }
 
-    /// The next line of stdout.
+    /// Waits for the next line of stdout.
     #[track_caller]
     pub fn line(&mut self) -> String {
         match self.lines.recv_timeout(TIMEOUT) {
@@ -72,7 +72,7 @@ impl Running {
         }
     }
 
-    /// Whether stdout has a line that was not read yet. Reads it.
+    /// Returns whether stdout has an unread line, and discards that line.
     pub fn has_line(&mut self) -> bool {
         self.lines.try_recv().is_ok()
     }
@@ -81,7 +81,7 @@ impl Running {
         self.child.id()
     }
 
-    /// Its direct children, such as the engine's client.
+    /// Returns the ids of the direct children, such as the engine's client.
     pub fn children(&self) -> Vec<u32> {
         let file = format!("/proc/{0}/task/{0}/children", self.pid());
         let text = fs::read_to_string(file).unwrap_or_default();
@@ -92,19 +92,18 @@ impl Running {
         signal(self.pid(), which);
     }
 
-    /// Writes to the guest's input, which must be a pipe.
+    /// Writes to the guest's stdin, which must be a pipe.
     pub fn write(&mut self, text: &str) {
         use std::io::Write;
         let stdin = self.child.stdin.as_mut().expect("a pipe");
         stdin.write_all(text.as_bytes()).and_then(|()| stdin.flush()).expect("the guest reads");
     }
 
-    /// Closes the guest's input.
     pub fn close_stdin(&mut self) {
         drop(self.child.stdin.take());
     }
 
-    /// Waits until it exits.
+    /// Waits until the process exits.
     #[track_caller]
     pub fn finish(&mut self) -> Finished {
         let ended = holds_within(TIMEOUT, || self.child.try_wait().expect("wait").is_some());
@@ -112,7 +111,7 @@ impl Running {
         self.report()
     }
 
-    /// Kills it and waits for this process alone; its children may still run.
+    /// Kills this process and waits for it alone; its children may still run.
     pub fn kill_alone(&mut self) {
         self.child.kill().expect("killed");
         self.child.wait().expect("wait");
@@ -146,17 +145,17 @@ impl Drop for Running {
 
 pub fn signal(pid: u32, which: Signal) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a pid");
-    kill_process(pid, which).expect("the process is there");
+    kill_process(pid, which).expect("the process exists");
 }
 
-/// The command lines of all processes, NUL bytes as blanks.
+/// Returns the command lines of all processes, with NUL bytes replaced by blanks.
 pub fn command_lines() -> Vec<String> {
     let processes = fs::read_dir("/proc").expect("/proc").flatten();
     let lines = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
     lines.map(|line| String::from_utf8_lossy(&line).replace('\0', " ")).collect()
 }
 
-/// Whether any process has this text on its command line.
+/// Returns whether any process has this text on its command line.
 pub fn is_running(text: &str) -> bool {
     command_lines().iter().any(|line| line.contains(text))
 }

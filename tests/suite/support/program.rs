@@ -1,4 +1,4 @@
-//! Programs that tests start, and the only way for a test to put a program on disk.
+//! Provides the programs that tests start, and the only way for a test to put a program on disk.
 //!
 //! The kernel refuses to execute a file that any process has open for writing ("Text file busy").
 //! If this process wrote a program, every other test that forks at that moment would hold the
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The program under test: the one that `SANDPEN_TEST_BIN` names, else the one cargo just built.
+/// Returns the program under test: `SANDPEN_TEST_BIN` if it is set, else the one that cargo built.
 pub fn binary() -> PathBuf {
     std::env::var_os("SANDPEN_TEST_BIN").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_sandpen")), PathBuf::from)
 }
@@ -38,7 +38,7 @@ fn install(from: &OsStr, to: &Path) -> Command {
     command
 }
 
-/// sandpen with an empty environment except for PATH and a HOME that does not exist.
+/// Returns sandpen with an empty environment except for PATH and a HOME that does not exist.
 pub fn sandpen_without_home(directory: &Path) -> Command {
     let mut command = Command::new(binary());
     command.env_clear().env("HOME", "/nonexistent").env("PATH", "/usr/bin:/bin");
@@ -46,7 +46,7 @@ pub fn sandpen_without_home(directory: &Path) -> Command {
     command
 }
 
-/// Fails within a second if this process writes the script itself.
+/// This test fails within a second if this process writes the script itself.
 #[test]
 fn a_script_can_be_executed_while_other_threads_start_programs() {
     let directory = tempfile::tempdir_in("/var/tmp").expect("directory");

@@ -1,5 +1,5 @@
-//! A terminal for tests: a real pseudo-terminal with a shell in it, made with `rustix`. No test needs
-//! the patterns, logging or process table of an expect library.
+//! Provides a real pseudo-terminal with a shell in it, made with `rustix`. No test needs the
+//! patterns, logging or process table of an expect library.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -15,8 +15,8 @@ use rustix::termios::{LocalModes, Termios, Winsize, tcgetattr, tcsetwinsize};
 
 use super::process::{TIMEOUT, holds_within};
 
-/// Runs the command, prints how it ended, and keeps running, because the terminal loses its settings
-/// when its session leader exits.
+/// Runs the command, prints its exit code, and keeps running, because the terminal loses its
+/// settings when its session leader exits.
 const SHELL: &str = r#"trap : INT QUIT; "$@"; echo "[ended $?]"; read _"#;
 
 pub struct Pty {
@@ -24,19 +24,19 @@ pub struct Pty {
     shell: Child,
     said: Arc<Mutex<String>>,
     read_up_to: usize,
-    /// The settings before the command started.
+    /// Holds the settings before the command started.
     pub initial_settings: String,
 }
 
 impl Pty {
-    /// A command in a new terminal of 30 lines and 100 columns.
+    /// Runs a command in a new terminal of 30 lines and 100 columns.
     pub fn start(command: &Command) -> Self {
         let mut shell = Command::new("/bin/sh");
         shell.env_clear().args(["-c", SHELL, "sh"]).arg(command.get_program()).args(command.get_args());
         Self::of(shell, command)
     }
 
-    /// A script in a new terminal; `"$@"` is the command.
+    /// Runs a script in a new terminal; its `"$@"` is the command.
     pub fn script(script: &str, command: &Command) -> Self {
         let mut shell = Command::new("/bin/sh");
         shell.env_clear();
@@ -45,14 +45,17 @@ impl Pty {
         Self::of(shell, command)
     }
 
-    /// An interactive shell in a new terminal, in the command's surroundings; `$run` is the
-    /// command.
+    /// Runs an interactive shell in a new terminal, with the command's environment and directory;
+    /// `$run` is the command.
     pub fn interactive(command: &Command) -> Self {
         let mut shell = Command::new("/bin/bash");
         shell.env_clear();
         let words: Vec<_> = std::iter::once(command.get_program()).chain(command.get_args()).collect();
         let words: Vec<_> = words.iter().map(|word| word.to_str().expect("text")).collect();
-        assert!(!words.iter().any(|word| word.contains([' ', '\''])), "no quoting here: {words:?}");
+        assert!(
+            !words.iter().any(|word| word.contains([' ', '\''])),
+            "words that need quotes are not supported: {words:?}"
+        );
         shell.args(["--norc", "--noprofile", "-i"]).env("run", words.join(" ")).env("PS1", "[prompt] ");
         Self::of(shell, command)
     }
@@ -70,7 +73,8 @@ impl Pty {
         let initial_settings = settings(&terminal);
         let stream = || end.try_clone().expect("a descriptor");
         shell.stdin(stream()).stdout(stream()).stderr(stream());
-        // SAFETY: both calls are plain system calls, which is all that may happen between fork and exec.
+        // SAFETY: both calls are plain system calls, which is all that may happen between fork and
+        // exec.
         unsafe {
             shell.pre_exec(|| {
                 rustix::process::setsid()?;
@@ -96,10 +100,10 @@ impl Pty {
 
     /// Sends keys to the terminal.
     pub fn send(&mut self, keys: &str) {
-        self.terminal.write_all(keys.as_bytes()).expect("the terminal takes it");
+        self.terminal.write_all(keys.as_bytes()).expect("the terminal accepts input");
     }
 
-    /// Waits for a text that was not waited for before.
+    /// Waits for a text after the one that was found last.
     #[track_caller]
     pub fn expect(&mut self, text: &str) {
         let found = holds_within(TIMEOUT, || {
@@ -121,17 +125,17 @@ impl Pty {
         tcsetwinsize(&self.terminal, size).expect("a size");
     }
 
-    /// The terminal's settings, so that they can be compared.
+    /// Returns the terminal's settings as text, for comparisons.
     pub fn settings(&self) -> String {
         settings(&self.terminal)
     }
 
-    /// Whether keys arrive one by one, as in a terminal whose other end is a program's.
+    /// Returns whether input arrives key by key and not line by line.
     pub fn is_raw(&self) -> bool {
         !tcgetattr(&self.terminal).expect("settings").local_modes.contains(LocalModes::ICANON)
     }
 
-    /// The process that was started in it.
+    /// Returns the process that the shell started.
     pub fn child(&self) -> u32 {
         let children = children(self.shell.id());
         assert_eq!(children.len(), 1, "{children:?}");
@@ -144,7 +148,7 @@ fn settings(terminal: impl AsFd) -> String {
     format!("{input_modes:?} {output_modes:?} {control_modes:?} {local_modes:?}")
 }
 
-/// The children of a process.
+/// Returns the children of a process.
 pub fn children(pid: u32) -> Vec<u32> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     text.split_whitespace().map(|pid| pid.parse().expect("a pid")).collect()

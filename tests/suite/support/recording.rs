@@ -1,5 +1,5 @@
-//! An engine that only records how it is called, on a PATH that holds nothing else; and assertions
-//! that a command had no effect.
+//! Provides an engine that only records how it is called, as the only program on PATH, and
+//! assertions that a command had no effect.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -42,7 +42,7 @@ impl Fixture {
         install_script(self.root.join("bin").join(name), script);
     }
 
-    /// Takes a program off PATH.
+    /// Removes a program from PATH.
     pub fn uninstall(&self, name: &str) {
         fs::remove_file(self.root.join("bin").join(name)).expect("installed");
     }
@@ -52,7 +52,7 @@ impl Fixture {
         self.write(".config/sandpen/config.toml", content);
     }
 
-    /// The calls of recording engines so far, each as argv.
+    /// Returns the calls of recording engines so far, each as argv.
     pub fn calls(&self) -> Vec<Vec<String>> {
         let text = fs::read(self.root.join("calls")).unwrap_or_default();
         let text = String::from_utf8_lossy(&text).into_owned();
@@ -60,12 +60,12 @@ impl Fixture {
         calls.map(|call| call.split_terminator('\0').map(|word| self.normalize(word)).collect()).collect()
     }
 
-    /// The environment of the last recorded call, as the shell lists it.
+    /// Returns the environment of the last recorded call, as the shell lists it.
     pub fn engine_environment(&self) -> String {
         fs::read_to_string(self.root.join("calls.env")).unwrap_or_default()
     }
 
-    /// Every file of the fixture with its content, except for the record of calls.
+    /// Returns every file of the fixture with its content, except for the record of calls.
     pub fn snapshot(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut files = BTreeMap::new();
         let mut open = vec![self.root.clone()];
@@ -91,18 +91,18 @@ impl Fixture {
         let (before, calls) = (self.snapshot(), self.calls().len());
         let finished = self.finish(command);
         assert_eq!((finished.code, finished.stdout.as_str()), (Some(code), ""), "{command:?}\n{}", finished.stderr);
-        assert_eq!(self.calls()[calls..], Vec::<Vec<String>>::new(), "{command:?} started something");
-        assert_eq!(self.snapshot(), before, "{command:?} wrote something");
+        assert_eq!(self.calls()[calls..], Vec::<Vec<String>>::new(), "{command:?} called an engine");
+        assert_eq!(self.snapshot(), before, "{command:?} changed a file");
         finished.stderr
     }
 
-    /// `fails_without_effect` with exit code 2, the code of usage errors.
+    /// Calls `fails_without_effect` with exit code 2, the code of usage errors.
     #[track_caller]
     pub fn usage_error(&self, command: &mut Command) -> String {
         self.fails_without_effect(2, command)
     }
 
-    /// `explain --format json` with further variables, normalized.
+    /// Runs `explain --format json` with further variables and normalizes its output.
     #[track_caller]
     pub fn explain_normalized(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Value {
         let mut command = self.command("explain");

@@ -1,4 +1,4 @@
-//! macOS Seatbelt without a Mac: a recording stand-in for `sandbox-exec`.
+//! Provides a recording stand-in for `sandbox-exec`, to test macOS Seatbelt without a Mac.
 
 use super::{Finished, Fixture, RunToEnd, install_script};
 
@@ -28,7 +28,7 @@ impl Fixture {
         self.run().args(["--", "sh", "-c", script]).finish()
     }
 
-    /// A path below the home, as text.
+    /// Returns a path below the home as text.
     pub fn home_path(&self, below: &str) -> String {
         self.home.join(below).display().to_string()
     }

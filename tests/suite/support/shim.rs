@@ -1,4 +1,4 @@
-//! A script in front of a real program of the same name.
+//! Puts a script in front of a real program of the same name.
 
 use std::fs;
 use std::path::PathBuf;
@@ -23,12 +23,12 @@ impl Shim {
         Shim { directory, log }
     }
 
-    /// PATH with the shim in front.
+    /// Returns a PATH with the shim's directory first.
     pub fn path(&self) -> String {
         format!("{}:{SYSTEM_PATH}", self.directory.display())
     }
 
-    /// The arguments of each call.
+    /// Returns the arguments of each call.
     pub fn calls(&self) -> Vec<String> {
         fs::read_to_string(&self.log).expect("log").lines().map(str::to_owned).collect()
     }

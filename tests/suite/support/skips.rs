@@ -1,7 +1,7 @@
-//! Skipped tests: counted by engine and reason, and reported when the test binary exits.
+//! Counts skipped tests by engine and reason, and reports them when the test binary exits.
 //!
-//! libtest captures what a test prints and drops it when the test passes, so the report is written
-//! to standard error by an exit handler. An engine in `ENGINES_MUST_WORK` is never skipped: its
+//! libtest captures the output of a test and drops it when the test passes, so an exit handler
+//! writes the report to standard error. An engine in `ENGINES_MUST_WORK` is never skipped: its
 //! tests fail.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use super::user;
 
 const ENGINES: [&str; 5] = ["docker", "podman", "podman-rootless", "docker-rootless", "native"];
 
-/// How many tests were skipped for what is missing and why.
+/// Counts the skipped tests by the missing requirement and the reason.
 static SKIPPED: Mutex<BTreeMap<(String, String), usize>> = Mutex::new(BTreeMap::new());
 
 /// Records that a test is skipped, because `missing` is not available.
@@ -38,7 +38,7 @@ extern "C" fn report() {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-/// Whether the tests run as root. If not, the test is recorded as skipped.
+/// Returns whether the tests run as root. If not, the test is recorded as skipped.
 pub fn is_root(missing: &str) -> bool {
     let is_root = user::is_root();
     if !is_root {
@@ -47,8 +47,8 @@ pub fn is_root(missing: &str) -> bool {
     is_root
 }
 
-/// Whether an engine works. If not, the test is recorded as skipped, or fails if the engine must
-/// work.
+/// Returns whether an engine works. If not, the test is recorded as skipped, or fails if the engine
+/// must work.
 #[track_caller]
 pub fn is_engine_available(engine: &str) -> bool {
     let Some(problem) = engine_problem(engine) else { return true };
@@ -57,7 +57,7 @@ pub fn is_engine_available(engine: &str) -> bool {
     false
 }
 
-/// Why an engine does not work, as `scripts/engines` found out.
+/// Returns why an engine does not work, as `scripts/engines` recorded it.
 fn engine_problem(engine: &str) -> Option<String> {
     let Ok(working) = std::env::var("SANDPEN_TEST_ENGINES") else {
         return Some("SANDPEN_TEST_ENGINES is not set; `scripts/test` sets it".into());
@@ -75,7 +75,7 @@ fn must_work() -> Vec<String> {
     names.split([',', ' ']).filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
-/// Fails even if no test of the engine is selected.
+/// This fails even if no test of the engine is selected.
 #[test]
 fn engines_that_must_work_are_available() {
     let problem = |name: &String| {

@@ -1,10 +1,10 @@
-//! The users that tests run sandpen as.
+//! Defines the users that tests run sandpen as.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::process::Command;
 
-/// By its path: `Command` would look up a bare name in the PATH that a test sets.
+/// The path is absolute, because `Command` would look up a bare name in the PATH that a test sets.
 const SETPRIV: &str = "/usr/bin/setpriv";
 
 #[derive(Debug, Clone)]
@@ -12,7 +12,7 @@ pub struct User {
     pub uid: u32,
     pub gid: u32,
     pub name: String,
-    /// Arguments of `setpriv`. `None` for the user that runs the tests.
+    /// Holds the arguments of `setpriv`, or `None` for the user that runs the tests.
     switch: Option<Vec<String>>,
 }
 
@@ -21,15 +21,15 @@ pub fn is_root() -> bool {
 }
 
 impl User {
-    /// The user that runs the tests.
+    /// Returns the user that runs the tests.
     pub fn current() -> Self {
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         let name = passwd_field(2, &uid.to_string(), 0).unwrap_or_else(|| uid.to_string());
         User { uid, gid, name, switch: None }
     }
 
-    /// The user that runs the tests if that is an ordinary one; else the one that
-    /// `scripts/engines` made.
+    /// Returns the user that runs the tests if that is an ordinary one; else the one that
+    /// `scripts/engines` created.
     pub fn ordinary() -> Self {
         if !is_root() {
             return Self::current();
@@ -40,7 +40,8 @@ impl User {
         User { uid: id(2), gid: id(3), switch: Some(switch), name }
     }
 
-    /// The ordinary user with one supplementary group. Without root, the groups stay as they are.
+    /// Returns the ordinary user with one supplementary group. Without root, the groups stay as
+    /// they are.
     pub fn ordinary_in_group(group: u32) -> Self {
         let user = Self::ordinary();
         let [uid, gid, group] = [user.uid, user.gid, group].map(|id| id.to_string());
@@ -48,7 +49,8 @@ impl User {
         User { switch: user.switch.is_some().then_some(switch), ..user }
     }
 
-    /// A program as this user; environment and directory are the caller's to set.
+    /// Returns a command that runs a program as this user; the caller sets environment and
+    /// directory.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let Some(switch) = &self.switch else { return Command::new(program) };
         let mut command = Command::new(SETPRIV);
@@ -57,14 +59,14 @@ impl User {
     }
 }
 
-/// A field of the line in `/etc/passwd` whose field `key` is `value`.
+/// Returns a field of the line in `/etc/passwd` whose field `key` is `value`.
 fn passwd_field(key: usize, value: &str, wanted: usize) -> Option<String> {
     let passwd = fs::read_to_string("/etc/passwd").ok()?;
     let line = passwd.lines().find(|line| line.split(':').nth(key) == Some(value))?;
     line.split(':').nth(wanted).map(str::to_owned)
 }
 
-/// A variable that `scripts/engines env` sets.
+/// Returns a variable that `scripts/engines env` sets.
 pub fn rig_variable(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run the tests with scripts/test"))
 }
