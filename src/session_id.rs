@@ -16,12 +16,14 @@ pub struct SessionId {
 impl SessionId {
     /// Draws a random id, so that no list of running sandboxes is needed to find a free one.
     pub fn random() -> Self {
-        SessionId { text: random_hex(), secret: random_hex() }
+        let mut text = random_hex::<12>();
+        let secret = text.split_off(text.len() / 2);
+        SessionId { text, secret }
     }
 
     /// Uses the name that the user chose as the id.
     pub fn named(name: &Name) -> Self {
-        SessionId { text: name.to_string(), secret: random_hex() }
+        SessionId { text: name.to_string(), secret: random_name() }
     }
 
     /// Returns the fixed id that `explain` shows, so that its output can be compared between calls.
@@ -53,13 +55,18 @@ impl fmt::Display for SessionId {
     }
 }
 
-fn random_hex() -> String {
-    let mut bytes = [0; 6];
+/// Returns a random name for a file or directory, of twelve hexadecimal digits.
+pub fn random_name() -> String {
+    random_hex::<6>()
+}
+
+fn random_hex<const BYTES: usize>() -> String {
+    let mut bytes = [0; BYTES];
     let random = std::fs::File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut bytes));
     if random.is_err() {
-        // Without a random source the clock still makes ids differ.
+        // Without a random source the clock still makes names differ.
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        bytes.copy_from_slice(&now.as_nanos().to_le_bytes()[..6]);
+        bytes.copy_from_slice(&now.as_nanos().to_le_bytes()[..BYTES]);
     }
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

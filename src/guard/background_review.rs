@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use super::{Baseline, Review};
 use crate::path::HostPath;
 use crate::process::lock;
-use crate::session_id::SessionId;
+use crate::session_id::random_name;
 
 /// The internal subcommand that runs the pending reviews.
 pub const SUBCOMMAND: &str = "review";
@@ -32,7 +32,7 @@ pub fn leave(baseline: &Baseline, session: &HostPath, program: Option<&HostPath>
     let sessions = session.as_path().parent().and_then(|base| HostPath::new(base).ok());
     let sessions = sessions.ok_or(io::ErrorKind::InvalidInput)?;
     fs::create_dir_all(pending(&sessions))?;
-    let file = pending(&sessions).join(format!("{}.json", SessionId::random()));
+    let file = pending(&sessions).join(format!("{}.json", random_name()));
     fs::write(file, serde_json::to_vec(baseline)?)?;
     if let Some(program) = program {
         let mut command = Command::new(program.as_path());
@@ -72,7 +72,7 @@ pub fn is_idle(sessions: &HostPath) -> bool {
 pub fn keep(sessions: &HostPath, reviews: &[Review]) -> io::Result<()> {
     for review in reviews.iter().filter(|review| !review.is_empty()) {
         fs::create_dir_all(unread(sessions))?;
-        let name = format!("{}.json", SessionId::random());
+        let name = format!("{}.json", random_name());
         fs::write(unread(sessions).join(name), serde_json::to_vec(review)?)?;
     }
     Ok(())

@@ -13,7 +13,7 @@ use crate::path::HostPath;
 use crate::plan::{EngineKind, Inputs, engine, flat_name};
 use crate::process::{Client, Outcome};
 use crate::session;
-use crate::session_id::SessionId;
+use crate::session_id::random_name;
 use crate::ui::Ui;
 use crate::ui::progress::Progress;
 
@@ -129,7 +129,7 @@ pub fn run(inputs: Inputs, recipe: &Recipe, tag: &ImageRef, ui: Ui) -> Result<()
     if let Some(problem) = engine.problem {
         return Err(problem);
     }
-    let temporary = facts.session_base.join(format!("build-{}", SessionId::random()));
+    let temporary = facts.session_base.join(format!("build-{}", random_name()));
     let (file, context) = match recipe {
         Recipe::File { file, context } => (file.clone(), context.as_path().to_owned()),
         Recipe::BuiltIn(text) => {

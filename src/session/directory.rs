@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::path::HostPath;
 use crate::plan::{Plan, Prepare, Secret};
 use crate::process::lock::{self, OWNER};
-use crate::session_id::SessionId;
+use crate::session_id::random_name;
 
 /// Begins the name of a directory that is being created and may not be locked yet.
 pub const NEW: &str = ".new-";
@@ -85,7 +85,7 @@ fn prepare(item: &Prepare) -> Result<()> {
 
 /// Removes the directory of a session whose lock the caller holds, or that has none.
 pub fn remove(directory: &HostPath) {
-    let aside = directory.as_path().with_file_name(format!("{OLD}{}", SessionId::random()));
+    let aside = directory.as_path().with_file_name(format!("{OLD}{}", random_name()));
     match fs::rename(directory.as_path(), &aside) {
         Ok(()) => remove_all(&aside),
         Err(_) => remove_all(directory.as_path()),
@@ -125,7 +125,7 @@ fn remove_all(path: &Path) {
 /// Creates the directory under another name and renames it when it is locked: every sandpen may
 /// remove a session whose lock is free.
 fn create_locked(path: &HostPath) -> io::Result<File> {
-    let hidden = path.as_path().with_file_name(format!("{NEW}{}", SessionId::random()));
+    let hidden = path.as_path().with_file_name(format!("{NEW}{}", random_name()));
     DirBuilder::new().mode(0o700).create(&hidden)?;
     let locked = || -> io::Result<File> {
         make_file(&hidden.join(OWNER), b"", 0o644)?;

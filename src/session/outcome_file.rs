@@ -14,7 +14,7 @@ use crate::facts;
 use crate::host::Host;
 use crate::process::Outcome;
 use crate::process::untrusted;
-use crate::session_id::SessionId;
+use crate::session_id::random_name;
 
 /// The hidden argument before `run`.
 pub const ARGUMENT: &str = "outcome-file";
@@ -59,7 +59,7 @@ impl OutcomeFileReader {
     pub fn create(host: &Host) -> io::Result<Self> {
         let directory = facts::session_base(host).as_path().with_file_name("outcomes");
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
-        Ok(OutcomeFileReader(directory.join(format!("{}.json", SessionId::random()))))
+        Ok(OutcomeFileReader(directory.join(format!("{}.json", random_name()))))
     }
 
     pub fn path(&self) -> &Path {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::error::SelftestError;
 use crate::host::Host;
 use crate::path::HostPath;
-use crate::session_id::SessionId;
+use crate::session_id::random_name;
 
 const PREFIX: &str = ".sandpen-selftest-";
 const SECRET: &str = "secret";
@@ -49,7 +49,7 @@ pub struct Canaries {
 
 impl Canaries {
     pub fn plant(host: &Host) -> Result<Self, SelftestError> {
-        let random = SessionId::random().to_string();
+        let random = random_name();
         let file_name = format!("{PREFIX}{}-{random}", host.process.pid);
         let listen = |source: io::Error| SelftestError::Listen { source };
         let outer = outer_address();
@@ -57,7 +57,7 @@ impl Canaries {
         remove_stale(&host.home);
         remove_stale(&host.temp_dir());
         let canaries = Canaries {
-            token: SessionId::random().to_string(),
+            token: random_name(),
             home: plant_directory(&host.home, &file_name),
             temp: plant_directory(&host.temp_dir(), &file_name),
             loopback: TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(listen)?,
@@ -119,7 +119,7 @@ fn plant_directory(parent: &HostPath, name: &str) -> Option<CanaryDirectory> {
     let path = parent.join(name);
     // Only this user can read it on the host, and inside the guest runs as this user.
     DirBuilder::new().mode(0o700).create(path.as_path()).ok()?;
-    let canary = CanaryDirectory { path, content: SessionId::random().to_string() };
+    let canary = CanaryDirectory { path, content: random_name() };
     if fs::write(canary.secret().as_path(), &canary.content).is_err() {
         let _ = fs::remove_dir_all(canary.path.as_path());
         return None;
