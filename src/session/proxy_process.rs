@@ -116,7 +116,7 @@ impl ProxyProcess {
         termination_signal: impl FnMut() -> Option<i32>,
     ) -> Result<Startup<(Self, u16)>> {
         let program = host.executable.as_ref().ok_or(ProxyError::NoProgram)?;
-        let (port, reservation) = reserve_port().map_err(ProxyError::NoFreePort)?;
+        let (port, reservation) = reserve_port(PROXY_PORT).map_err(ProxyError::NoFreePort)?;
         let job = ProxyJob { directory: String::new(), rules: None, owner: false, timeout: READY_TIMEOUT.as_secs() };
         let mut command = Command::new(program.as_path());
         command.arg("proxy").arg(serde_json::to_string(&job).unwrap_or_default()).args(argv);
@@ -218,12 +218,31 @@ impl Drop for ProxyProcess {
 /// Two sandboxes that start at once would both find the port free, and one would use the other's
 /// proxy. A UDP socket on the same port is the lock: it excludes the sandboxes of all users, and the
 /// kernel releases it when sandpen ends.
-fn reserve_port() -> io::Result<(u16, Option<UdpSocket>)> {
-    if let Ok(reservation) = UdpSocket::bind((Ipv4Addr::LOCALHOST, PROXY_PORT))
-        && !listens(PROXY_PORT)
+fn reserve_port(usual: u16) -> io::Result<(u16, Option<UdpSocket>)> {
+    if let Ok(reservation) = UdpSocket::bind((Ipv4Addr::LOCALHOST, usual))
+        && !listens(usual)
     {
-        return Ok((PROXY_PORT, Some(reservation)));
+        return Ok((usual, Some(reservation)));
     }
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     Ok((free.local_addr()?.port(), None))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reserved_port_is_given_to_one_sandbox_only() {
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let usual = free.local_addr().expect("an address").port();
+        // A program listens there.
+        assert_ne!(reserve_port(usual).expect("a port").0, usual);
+        drop(free);
+        let (first, reservation) = reserve_port(usual).expect("a port");
+        assert_eq!(first, usual);
+        assert_ne!(reserve_port(usual).expect("a port").0, usual);
+        drop(reservation);
+        assert_eq!(reserve_port(usual).expect("a port").0, usual);
+    }
 }
