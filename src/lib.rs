@@ -53,6 +53,8 @@ mod facts;
 #[allow(missing_docs)]
 mod guard;
 #[allow(missing_docs)]
+mod gate;
+#[allow(missing_docs)]
 mod helper;
 #[allow(missing_docs)]
 mod host;

@@ -12,6 +12,7 @@ pub mod signals;
 pub mod status_file;
 pub mod terminal;
 pub mod untrusted;
+pub mod untrusted_dir;
 
 pub use client::{Client, Pin};
 pub use exit::{KILLED, Outcome};

@@ -1,0 +1,4 @@
+//! Passes things through the sandbox's wall: each gate understands what passes, and decides by the
+//! plan.
+
+pub mod repository;

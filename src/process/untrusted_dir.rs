@@ -1,0 +1,210 @@
+//! A directory that a guest may change at any time. Every access starts at its descriptor and
+//! follows no link, in no component of the path, so nothing outside of it is read or written.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path};
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+const DIRECTORY: OFlags =
+    OFlags::DIRECTORY.union(OFlags::RDONLY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC).union(OFlags::NONBLOCK);
+/// Ends the name of a file that Git, or sandpen in its place, is about to rename over another.
+const LOCK: &str = ".lock";
+
+#[derive(Debug)]
+pub struct UntrustedDir {
+    fd: OwnedFd,
+}
+
+impl UntrustedDir {
+    /// Opens a directory. Links above it are followed; itself it must not be a link.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let fd = rustix::fs::open(path, DIRECTORY, Mode::empty())?;
+        Ok(UntrustedDir { fd })
+    }
+
+    /// Opens a directory below this one.
+    pub fn directory(&self, path: &Path) -> io::Result<Self> {
+        let mut fd = rustix::io::fcntl_dupfd_cloexec(&self.fd, 0)?;
+        for name in names(path)? {
+            fd = rustix::fs::openat(&fd, name, DIRECTORY, Mode::empty())?;
+        }
+        Ok(UntrustedDir { fd })
+    }
+
+    /// Opens the directory below this one that contains `path`, and returns the last name.
+    fn parent<'a>(&self, path: &'a Path) -> io::Result<(Self, &'a OsStr)> {
+        let name = path.file_name().ok_or(ErrorKind::InvalidInput)?;
+        Ok((self.directory(path.parent().unwrap_or(Path::new("")))?, name))
+    }
+
+    /// Opens a regular file below this directory; `None` if there is none.
+    pub fn file(&self, path: &Path) -> io::Result<Option<File>> {
+        let opened = self.parent(path).and_then(|(parent, name)| {
+            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            Ok(File::from(rustix::fs::openat(&parent.fd, name, flags, Mode::empty())?))
+        });
+        let file = match opened {
+            Ok(file) => file,
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::new(ErrorKind::InvalidData, "not a regular file"));
+        }
+        Ok(Some(file))
+    }
+
+    /// Reads a regular file of at most `largest` bytes; `None` if there is none.
+    pub fn read(&self, path: impl AsRef<Path>, largest: u64) -> io::Result<Option<Vec<u8>>> {
+        let Some(file) = self.file(path.as_ref())? else { return Ok(None) };
+        let mut content = Vec::new();
+        file.take(largest + 1).read_to_end(&mut content)?;
+        if content.len() as u64 > largest {
+            return Err(io::Error::new(ErrorKind::FileTooLarge, "larger than expected"));
+        }
+        Ok(Some(content))
+    }
+
+    /// Lists the entries of this directory with their types, in no order. Fails if there are more
+    /// than `most`.
+    pub fn entries(&self, most: usize) -> io::Result<Vec<(OsString, FileType)>> {
+        let mut found = Vec::new();
+        for entry in Dir::read_from(&self.fd)? {
+            let entry = entry?;
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name == "." || name == ".." {
+                continue;
+            }
+            if found.len() == most {
+                return Err(io::Error::new(ErrorKind::FileTooLarge, "too many entries"));
+            }
+            // Some file systems do not report the type.
+            let kind = match entry.file_type() {
+                FileType::Unknown => FileType::from_raw_mode(self.stat(name)?.st_mode),
+                kind => kind,
+            };
+            found.push((name.to_owned(), kind));
+        }
+        Ok(found)
+    }
+
+    /// Examines an entry below this directory without following a link.
+    pub fn stat(&self, path: impl AsRef<Path>) -> io::Result<Stat> {
+        let (parent, name) = self.parent(path.as_ref())?;
+        Ok(rustix::fs::statat(&parent.fd, name, AtFlags::SYMLINK_NOFOLLOW)?)
+    }
+
+    /// Creates or replaces a file as Git does: under the name with `.lock` first, which fails if a
+    /// process in the sandbox is about to do the same. Calls `check` once the lock is held; if it
+    /// returns `false`, nothing changes.
+    pub fn replace(&self, path: impl AsRef<Path>, content: &[u8], check: impl FnOnce() -> bool) -> io::Result<bool> {
+        let (parent, name) = self.parent(path.as_ref())?;
+        let mut lock = name.to_owned();
+        lock.push(LOCK);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut file = File::from(rustix::fs::openat(&parent.fd, &lock, flags, Mode::from_raw_mode(0o644))?);
+        let replaced = || -> io::Result<bool> {
+            if !check() {
+                return Ok(false);
+            }
+            file.write_all(content)?;
+            rustix::fs::renameat(&parent.fd, &lock, &parent.fd, name)?;
+            Ok(true)
+        }();
+        if !matches!(replaced, Ok(true)) {
+            let _ = rustix::fs::unlinkat(&parent.fd, &lock, AtFlags::empty());
+        }
+        replaced
+    }
+
+    /// Creates a directory, and those above it.
+    pub fn create_directory(&self, path: &Path) -> io::Result<Self> {
+        let mut fd = rustix::io::fcntl_dupfd_cloexec(&self.fd, 0)?;
+        for name in names(path)? {
+            match rustix::fs::mkdirat(&fd, name, Mode::from_raw_mode(0o755)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+            fd = rustix::fs::openat(&fd, name, DIRECTORY, Mode::empty())?;
+        }
+        Ok(UntrustedDir { fd })
+    }
+
+    /// Removes a file or a link; does nothing if it does not exist.
+    pub fn remove_file(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        let removed =
+            self.parent(path.as_ref()).and_then(|(parent, name)| Ok(rustix::fs::unlinkat(&parent.fd, name, AtFlags::empty())?));
+        match removed {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            other => other,
+        }
+    }
+}
+
+impl AsFd for UntrustedDir {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Splits a path into names, and refuses one that leads upwards or starts at the root.
+fn names(path: &Path) -> io::Result<Vec<&OsStr>> {
+    let name = |component| match component {
+        Component::Normal(name) => Ok(name),
+        _ => Err(io::Error::from(ErrorKind::InvalidInput)),
+    };
+    path.components().map(name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn links_and_paths_upwards_are_refused() -> io::Result<()> {
+        let directory = tempfile::tempdir()?;
+        let at = |name: &str| directory.path().join(name);
+        fs::create_dir_all(at("in/real"))?;
+        fs::write(at("in/real/file"), "text")?;
+        fs::write(at("outside"), "secret")?;
+        symlink(at("outside"), at("in/link"))?;
+        symlink(at("in/real"), at("in/way"))?;
+        let dir = UntrustedDir::open(&at("in"))?;
+        assert_eq!(dir.read("real/file", 4)?.as_deref(), Some(&b"text"[..]));
+        assert_eq!(dir.read("real/none", 4)?, None);
+        assert_eq!(dir.read("real/file/below", 4)?, None);
+        for path in ["link", "../outside", "/etc/passwd"] {
+            assert!(dir.read(path, 100).is_err(), "{path}");
+        }
+        assert!(dir.read("real/file", 3).is_err(), "too large");
+        assert!(!matches!(dir.read("way/file", 100), Ok(Some(_))), "a link on the way");
+        assert!(UntrustedDir::open(&at("in/way")).is_err());
+        assert!(dir.entries(2).is_err() && dir.entries(3)?.len() == 3);
+        Ok(())
+    }
+
+    #[test]
+    fn a_file_is_replaced_only_under_its_lock() -> io::Result<()> {
+        let directory = tempfile::tempdir()?;
+        let at = |name: &str| directory.path().join(name);
+        fs::write(at("kept"), "old")?;
+        symlink(at("kept"), at("link"))?;
+        let dir = UntrustedDir::open(directory.path())?;
+        assert!(dir.replace("new/below", b"x", || true).is_err(), "no directory");
+        assert!(!dir.replace("file", b"x", || false)?);
+        assert!(!at("file").exists() && !at("file.lock").exists());
+        assert!(dir.replace("link", b"new", || true)?);
+        assert_eq!(fs::read_to_string(at("kept"))?, "old", "the link is replaced, not followed");
+        fs::write(at("link.lock"), "")?;
+        assert!(dir.replace("link", b"x", || true).is_err());
+        Ok(())
+    }
+}
