@@ -4,7 +4,9 @@
 //! Everything in the private directory is untrusted. It is read here, by code that follows no links
 //! and has limits; the host's Git never opens it.
 
-pub mod object_id;
+pub mod index;
+mod index_path;
+mod object_id;
 pub mod refs;
 #[cfg(test)]
 mod test_repository;
