@@ -7,6 +7,7 @@
 pub mod index;
 mod index_path;
 mod object_id;
+pub mod objects;
 pub mod refs;
 #[cfg(test)]
 mod test_repository;

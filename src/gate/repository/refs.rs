@@ -442,6 +442,33 @@ mod tests {
     }
 
     #[test]
+    fn refs_that_are_packed_meanwhile_are_not_missed() {
+        let repository = TestRepository::new(&[]);
+        let commit = repository.commit("first");
+        let input: String = (0..50).map(|n| format!("update refs/heads/b{n} {commit}\n")).collect();
+        repository.git_with_input(&["update-ref", "--stdin"], input.as_bytes());
+        std::thread::scope(|scope| {
+            let packing = scope.spawn(|| {
+                for _ in 0..30 {
+                    repository.git(&["pack-refs", "--all"]);
+                    for n in 0..50 {
+                        let path = format!(".git/refs/heads/b{n}");
+                        repository.write(&format!("{path}.lock"), &commit);
+                        std::fs::rename(repository.at(&format!("{path}.lock")), repository.at(&path)).unwrap();
+                    }
+                }
+            });
+            while !packing.is_finished() {
+                match read_refs(&repository.git_dir()) {
+                    Ok(refs) => assert_eq!(refs.ids.len(), 51),
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::ResourceBusy),
+                }
+                assert_eq!(read_refs_once(&repository.git_dir()).unwrap().ids.len(), 51);
+            }
+        });
+    }
+
+    #[test]
     fn head_is_a_branch_or_a_commit() {
         let repository = TestRepository::new(&[]);
         let head = || read_head(&repository.git_dir()).unwrap();
