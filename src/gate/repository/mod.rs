@@ -3,3 +3,5 @@
 //!
 //! Everything in the private directory is untrusted. It is read here, by code that follows no links
 //! and has limits; the host's Git never opens it.
+
+pub mod operation;
