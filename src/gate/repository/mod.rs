@@ -5,3 +5,4 @@
 //! and has limits; the host's Git never opens it.
 
 pub mod operation;
+pub mod settings;
