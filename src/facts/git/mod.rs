@@ -6,7 +6,7 @@
 pub mod directory;
 mod plain;
 pub mod repository;
-mod syntax;
+pub mod syntax;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};

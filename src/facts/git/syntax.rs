@@ -46,10 +46,23 @@ fn prefix(header: &str) -> Option<String> {
         "" => Some(format!("{name}.")),
         rest => {
             let part = rest.strip_prefix([' ', '\t'])?.trim_start_matches([' ', '\t']);
-            let part = part.strip_prefix('"')?.strip_suffix('"')?;
-            (!part.contains(['"', '\\'])).then(|| format!("{name}.{part}."))
+            Some(format!("{name}.{}.", subsection(part.strip_prefix('"')?.strip_suffix('"')?)?))
         }
     }
+}
+
+/// Resolves the escapes of a subsection's name, which Git writes for quotes and backslashes.
+fn subsection(text: &str) -> Option<String> {
+    let mut name = String::new();
+    let mut rest = text.chars();
+    while let Some(c) = rest.next() {
+        name.push(match c {
+            '"' => return None,
+            '\\' => rest.next().filter(|c| matches!(c, '"' | '\\'))?,
+            c => c,
+        });
+    }
+    Some(name)
 }
 
 /// Parses a value: resolves quotes and escapes and removes a comment at the end.
@@ -105,6 +118,8 @@ mod tests {
             settings("[Core]\n\tHooksPath=x\n[Remote \"My Origin\"]\nURL = y\n; no\n# no\n[a]\n b").expect("plain");
         let keys: Vec<&str> = found.iter().map(|(key, _)| key.as_str()).collect();
         assert_eq!(keys, ["core.hookspath", "remote.My Origin.url", "a.b"]);
+        let found = settings("[a \"b\\\"\\\\c\"]\nd = e").expect("plain");
+        assert_eq!(found, [("a.b\"\\c.d".to_owned(), "e".to_owned())]);
     }
 
     #[test]
@@ -134,7 +149,9 @@ mod tests {
             "[a]\r\n b = c",
             "[a] b = c",
             "[a.b]\n c = d",
-            "[a \"b\\\"c\"]\n d = e",
+            "[a \"b\\c\"]\n d = e",
+            "[a \"b\"c\"]\n d = e",
+            "[a \"b\\\"]\n d = e",
             "[a\"b\"]\n d = e",
             "[a",
             "b = c",
@@ -175,7 +192,8 @@ mod tests {
             lines in proptest::collection::vec(
                 proptest::prop_oneof![
                     2 => "\\[[a-cA-C-]{1,3}\\]",
-                    2 => "\\[[a-cA-C]{1,3} {0,2}\"[a-cA-C .#;é]{0,4}\"\\]",
+                    2 => "\\[[a-cA-C]{1,3} {0,2}\"([a-cA-C .#;é]|\\\\\"|\\\\\\\\){0,4}\"\\]",
+                    1 => "\\[[a-c] \"[a-c\"\\\\\\]]{0,4}\"\\]",
                     8 => "[ \t]{0,2}[a-cA-C][a-cA-C0-9-]{0,2}[ \t]{0,1}=( |a|b|c|=|é|\\[|\\]|#|;|\"\"|\" a \"|\"#;\"|\\\\\"|\\\\n|\\\\\\\\){0,8}",
                     2 => "[ \t]{0,2}[a-cA-C0-9-]{1,3}[ \t]{0,1}=[ \t]{0,2}[a-c \t\"\\\\#;=nt\\[\\]é]{0,10}",
                     1 => "[ \t]{0,2}[a-cA-C]{1,3}[ \t]{0,1}",

@@ -4,10 +4,5 @@
 //! Everything in the private directory is untrusted. It is read here, by code that follows no links
 //! and has limits; the host's Git never opens it.
 
-pub mod index;
-mod index_path;
-mod object_id;
-pub mod objects;
-pub mod refs;
-#[cfg(test)]
-mod test_repository;
+pub mod operation;
+pub mod settings;
