@@ -35,7 +35,8 @@
 //! | `session` | starts a sandbox, waits for it and cleans up |
 //! | `process` | signals, terminals, exit codes, locks |
 //! | `helper` | runs inside the sandbox as its first process |
-//! | `guard`, `proxy` | review Git files after the sandbox; filter its network |
+//! | `gate` | passes commits, refs and the index between the sandbox and the host |
+//! | `proxy` | filters the sandbox's network |
 //! | `command` | one file or folder per subcommand, except `man` and `completions` |
 //! | `ui` | prints; nothing else does |
 
@@ -50,8 +51,6 @@ mod config;
 mod error;
 #[allow(missing_docs)]
 mod facts;
-#[allow(missing_docs)]
-mod guard;
 #[allow(missing_docs)]
 mod gate;
 #[allow(missing_docs)]

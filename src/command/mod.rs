@@ -29,7 +29,7 @@ use crate::host::Host;
 use crate::process::{Outcome, descriptors};
 use crate::session::outcome_file::OutcomeFileWriter;
 use crate::ui::Ui;
-use crate::{guard, helper, proxy, session};
+use crate::{helper, proxy};
 
 /// Runs the `sandpen` program. The first argument is the program's name, as in `std::env::args_os`.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -66,7 +66,6 @@ fn internal_command(arguments: &[OsString]) -> Option<InternalCommand> {
         "probe" => |rest| selftest::probe::main(rest.into_iter()),
         "connect" => |rest| proxy::connect(rest.into_iter()),
         "proxy" => |rest| proxy::supervise(rest.into_iter()),
-        guard::background_review::SUBCOMMAND => |_| session::cleanup::review_in_background(),
         _ => return None,
     })
 }

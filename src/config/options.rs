@@ -14,7 +14,7 @@ use super::preset;
 use super::sourced::Sourced;
 use super::table::{KeySpec, OptionSpec, changes, first, never, optional, options, present, resolved};
 use super::value::{
-    Access, AgentMode, Cpus, EngineSetting, EnvRequest, Guard, HostRule, ImageRef, Memory, MountRequest, Name,
+    Access, AgentMode, Cpus, EngineSetting, EnvRequest, GitMode, HostRule, ImageRef, Memory, MountRequest, Name,
     NetworkMode, Pids, Port, TmpMode, UserMode, Value,
 };
 use crate::host::{Environment, Platform};
@@ -195,20 +195,18 @@ options! {
         }.to_owned();
         opens: |tmp, _| (*tmp == TmpMode::Host).then_some("the sandbox sees other programs' temporary files");
     }
-    guard: Sourced<Guard> = Guard::Review => {
-        "Protection from code that is planted in the repository's Git files.";
-        flag: guard: Option<String> = "--guard" ["GUARD"], "Files", "Protection from code planted in the repository's Git files";
-        key: "guard";
-        describe: |guard| match guard {
-            Guard::Review => "Git's files are reviewed at the end",
-            Guard::Strict => "all of Git's configuration is read-only",
-            Guard::Off => "Git's files are not guarded",
+    git: Sourced<GitMode> = GitMode::Private => {
+        "The Git directory inside. `private`: the sandbox has its own, over the same working tree; commits, refs and \
+         the index come out verified. `shared`: the host's, with read-only hooks and configuration, which is no \
+         protection.";
+        flag: git: Option<String> = "--git" ["GIT"], "Files", "Git directory inside: private, or the host's";
+        variables: ["SANDPEN_GIT"];
+        key: "git";
+        describe: |git| match git {
+            GitMode::Private => "the sandbox has a private Git directory",
+            GitMode::Shared => "the sandbox writes the host's Git directory",
         }.to_owned();
-        opens: |guard, now| match (guard, now.guard.value) {
-            (Guard::Off, _) => Some("code planted in Git's files runs outside later"),
-            (Guard::Review, Guard::Strict) => Some("the sandbox can write Git's configuration"),
-            _ => None,
-        };
+        opens: |git, _| (*git == GitMode::Shared).then_some("code planted in Git's files runs outside later");
     }
     allow_home: Sourced<bool> = false => {
         "Permits the whole home as the working directory.";

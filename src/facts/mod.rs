@@ -25,7 +25,7 @@ pub use engines::native::NativeFacts;
 pub use engines::podman::PodmanFacts;
 pub use engines::seatbelt::{OwnProfile, SeatbeltFacts};
 pub use files::{FileFact, FileKind, Files};
-pub use git::directory::{CONFIG_FILES, GitDirs, Hooks, POINTERS};
+pub use git::directory::{Format, FullGitDir, GitDirs, Hooks};
 pub use git::{GitFacts, GitQuestion};
 pub use image::ImageFacts;
 pub use program::{ProgramFact, SearchPath};

@@ -17,8 +17,8 @@ pub enum Topic {
     Sandbox,
     /// The directories that the guest works in.
     Workspace,
-    /// Protection of Git's files in the workspace.
-    Guard,
+    /// Git directories and files that Git on the host obeys.
+    Repository,
     /// The guest's home directory.
     Home,
     /// Temporary files.

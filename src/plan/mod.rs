@@ -6,7 +6,6 @@ pub mod engine;
 mod entry;
 mod env;
 mod git;
-mod guard;
 mod helper;
 mod host_proxy;
 mod mount_points;
@@ -15,6 +14,7 @@ mod network;
 mod prepare;
 mod preset;
 pub mod questions;
+pub mod repository;
 pub mod seatbelt;
 pub mod ssh;
 mod system;
@@ -30,12 +30,12 @@ pub use detail::Detail;
 pub use engine::{EnginePlan, ImagePlan};
 pub use entry::{Mount, Source, Topic, Variable, VariableValue, Why};
 pub use git::{GitSettingChange, SettingEffect};
-pub use guard::GuardPlan;
 pub use helper::{Forward, HelperConfig};
 pub use mounts::flat_name;
 pub use network::{HANDOVER, NetworkPlan, ProxyPlan};
 pub use prepare::Prepare;
 pub use preset::PresetChoice;
+pub use repository::{FixedFiles, RepositoryGate};
 pub use seatbelt::SeatbeltPlan;
 pub use ssh::{SshPlan, SshState};
 pub use tunnel::TunnelPlan;
@@ -43,7 +43,7 @@ pub use user::{UserHow, UserPlan};
 pub use workspace::Workspace;
 
 use crate::config::preset::Preset;
-use crate::config::value::{Cpus, Guard, Memory, Pids, Port};
+use crate::config::value::{Cpus, GitMode, Memory, Pids, Port};
 use crate::config::{Config, Sourced};
 use crate::error::Result;
 use crate::facts::Facts;
@@ -111,10 +111,10 @@ pub struct Plan {
     pub details: Vec<Detail>,
     /// Git settings that differ inside or do not work there.
     pub git: Vec<GitSettingChange>,
-    /// Selects the protection against code planted in Git's files.
-    pub guard_mode: Guard,
-    /// `None` if the guard is off.
-    pub(crate) guard: Option<GuardPlan>,
+    /// Selects the Git directory inside.
+    pub git_mode: GitMode,
+    pub(crate) repository_gate: RepositoryGate,
+    pub(crate) fixed: FixedFiles,
     pub(crate) prepare: Vec<Prepare>,
     /// Whether the container is kept after it exits.
     pub keep: Option<Sourced<bool>>,
@@ -214,8 +214,11 @@ impl Plan {
             warnings,
         };
         draft.requested_mounts()?;
+        let git_mode = draft.git_mode()?;
+        let repositories =
+            if git_mode == GitMode::Private { draft.private_repositories() } else { Vec::new() };
         draft.workspace_mounts();
-        let guard = draft.guard()?;
+        let fixed = draft.fixed_files(git_mode);
         if engine.kind != EngineKind::SandboxExec {
             draft.virtual_env();
         }
@@ -262,6 +265,7 @@ impl Plan {
         if request.is_selftest {
             draft.probe();
         }
+        let repository_gate = draft.repository_gate(repositories);
         warn_of_home(inputs, &mut draft.warnings);
         let Draft { mounts, env, mut prepare, warnings, .. } = draft;
         let mounts = mounts.into_sorted();
@@ -287,8 +291,9 @@ impl Plan {
             terminal,
             engine_flags: engine_flags(config),
             git,
-            guard_mode: config.guard.value,
-            guard,
+            git_mode,
+            repository_gate,
+            fixed,
             prepare,
             keep: config.keep.clone(),
             strict: config.strict.value,

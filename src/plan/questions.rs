@@ -8,7 +8,7 @@ use crate::path::HostPath;
 
 use super::preset::PresetChoice;
 use super::workspace::Workspace;
-use super::{git, mounts, network};
+use super::{git, mounts, network, repository};
 
 /// The purpose of a plan, which the choice of engines depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +58,11 @@ pub fn questions(
 
 fn after_git(host: &Host, git: &GitFacts) -> FurtherQuestions {
     FurtherQuestions {
-        files: git::git_files(host, git).into_iter().map(|file| file.path).collect(),
+        files: git::git_files(host, git)
+            .into_iter()
+            .map(|file| file.path)
+            .chain(repository::configuration_files(host, git))
+            .collect(),
         programs: git::programs(git),
     }
 }

@@ -19,6 +19,8 @@ pub struct Workspace {
     pub repository: Option<Repository>,
     /// The reason for which the repository that contains `workdir` is not mounted.
     pub refused_repository: Option<String>,
+    /// The directory whose `.git` file names a repository that is not used.
+    pub unconfirmed: Option<HostPath>,
     /// The directories that `--include-dir` adds.
     pub includes: Vec<HostPath>,
     /// Repositories whose root is an included directory.
@@ -91,6 +93,10 @@ impl Workspace {
                 (None, Some(format!("the `.git` in `{at}` is not followed: {reason}")))
             }
         };
+        let unconfirmed = match &facts.around {
+            Search::Unconfirmed { at, .. } => Some(at.clone()),
+            _ => None,
+        };
         let (mut includes, mut included_repositories) = (Vec::new(), Vec::new());
         for (asked, found) in config.include_dirs.iter().zip(&facts.includes) {
             let name = || format!("{}: `{}`", asked.origin, asked.value.display());
@@ -108,7 +114,7 @@ impl Workspace {
             includes.push(fact.real.clone());
         }
         let owner = facts.owner;
-        Ok(Workspace { workdir, repository, refused_repository, includes, included_repositories, owner })
+        Ok(Workspace { workdir, repository, refused_repository, unconfirmed, includes, included_repositories, owner })
     }
 
     /// Returns the root of the repository, or the working directory without one.
@@ -116,10 +122,15 @@ impl Workspace {
         self.repository.as_ref().map_or(&self.workdir, |repository| &repository.root)
     }
 
+    /// Iterates over the root and the included directories.
+    pub fn trees(&self) -> impl Iterator<Item = &HostPath> {
+        std::iter::once(self.root()).chain(&self.includes)
+    }
+
     /// Iterates over all directories that the guest may write to: the root, included directories,
     /// and Git directories outside of them.
     pub fn writable(&self) -> impl Iterator<Item = &HostPath> {
-        let workspaces = || std::iter::once(self.root()).chain(&self.includes);
+        let workspaces = || self.trees();
         let kept = self.repositories().map(|repository| &repository.common_dir);
         workspaces().chain(kept.filter(move |kept| !workspaces().any(|root| kept.is_within(root))))
     }

@@ -23,6 +23,16 @@ pub fn take(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// Waits until no other process has the lock, and takes it.
+pub fn wait(file: &File) -> io::Result<()> {
+    loop {
+        match lock(file, Kind::Exclusive, Wait::Yes) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}
+
 /// Returns whether a launcher holds the lock; `None` if there is no such file.
 pub fn is_held(path: &Path) -> Option<bool> {
     let file = File::open(path).ok()?;

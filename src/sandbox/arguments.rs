@@ -59,7 +59,7 @@ mod tests {
             include_dirs: vec!["-x".into(), "/y z".into()],
             tmp: one("host"),
             allow_home: true,
-            guard: one("strict"),
+            git: one("shared"),
             env: many("A=b=c"),
             ssh_agent: one("off"),
             network: one("proxied"),

@@ -1,15 +1,13 @@
 //! Finds sandboxes by their records, and removes what killed launchers left behind, on every
 //! engine.
 
-use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
 use super::error::SessionError;
-use super::registry::{self, Entry, Record};
+use super::registry::{self, Entry, Incomplete, Record, SweepResult};
 use crate::error::{Diagnostic, Kind, Result};
 use crate::facts;
-use crate::guard::background_review;
 use crate::host::Host;
 use crate::path::HostPath;
 use crate::session_id::SessionId;
@@ -57,25 +55,10 @@ impl Diagnostic for LookupError {
     }
 }
 
-/// Removes the directories that killed launchers left, and prints the reviews of their
-/// repositories.
+/// Removes the directories that killed launchers left, after an exchange with the host's
+/// repositories, and prints what came out.
 pub fn sweep(host: &Host, ui: Ui) {
-    for review in registry::sweep(&facts::session_base(host)).reviews {
-        review.print(ui);
-    }
-}
-
-/// Makes the pending reviews and saves them for the next sandpen that the user runs: this process's
-/// output is not seen.
-pub fn review_in_background() -> ExitCode {
-    // The directory it was started in can be unmounted meanwhile.
-    let _ = rustix::process::chdir("/");
-    let Ok(host) = Host::read() else { return ExitCode::FAILURE };
-    let base = facts::session_base(&host);
-    match background_review::keep(&base, &registry::sweep(&base).reviews) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::FAILURE,
-    }
+    registry::sweep(&facts::session_base(host)).print(ui);
 }
 
 /// Counts of sandboxes, for `doctor`.
@@ -101,10 +84,7 @@ pub fn leftovers(host: &Host) -> Leftovers {
 pub fn free_name(host: &Host, id: &SessionId, ui: Ui) -> Result<()> {
     let namesake = registry::all(&facts::session_base(host)).into_iter().find(|entry| entry.has_id(id));
     match namesake {
-        Some(entry) if entry.is_stale() => {
-            remove(host, &entry, ui);
-            Ok(())
-        }
+        Some(entry) if entry.is_stale() && remove(host, &entry, Incomplete::Keep, ui) => Ok(()),
         Some(_) => Err(SessionError::NameTaken(id.clone()).into()),
         None => Ok(()),
     }
@@ -112,7 +92,7 @@ pub fn free_name(host: &Host, id: &SessionId, ui: Ui) -> Result<()> {
 
 /// Removes a sandbox that has ended; returns whether it did. The container goes first: without its
 /// record it could not be found any more.
-pub fn remove(host: &Host, entry: &Entry, ui: Ui) -> bool {
+pub fn remove(host: &Host, entry: &Entry, incomplete: Incomplete, ui: Ui) -> bool {
     if let Some(record) = entry.record.as_ref().filter(|record| ["docker", "podman"].contains(&record.engine.as_str()))
     {
         let client = record.client(&facts::host_path(host));
@@ -125,11 +105,9 @@ pub fn remove(host: &Host, entry: &Entry, ui: Ui) -> bool {
             }
         }
     }
-    let mut reviews = Vec::new();
-    let is_removed = registry::remove(entry, &mut reviews);
-    for review in reviews {
-        review.print(ui);
-    }
+    let mut result = SweepResult::default();
+    let is_removed = registry::remove(entry, incomplete, &mut result.reports);
+    result.print(ui);
     is_removed
 }
 

@@ -52,6 +52,12 @@ impl SessionDirectory {
             .map_err(|source| SessionError::Write { path: path.clone(), source }.into())
     }
 
+    /// Leaves the directory for the next sandpen command, which continues the exchange with the
+    /// host's repositories.
+    pub fn leave(mut self) {
+        self.is_kept = true;
+    }
+
     /// Leaves the directory for the user, without its private files.
     pub fn keep<'a>(mut self, private: impl Iterator<Item = &'a HostPath>) {
         for file in private {
@@ -92,9 +98,9 @@ pub fn remove(directory: &HostPath) {
     }
 }
 
-/// Removes the directory of a session whose launcher has ended, after a call of `before`; returns
-/// `false` if a launcher owns it by now.
-pub fn remove_stale(directory: &HostPath, before: impl FnOnce()) -> bool {
+/// Removes the directory of a session whose launcher has ended, if `before` permits it; returns
+/// `false` if it does not, or if a launcher owns the directory by now.
+pub fn remove_stale(directory: &HostPath, before: impl FnOnce() -> bool) -> bool {
     let owner = directory.join(OWNER);
     let lock = match lock::take(owner.as_path()) {
         Ok(lock) => Some(lock),
@@ -108,9 +114,11 @@ pub fn remove_stale(directory: &HostPath, before: impl FnOnce()) -> bool {
     if lock.as_ref().is_some_and(|lock| !is_same(lock).unwrap_or(false)) {
         return false;
     }
-    before();
-    remove(directory);
-    true
+    let is_removed = before();
+    if is_removed {
+        remove(directory);
+    }
+    is_removed
 }
 
 fn remove_all(path: &Path) {

@@ -25,8 +25,8 @@ pub enum SessionError {
     },
     #[error("a sandbox named `{0}` already exists")]
     NameTaken(SessionId),
-    #[error("cannot read the session's files")]
-    Baseline(#[source] io::Error),
+    #[error("cannot make a private Git directory")]
+    Repositories(#[source] io::Error),
     #[error("cannot start {engine}'s client")]
     StartClient {
         engine: &'static str,

@@ -3,8 +3,8 @@
 //! thread.
 //!
 //! ```text
-//! run ─► SessionDirectory ─► record, Git baseline ─► container, native or seatbelt ─► review
-//!           directory          registry, guard          with proxy and tunnel
+//! run ─► SessionDirectory ─► record, private Git ─► container, native or seatbelt ─► exchange
+//!           directory          registry, gate          with proxy and tunnel
 //! ```
 //!
 //! `cleanup` and `registry` find the sandboxes of other sandpen processes and remove what killed
@@ -30,7 +30,7 @@ pub use native::enter as enter_native;
 pub use seatbelt::enter as enter_seatbelt;
 
 use crate::error::Result;
-use crate::guard::{Baseline, background_review};
+use crate::gate::repository::{LiveExchange, Report, RepositoryExchange};
 use crate::host::Host;
 use crate::launch::Launch;
 use crate::plan::Plan;
@@ -56,41 +56,46 @@ pub fn run_with_inspection<T>(
     let signals = SignalQueue::start().map_err(SessionError::Signals)?;
     let directory = directory::SessionDirectory::create(plan)?;
     let mut record = registry::Record::new(host, plan, launch);
-    let mut baseline = None;
+    let mut repositories = Repositories::default();
     // Must be done before the guest runs; the native engine does it while the sandbox is being set
     // up.
-    let mut record_start = || -> Result<()> {
+    let record_start = |repositories: &mut Repositories| -> Result<()> {
         // Without a record `ps` does not list the sandbox, which runs all the same.
         let _ = registry::write(&plan.session_dir, &record);
-        let recorded = plan.guard.as_ref().map(|guard| Baseline::record(guard, &plan.session_dir)).transpose();
-        baseline = recorded.map_err(SessionError::Baseline)?;
-        if let Some(Err(error)) = baseline.as_ref().map(|baseline| baseline.save(&plan.session_dir)) {
-            ui.warn(&format!("if sandpen is killed, changes to Git's files will not be reviewed: {error}"));
-        }
+        let started = RepositoryExchange::start(&plan.repository_gate, &plan.session_dir);
+        *repositories = Repositories::Ready(started.map_err(SessionError::Repositories)?);
         Ok(())
     };
     let mut sweep = registry::BackgroundSweep::new(&plan.session_dir);
     let outcome = match launch {
         Launch::Container(launch) => {
-            record_start()?;
+            record_start(&mut repositories)?;
+            repositories.exchange_in_background();
             container::run(host, plan, launch, &directory, &mut sweep, signals, ui)
         }
         Launch::Seatbelt(launch) => {
-            record_start()?;
+            record_start(&mut repositories)?;
             seatbelt::run(host, plan, launch, &directory, &mut sweep, signals, ui)
         }
         #[cfg(target_os = "linux")]
-        Launch::Native(launch) => native::run(host, plan, launch, &mut sweep, signals, record_start, ui),
+        Launch::Native(launch) => native::run(host, plan, launch, &mut sweep, signals, &mut repositories, record_start, ui),
     };
     let inspected = inspect();
-    let own = baseline.as_mut().map(|baseline| baseline.conclude(&plan.session_dir));
-    for review in sweep.finish().reviews.iter().chain(&own) {
-        review.print(ui);
-    }
-    if let (Some(false), Some(baseline)) = (own.map(|review| review.is_complete), &baseline)
-        && let Err(error) = background_review::leave(baseline, &plan.session_dir, host.executable.as_ref())
-    {
-        ui.warn(&format!("this workspace was not searched for new repositories: {error}"));
+    sweep.finish().print(ui);
+    let is_complete = match repositories.finish() {
+        Ok(report) => {
+            report.print(ui);
+            true
+        }
+        Err(report) => {
+            report.print(ui);
+            ui.hint("the next sandpen command tries again; `sandpen prune` gives up what cannot come out");
+            false
+        }
+    };
+    if !is_complete {
+        directory.leave();
+        return Ok((outcome?, inspected));
     }
     let outcome = outcome?;
     if let (true, Some(launch)) = (record.keep, launch.container()) {
@@ -99,4 +104,31 @@ pub fn run_with_inspection<T>(
         directory.keep(launch.files.iter().map(|(path, _)| path));
     }
     Ok((outcome, inspected))
+}
+
+/// The exchange with the host's repositories: before the launch, in this thread, or in another one.
+#[derive(Default)]
+pub enum Repositories {
+    #[default]
+    None,
+    Ready(RepositoryExchange),
+    Live(LiveExchange),
+}
+
+impl Repositories {
+    /// Lets another thread exchange what changes while the sandbox runs.
+    pub fn exchange_in_background(&mut self) {
+        if let Repositories::Ready(exchange) = std::mem::take(self) {
+            *self = Repositories::Live(LiveExchange::start(exchange));
+        }
+    }
+
+    /// Exchanges everything after the guest has ended.
+    fn finish(self) -> std::result::Result<Report, Report> {
+        match self {
+            Repositories::None => Ok(Report::default()),
+            Repositories::Ready(mut exchange) => exchange.finish(),
+            Repositories::Live(live) => live.stop().map_or_else(|| Err(Report::default()), |mut exchange| exchange.finish()),
+        }
+    }
 }

@@ -10,6 +10,7 @@ use rustix::process::Signal;
 use super::error::SessionError;
 use super::failure;
 use super::proxy::Filter;
+use super::Repositories;
 use super::registry::{BackgroundSweep, Record};
 use crate::error::Result;
 use crate::helper::PreparedCommand;
@@ -51,7 +52,12 @@ impl GuestGroup {
 
     /// Waits for the sandbox's end and restores the terminal. Returns a status if the command did
     /// not start or memory ran out.
-    fn supervise(mut self, mut child: Child, signals: SignalQueue) -> Result<(Outcome, Option<CommandStatus>)> {
+    fn supervise(
+        mut self,
+        mut child: Child,
+        signals: SignalQueue,
+        repositories: &mut Repositories,
+    ) -> Result<(Outcome, Option<CommandStatus>)> {
         let pid = child.pid();
         let kill = move || {
             let _ = rustix::process::kill_process(pid, Signal::KILL);
@@ -67,6 +73,7 @@ impl GuestGroup {
             let is_event = !descriptors[0].revents().is_empty();
             forwarder.forward();
             if release_at.is_some_and(|time| time <= Instant::now()) {
+                repositories.exchange_in_background();
                 release_pages::release_code_pages();
                 release_at = None;
             }
@@ -103,7 +110,8 @@ pub fn run(
     launch: &NativeLaunch,
     sweep: &mut BackgroundSweep,
     mut signals: SignalQueue,
-    record_start: impl FnOnce() -> Result<()>,
+    repositories: &mut Repositories,
+    record_start: impl FnOnce(&mut Repositories) -> Result<()>,
     ui: Ui,
 ) -> Result<Outcome> {
     let filter = match Filter::for_native(host, plan, ui, || signals.termination_signal())? {
@@ -126,7 +134,7 @@ pub fn run(
         refuse_downgrades(&downgrades)?;
     }
     // Pid 1 mounts the file systems meanwhile, and starts the guest only after `finish`.
-    record_start()?;
+    record_start(repositories)?;
     sweep.sweep_if_needed();
     let mut child = pending.finish()?;
     let mut filter = filter;
@@ -140,7 +148,7 @@ pub fn run(
     for downgrade in &downgrades {
         ui.warn(&format!("{}: {} ({})", downgrade.asked, downgrade.got, downgrade.reason));
     }
-    let (outcome, status) = guest.supervise(child, signals)?;
+    let (outcome, status) = guest.supervise(child, signals, repositories)?;
     match status {
         Some(CommandStatus::OutOfMemory) => failure::explain_memory(plan, outcome, ui),
         Some(status) => failure::explain_command(plan, status, ui),
@@ -165,7 +173,7 @@ pub fn enter(record: &Record, argv: Vec<OsString>, ui: Ui) -> Result<Outcome> {
             None => CommandStatus::NotExecutable.exit_code().into(),
         }
     })?;
-    let (outcome, status) = guest.supervise(child, signals)?;
+    let (outcome, status) = guest.supervise(child, signals, &mut Repositories::default())?;
     if status.is_some() {
         let name = argv.first().map_or("sh".into(), |name| name.display().to_string());
         ui.notice(&format!("`{name}` was not found in the sandbox, or cannot be executed"));

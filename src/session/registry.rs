@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::directory::{self, NEW, OLD};
-use crate::guard::{Baseline, Review, background_review};
+use crate::gate::repository::{Report, RepositoryExchange};
 use crate::host::{Host, ProcessStamp};
 use crate::launch::Launch;
 use crate::path::HostPath;
@@ -19,6 +19,7 @@ use crate::process::Client;
 use crate::process::lock::{self, OWNER};
 use crate::process::release_pages;
 use crate::session_id::SessionId;
+use crate::ui::Ui;
 
 /// The file with the record, in the session's directory.
 const RECORD: &str = "session.json";
@@ -219,8 +220,7 @@ impl BackgroundSweep {
     /// looking. For the native launcher, which releases memory without the thread.
     #[cfg(target_os = "linux")]
     pub fn sweep_if_needed(&mut self) {
-        let is_tidy =
-            |base: &HostPath| directories(base).all(|(_, is_live)| is_live) && background_review::is_idle(base);
+        let is_tidy = |base: &HostPath| directories(base).all(|(_, is_live)| is_live);
         if !self.base.as_ref().is_some_and(is_tidy) {
             self.start();
         }
@@ -249,8 +249,16 @@ impl BackgroundSweep {
 pub struct SweepResult {
     /// The number of removed sessions.
     pub removed: usize,
-    /// The reviews of repositories that their launchers could not make.
-    pub reviews: Vec<Review>,
+    /// What came out of their repositories, by the sandbox's id.
+    pub reports: Vec<(String, Report)>,
+}
+
+impl SweepResult {
+    pub fn print(&self, ui: Ui) {
+        for (id, report) in &self.reports {
+            report.print_recovered(id, ui);
+        }
+    }
 }
 
 /// Removes what killed launchers left, except containers: the helper in them ends them when the
@@ -262,16 +270,28 @@ pub fn sweep(base: &HostPath) -> SweepResult {
     // The records of running sandboxes are not read: there may be hundreds.
     let ended = directories(base).filter(|(_, is_live)| !is_live).map(|(path, is_live)| Entry::read(path, is_live));
     for entry in ended.collect::<Vec<_>>().iter().filter(is_over) {
-        result.removed += usize::from(remove(entry, &mut result.reviews));
+        result.removed += usize::from(remove(entry, Incomplete::Keep, &mut result.reports));
     }
-    result.reviews.extend(background_review::catch_up(base));
     result
 }
 
-/// Removes the directory of a session that has ended, after the review that its launcher could not
-/// make; returns `false` if a new session has taken its name.
-pub fn remove(entry: &Entry, reviews: &mut Vec<Review>) -> bool {
+/// Whether a session's directory is removed although something in it could not come out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Incomplete {
+    Keep,
+    Remove,
+}
+
+/// Removes the directory of a session that has ended, after the exchange that its launcher could
+/// not make; returns `false` if it is kept, or if a new session has taken its name.
+pub fn remove(entry: &Entry, incomplete: Incomplete, reports: &mut Vec<(String, Report)>) -> bool {
     directory::remove_stale(&entry.path, || {
-        reviews.extend(Baseline::of_session(&entry.path).map(|baseline| baseline.catch_up()));
+        let Some(mut exchange) = RepositoryExchange::of_session(&entry.path) else { return true };
+        let (report, is_complete) = match exchange.finish() {
+            Ok(report) => (report, true),
+            Err(report) => (report, false),
+        };
+        reports.push((exchange.id().to_owned(), report));
+        is_complete || incomplete == Incomplete::Remove
     })
 }

@@ -17,7 +17,7 @@ const LAYERS: &[&[&str]] = &[
     &["plan"],
     &["launch"],
     &["native"],
-    &["helper", "guard", "gate"],
+    &["helper", "gate"],
     &["session"],
     &["resolve"],
     &["command"],
@@ -147,7 +147,6 @@ const STARTS_PROGRAMS: &[&str] = &[
     "session", // starts sandboxes, tunnels and proxies
     "helper",  // starts the command inside
     "gate",    // runs the host's git on what comes out of a sandbox
-    "guard",   // queries git for a repository's settings
     "proxy",   // runs the user's own proxy command
     "command", // starts the self-test's probe, which runs inside
     "sandbox", // the library starts the `sandpen` program

@@ -3,7 +3,7 @@
 use super::Planned;
 use super::check::{Check, Group};
 use crate::command::report::State;
-use crate::config::value::Guard;
+use crate::config::value::GitMode;
 use crate::facts::AgentFacts;
 use crate::plan::ssh::Strategy;
 use crate::plan::{GitSettingChange, SettingEffect, SshState};
@@ -71,10 +71,10 @@ pub fn git(planned: &Planned) -> Vec<Check> {
         };
         checks.push(line(state, key, format!("`{value}`{file} works on the host only; inside: {done}")));
     }
-    if planned.config.guard.value == Guard::Off {
-        let origin = &planned.config.guard.origin;
-        let text = format!("disabled by {origin}: the host runs code that the guest plants in Git's files");
-        checks.push(line(State::Warning, "guard", text).fix("--guard review"));
+    if planned.config.git.value == GitMode::Shared {
+        let origin = &planned.config.git.origin;
+        let text = format!("shared by {origin}: the host runs code that the guest plants in its Git directory");
+        checks.push(line(State::Warning, "shared", text).fix("--git private"));
     }
     checks
 }

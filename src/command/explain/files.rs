@@ -35,7 +35,7 @@ impl Group {
     fn of(mount: &Mount, plan: &Plan) -> Option<Self> {
         let is_in_home = mount.target.is_within(&plan.user.home);
         match mount.why.topic {
-            Topic::Workspace | Topic::Guard => Some(Group::Workspace),
+            Topic::Workspace | Topic::Repository => Some(Group::Workspace),
             Topic::Asked => Some(Group::Requested),
             // The section of the preset lists it with the variables.
             Topic::Preset => None,

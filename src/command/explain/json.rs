@@ -51,7 +51,12 @@ pub fn json(host: &Host, plan: &Plan, launch: &Launch) -> Result<String> {
             "pending": plan.ssh.pending,
             "reason": plan.ssh.reason,
         },
-        "git": {"settings": plan.git, "guard": plan.guard_mode},
+        "git": {
+            "mode": plan.git_mode,
+            "repositories": plan.repository_gate.repositories.iter().map(|known| known.common_dir.to_string_lossy()).collect::<Vec<_>>(),
+            "reason": super::git_reason(plan),
+            "settings": plan.git,
+        },
         "command": texts(&plan.command),
         "argv": texts(launch.argv()),
         "steps": launch.steps(),

@@ -14,6 +14,7 @@ pub use text::text;
 use why::{Answer, Question};
 
 use crate::cli::{Explain, Format};
+use crate::config::value::GitMode;
 use crate::error::Result;
 use crate::plan::Plan;
 use crate::process::Outcome;
@@ -28,6 +29,14 @@ pub fn warnings(plan: &Plan) -> Vec<String> {
         if causes.is_empty() { problem.message().to_owned() } else { format!("{}: {causes}", problem.message()) }
     });
     problems.chain(plan.warnings.iter().map(|warning| warning.text.clone())).collect()
+}
+
+/// Tells what the Git directory inside is.
+fn git_reason(plan: &Plan) -> &'static str {
+    match plan.git_mode {
+        GitMode::Private => "the sandbox has its own Git directory; commits, refs and the index come out verified",
+        GitMode::Shared => "the host's Git directory is writable inside: no protection from code planted in it",
+    }
 }
 
 pub fn run(arguments: Explain, ui: Ui) -> Result<Outcome> {

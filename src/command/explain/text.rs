@@ -5,7 +5,6 @@ use std::ffi::OsString;
 
 use super::files;
 use crate::config::Origin;
-use crate::config::value::Guard;
 use crate::launch::Launch;
 use crate::plan::{Detail, Mount, Plan, Topic, Variable, VariableValue, Why};
 use crate::ui::shell::{shell_word, shell_words};
@@ -166,7 +165,7 @@ fn ssh(page: &mut Page, plan: &Plan) {
 
 fn git(page: &mut Page, plan: &Plan) {
     page.section("Git");
-    page.prose("guard", &format!("{} – {}", plan.guard_mode, guard_reason(plan.guard_mode)));
+    page.prose("git", &format!("{} – {}", plan.git_mode, super::git_reason(plan)));
     let keys = plan.env.iter().filter(|variable| variable.name.starts_with("GIT_CONFIG_KEY_"));
     let keys: Vec<&str> = keys
         .filter_map(|variable| match &variable.value {
@@ -195,14 +194,6 @@ fn is_shown(variable: &Variable, view: View) -> bool {
         .strip_prefix(GIT_VARIABLES)
         .is_some_and(|rest| rest == "COUNT" || rest.starts_with("KEY_") || rest.starts_with("VALUE_"));
     view.detailed || is_setting
-}
-
-fn guard_reason(mode: Guard) -> &'static str {
-    match mode {
-        Guard::Review => "hooks are read-only; new settings that run code are set aside when the sandbox ends",
-        Guard::Strict => "hooks and Git's configuration are read-only; new ones are set aside when the sandbox ends",
-        Guard::Off => "the host may run code that the guest plants in the repository",
-    }
 }
 
 fn enforcement(page: &mut Page, launch: &Launch) {

@@ -4,7 +4,7 @@
 use super::canary::{CanaryDirectory, engine_sockets, secrets};
 use super::probe_result::ProbeResult;
 use super::{SYSTEM_DIRECTORIES, SelftestInput, hooks, mount_of};
-use crate::config::value::Access;
+use crate::config::value::{Access, GitMode};
 use crate::path::HostPath;
 use crate::plan::{Mount, SshState};
 use crate::ui::counted;
@@ -96,9 +96,8 @@ impl SelftestInput<'_> {
         let directory = hooks(self.plan)?;
         let arrived = self.hook_planted;
         let seen = if arrived { "planted a hook" } else { "no hook planted" };
-        let guard = self.plan.guard.as_ref();
-        let is_fixed = guard
-            .is_some_and(|guard| guard.fixed.iter().any(|fixed| directory.as_path().starts_with(fixed)))
+        let is_fixed = self.plan.git_mode == GitMode::Private
+            || self.plan.fixed.paths.iter().any(|fixed| directory.is_within(fixed))
             || mount_of(self.plan, &directory).is_some_and(|mount| mount.access == Access::Ro);
         Some(if is_fixed {
             let planted = self.findings.planted.as_ref();

@@ -50,7 +50,6 @@ pub fn run(arguments: Selftest, ui: Ui) -> Result<Outcome> {
     let ran = resolved.ready(id, ui).and_then(|(plan, launch)| {
         let file = plan.session_dir.join(FINDINGS);
         let inspect = || {
-            // The guard's review will move a planted hook away, so look before it does.
             let hook_planted = hooks(&plan).is_some_and(|hooks| canaries.arrived_in(hooks.as_path()));
             (untrusted::read(file.as_path(), MAX_FINDINGS_SIZE).ok(), hook_planted)
         };

@@ -138,13 +138,11 @@ choice! {
     }
 }
 choice! {
-    /// Protection from code that is planted in the repository's Git files.
-    Guard, "a guard setting", "`review`, `strict` or `off`" {
-        /// Hooks are read-only; new settings that run code are set aside at the end
-        Review,
-        /// All of Git's configuration is read-only
-        Strict,
-        /// No protection
-        Off,
+    /// The Git directory that the sandbox works with.
+    GitMode, "a Git setting", "`private` or `shared`" {
+        /// A private Git directory; commits, refs and the index come out verified
+        Private,
+        /// The host's Git directory, with read-only hooks and configuration: no protection
+        Shared,
     }
 }

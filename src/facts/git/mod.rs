@@ -4,9 +4,14 @@
 #![allow(clippy::disallowed_methods, reason = "asks Git")]
 
 pub mod directory;
+pub mod index;
+mod index_path;
+pub mod object_id;
 mod plain;
 pub mod repository;
 pub mod syntax;
+#[cfg(test)]
+pub mod test_repository;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,187 @@
 //! Gives a sandbox a private Git directory, made from the host's, and brings commits, refs and the
 //! index out of it.
 //!
+//! ```text
+//!            make                       exchange: out, every second and at the end
+//! host's ──────────► private directory ──────────────────────────► host's Git
+//!        ◄──────────                      refs, index: read here, without Git
+//!            give                         objects: copied, packed, verified
+//! ```
+//!
 //! Everything in the private directory is untrusted. It is read here, by code that follows no links
 //! and has limits; the host's Git never opens it.
 
-pub mod operation;
-pub mod settings;
+mod apply_index;
+mod exchange;
+mod give;
+mod host_git;
+mod kept;
+mod make;
+mod objects;
+mod operation;
+mod refs;
+mod report;
+mod settings;
+mod stash;
+mod transfer;
+mod watched;
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::path::HostPath;
+use crate::plan::RepositoryGate;
+use crate::plan::repository::GIT;
+use crate::process::lock;
+use exchange::{GitDirExchange, Moment};
+use host_git::HostGit;
+pub use report::Report;
+use watched::Stamps;
+
+/// The name of the saved gate in the session's directory.
+const FILE: &str = "repositories.json";
+/// Changes are noticed after at most two seconds.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The exchange between a sandbox and the host's repositories.
+pub struct RepositoryExchange {
+    gate: RepositoryGate,
+    stamps: Stamps,
+    git: Option<HostGit>,
+    dirs: Vec<GitDirExchange>,
+    /// The directory of the locks that keep two exchanges with one repository apart.
+    locks: PathBuf,
+}
+
+/// The state that a killed launcher leaves.
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    gate: RepositoryGate,
+    stamps: Stamps,
+}
+
+impl RepositoryExchange {
+    /// Makes the private Git directories.
+    pub fn start(gate: &RepositoryGate, session: &HostPath) -> io::Result<Self> {
+        let saved = Saved { gate: gate.clone(), stamps: Stamps::of(&gate.watched) };
+        let mut exchange = Self::new(saved, session)?;
+        for repository in &exchange.gate.repositories {
+            make::make(repository, exchange.git.as_ref())?;
+        }
+        for dir in &mut exchange.dirs {
+            dir.mark_exchanged();
+        }
+        let saved = Saved { gate: exchange.gate.clone(), stamps: exchange.stamps.clone() };
+        fs::write(session.join(FILE).as_path(), serde_json::to_vec(&saved)?)?;
+        Ok(exchange)
+    }
+
+    /// Continues the exchange of a launcher that was killed.
+    pub fn of_session(session: &HostPath) -> Option<Self> {
+        let saved = serde_json::from_slice(&fs::read(session.join(FILE).as_path()).ok()?).ok()?;
+        Self::new(saved, session).ok()
+    }
+
+    fn new(saved: Saved, session: &HostPath) -> io::Result<Self> {
+        let Saved { gate, stamps } = saved;
+        let scratch = session.join(GIT).as_path().to_owned();
+        fs::create_dir_all(&scratch)?;
+        let dirs = gate.repositories.iter().flat_map(|repository| {
+            let full = repository.full.iter().enumerate();
+            full.map(|(number, dir)| {
+                let linked = if number == 0 { repository.worktrees.as_slice() } else { &[] };
+                GitDirExchange::new(dir, linked, &gate.id)
+            })
+        });
+        let dirs = dirs.collect();
+        let locks = gate.aside.with_file_name("locks");
+        Ok(RepositoryExchange { git: HostGit::new(&gate, scratch), dirs, gate, stamps, locks })
+    }
+
+    /// Exchanges what changed since the last time. Problems are reported at the end, when they are
+    /// still there.
+    fn exchange_if_changed(&mut self) {
+        let Some(git) = &self.git else { return };
+        for dir in self.dirs.iter_mut().filter(|dir| dir.needs_exchange()) {
+            let Ok(_lock) = lock_repository(&self.locks, &dir.dir.host) else { continue };
+            let _ = dir.exchange(git, Moment::Running, &mut Report::default());
+        }
+    }
+
+    /// Brings out everything after the guest has ended. `Err` if the host's Git failed, so that the
+    /// private directories must be kept for another attempt.
+    pub fn finish(&mut self) -> Result<Report, Report> {
+        let mut report = Report { changed: self.stamps.changed(&self.gate.watched), ..Report::default() };
+        let mut has_failed = false;
+        for dir in self.dirs.iter_mut().filter(|dir| dir.needs_exchange()) {
+            let Some(git) = &self.git else {
+                report.problems.push("Git is not installed on the host, so commits made inside cannot come out".into());
+                has_failed = true;
+                break;
+            };
+            let result = lock_repository(&self.locks, &dir.dir.host)
+                .map_err(host_git::GitError::from)
+                .and_then(|_lock| dir.exchange(git, Moment::Ended, &mut report));
+            if let Err(error) = result {
+                report.problems.push(format!("the repository `{}` cannot be updated: {error}", dir.dir.host.display()));
+                has_failed = true;
+            }
+            kept::report_hooks(&dir.dir, &self.gate.aside.join(&self.gate.id), &mut report);
+        }
+        if has_failed { Err(report) } else { Ok(report) }
+    }
+
+    pub fn id(&self) -> &str {
+        &self.gate.id
+    }
+}
+
+/// Waits for the lock on a repository of the host. It is released with the file.
+fn lock_repository(locks: &Path, git_dir: &Path) -> io::Result<File> {
+    fs::create_dir_all(locks)?;
+    let path = locks.join(crate::plan::flat_name(git_dir));
+    let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
+    lock::wait(&file)?;
+    Ok(file)
+}
+
+/// An exchange in another thread, once a second.
+pub struct LiveExchange {
+    thread: JoinHandle<RepositoryExchange>,
+    stop: Arc<(Mutex<bool>, Condvar)>,
+}
+
+impl LiveExchange {
+    pub fn start(mut exchange: RepositoryExchange) -> Self {
+        let stop = Arc::new((Mutex::new(false), Condvar::new()));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let (is_stopped, condition) = &*stopped;
+            loop {
+                let Ok(guard) = is_stopped.lock() else { return exchange };
+                let Ok((guard, _)) = condition.wait_timeout_while(guard, INTERVAL, |stop| !*stop) else { return exchange };
+                if *guard {
+                    return exchange;
+                }
+                drop(guard);
+                exchange.exchange_if_changed();
+            }
+        });
+        LiveExchange { thread, stop }
+    }
+
+    /// Ends the thread, after the exchange that it may be busy with.
+    pub fn stop(self) -> Option<RepositoryExchange> {
+        if let Ok(mut stop) = self.stop.0.lock() {
+            *stop = true;
+        }
+        self.stop.1.notify_all();
+        self.thread.join().ok()
+    }
+}

@@ -264,7 +264,7 @@ fn is_settled(stat: &Stat) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::test_repository::{NotAFile, TestRepository, git};
+    use crate::facts::git::test_repository::{NotAFile, TestRepository, git};
     use super::*;
 
     const SHA1: usize = 20;
@@ -483,7 +483,7 @@ mod tests {
         let mut import = Import::new("sha1");
         let big = import.guest.at(&import.loose(&"ab".repeat(20)));
         fs::create_dir_all(big.parent().unwrap()).unwrap();
-        File::create(&big).unwrap().set_len(1 << 42).unwrap();
+        File::create(&big).unwrap().set_len(1 << 50).unwrap();
         let mut budget = plenty();
         let error = import.update(&mut import.copy(SHA1), &mut budget).unwrap_err();
         assert_eq!(error.to_string(), "new Git objects exceed the size limit (1073741824 bytes left)");

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, FileType, Stat};
 
-pub use super::object_id::ObjectId;
+pub use crate::facts::git::object_id::ObjectId;
 use crate::process::untrusted_dir::UntrustedDir;
 
 /// A million refs of ordinary length fit in 64 MiB.
@@ -382,7 +382,7 @@ pub fn is_host_failure(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::test_repository::{NotAFile, TestRepository, git};
+    use crate::facts::git::test_repository::{NotAFile, TestRepository, git};
     use super::*;
 
     fn id(text: &str) -> ObjectId {
@@ -439,33 +439,6 @@ mod tests {
         let refs = read_refs(&repository.git_dir()).unwrap();
         assert_eq!(refs.ids.len(), 10_001);
         assert_eq!(refs.ids, ids_by_git(&repository));
-    }
-
-    #[test]
-    fn refs_that_are_packed_meanwhile_are_not_missed() {
-        let repository = TestRepository::new(&[]);
-        let commit = repository.commit("first");
-        let input: String = (0..50).map(|n| format!("update refs/heads/b{n} {commit}\n")).collect();
-        repository.git_with_input(&["update-ref", "--stdin"], input.as_bytes());
-        std::thread::scope(|scope| {
-            let packing = scope.spawn(|| {
-                for _ in 0..30 {
-                    repository.git(&["pack-refs", "--all"]);
-                    for n in 0..50 {
-                        let path = format!(".git/refs/heads/b{n}");
-                        repository.write(&format!("{path}.lock"), &commit);
-                        std::fs::rename(repository.at(&format!("{path}.lock")), repository.at(&path)).unwrap();
-                    }
-                }
-            });
-            while !packing.is_finished() {
-                match read_refs(&repository.git_dir()) {
-                    Ok(refs) => assert_eq!(refs.ids.len(), 51),
-                    Err(error) => assert_eq!(error.kind(), ErrorKind::ResourceBusy),
-                }
-                assert_eq!(read_refs_once(&repository.git_dir()).unwrap().ids.len(), 51);
-            }
-        });
     }
 
     #[test]

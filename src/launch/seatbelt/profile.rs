@@ -133,7 +133,7 @@ pub fn of(plan: &Plan, seatbelt: &SeatbeltPlan, helper: &HostPath) -> Profile {
     profile.open("Mounts inside protected places.", &late);
     profile.part(LAST);
     profile.keep_in_place(seatbelt.includes.len());
-    profile.guard(plan);
+    profile.fixed_files(plan);
     profile
 }
 
@@ -246,18 +246,18 @@ impl Profile {
         );
     }
 
-    /// Denies writing the files that the guard fixes, and moving the Git directories around them.
-    fn guard(&mut self, plan: &Plan) {
-        let Some(guard) = &plan.guard else { return };
+    /// Denies writing the files that Git on the host obeys, and moving the Git directories around
+    /// them.
+    fn fixed_files(&mut self, plan: &Plan) {
         for (name, rule, places) in
-            [("FIXED", "deny file-write*", &guard.fixed), ("GIT_DIR", "deny file-write-unlink", &guard.git_dirs)]
+            [("FIXED", "deny file-write*", &plan.fixed.paths), ("GIT_DIR", "deny file-write-unlink", &plan.fixed.git_dirs)]
         {
             let mut filters = Vec::new();
-            for path in places.iter().filter_map(|path| HostPath::new(path).ok()) {
+            for path in places {
                 let parameter = format!("{name}_{}", filters.len());
                 let filter = if name == "FIXED" { "subpath" } else { "literal" };
                 filters.push(format!("({filter} (param \"{parameter}\"))"));
-                self.parameter(&parameter, &path);
+                self.parameter(&parameter, path);
             }
             self.rule(rule, &filters);
         }

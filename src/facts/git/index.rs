@@ -47,7 +47,7 @@ pub struct Entry {
     pub is_assumed_valid: bool,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Default, Clone, PartialEq, Eq, Debug)]
 pub struct Index {
     /// By path and stage. Paths are not checked; see [`is_valid_path`].
     pub entries: BTreeMap<(Vec<u8>, u8), Entry>,
@@ -316,7 +316,7 @@ fn read_u16(bytes: &[u8], offset: usize) -> Result<u16, IndexError> {
 mod tests {
     use std::time::Instant;
 
-    use super::super::test_repository::TestRepository;
+    use crate::facts::git::test_repository::TestRepository;
     use super::*;
 
     const SHA1: usize = 20;

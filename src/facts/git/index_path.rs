@@ -76,7 +76,7 @@ fn is_on_hfs(path: &[u8], name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::test_repository::{TestRepository, git};
+    use crate::facts::git::test_repository::{TestRepository, git};
     use super::*;
 
     const MODE_FILE: u32 = 0o100_644;

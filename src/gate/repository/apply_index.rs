@@ -1,0 +1,230 @@
+//! Applies what the guest staged to the host's index, entry by entry: only where the host's entry is
+//! still the one that the guest was given.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use super::exchange::{MAX_INDEX, Moment, WorkingTree};
+use super::host_git::{GitResult, HostGit};
+use crate::facts::git::index::{self, Entry, Index};
+use crate::facts::git::object_id::ObjectId;
+use super::report::Report;
+use super::transfer::Taken;
+use crate::plan::repository::PrivateGitDir;
+use crate::process::untrusted_dir::UntrustedDir;
+
+const GITLINK: u32 = 0o160_000;
+const MODES: &[u32] = &[0o100_644, 0o100_755, 0o120_000, GITLINK];
+
+/// All entries of a path, by stage.
+type Stages<'a> = BTreeMap<u8, &'a Entry>;
+
+/// Lists the objects that entries of the guest's index need.
+pub fn wanted(tree: &WorkingTree, now: Option<&Index>, id_len: usize) -> io::Result<BTreeSet<ObjectId>> {
+    let Some(now) = now else { return Ok(BTreeSet::new()) };
+    let given = read(&tree.base, id_len)?;
+    let is_new = |key: &(Vec<u8>, u8), entry: &Entry| {
+        entry.mode != GITLINK && given.entries.get(key).is_none_or(|before| before.id != entry.id)
+    };
+    Ok(now.entries.iter().filter(|(key, entry)| is_new(key, entry)).map(|(_, entry)| entry.id).collect())
+}
+
+/// Reads an index; a missing one is empty.
+pub fn read(git_dir: &Path, id_len: usize) -> io::Result<Index> {
+    match UntrustedDir::open(git_dir)?.read("index", MAX_INDEX)? {
+        Some(content) => index::parse(&content, id_len).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error)),
+        None => Ok(Index::default()),
+    }
+}
+
+/// Applies the differences between the index that the guest was given and the one it has now.
+#[allow(clippy::too_many_arguments, reason = "each is a part of one exchange")]
+pub fn bring_out(
+    git: &HostGit,
+    dir: &PrivateGitDir,
+    tree: &WorkingTree,
+    content: &[u8],
+    now: &Index,
+    taken: &Taken,
+    moment: Moment,
+    report: &mut Report,
+) -> GitResult<()> {
+    let id_len = if dir.is_sha256 { 32 } else { 20 };
+    if now.is_split || now.is_sparse {
+        if moment == Moment::Ended {
+            report.keep("the index stays inside: sandpen does not read split or sparse indexes");
+        }
+        return Ok(());
+    }
+    let (given, host) = (read(&tree.base, id_len)?, read(&tree.host, id_len)?);
+    let Some(work_tree) = &tree.directory else { return Ok(()) };
+    let mut changes = Changes::default();
+    for path in changed_paths(&given, now) {
+        let (before, wanted, there) = (stages(&given, path), stages(now, path), stages(&host, path));
+        if there == wanted {
+            continue;
+        }
+        if there != before {
+            if moment == Moment::Ended {
+                report.keep(format!("`{}` was staged on the host meanwhile: the host's stays", String::from_utf8_lossy(path)));
+            }
+            continue;
+        }
+        match judge(path, &wanted, &before, taken, work_tree) {
+            Verdict::Passes => changes.add(path, &wanted, &there),
+            // It comes out at the end, when nothing can change the file between two looks at it.
+            Verdict::Later if moment == Moment::Running => changes.is_held = true,
+            Verdict::Later => changes.add_intent(path),
+            Verdict::Repository => changes.is_held = true,
+            Verdict::Refused(reason) => {
+                if moment == Moment::Ended {
+                    report.problems.push(format!("`{}` is not staged outside: {reason}", String::from_utf8_lossy(path)));
+                }
+            }
+        }
+    }
+    changes.apply(git, tree, work_tree)?;
+    if !changes.is_held {
+        let new = tree.base.join("index.new");
+        fs::write(&new, content)?;
+        fs::rename(new, tree.base.join("index"))?;
+    }
+    Ok(())
+}
+
+/// Whether entries of the guest come out.
+enum Verdict {
+    Passes,
+    /// Only once the sandbox has ended.
+    Later,
+    /// Names a repository that was made inside, so it comes out after the repository.
+    Repository,
+    Refused(String),
+}
+
+fn judge(path: &[u8], wanted: &Stages, before: &Stages, taken: &Taken, work_tree: &Path) -> Verdict {
+    for (stage, entry) in wanted {
+        if !index::is_valid_path(path, entry.mode) {
+            return Verdict::Refused("the path is not valid".into());
+        }
+        if !MODES.contains(&entry.mode) {
+            return Verdict::Refused(format!("its mode is {:o}", entry.mode));
+        }
+        if entry.mode == GITLINK {
+            // The host's Git enters the repository that an entry names, so only one with a `.git`
+            // that was there before the sandbox may be named while it runs.
+            let was_there = before.get(stage).is_some_and(|before| before.mode == GITLINK);
+            let pointer = work_tree.join(std::ffi::OsStr::from_bytes(path)).join(".git");
+            if !was_there || !pointer.symlink_metadata().is_ok_and(|meta| meta.is_file()) {
+                return Verdict::Repository;
+            }
+            continue;
+        }
+        if let Some(reason) = taken.refused.get(&entry.id) {
+            return Verdict::Refused(reason.clone());
+        }
+        if entry.is_intent_to_add {
+            return Verdict::Later;
+        }
+    }
+    Verdict::Passes
+}
+
+/// The calls of `git update-index` that change the host's index.
+#[derive(Default)]
+struct Changes {
+    /// The input of `--index-info`.
+    entries: Vec<u8>,
+    skipped: Vec<u8>,
+    unskipped: Vec<u8>,
+    assumed: Vec<u8>,
+    unassumed: Vec<u8>,
+    intents: Vec<u8>,
+    is_held: bool,
+}
+
+impl Changes {
+    fn add(&mut self, path: &[u8], wanted: &Stages, there: &Stages) {
+        let content = |stages: &Stages| -> Vec<(u8, u32, ObjectId)> {
+            stages.iter().map(|(stage, entry)| (*stage, entry.mode, entry.id)).collect()
+        };
+        let is_replaced = content(wanted) != content(there);
+        if is_replaced {
+            if !there.is_empty() {
+                let null = "0".repeat(wanted.values().chain(there.values()).next().map_or(40, |entry| entry.id.as_str().len()));
+                line(&mut self.entries, format!("0 {null}\t").as_bytes(), path);
+            }
+            for (stage, entry) in wanted {
+                line(&mut self.entries, format!("{:06o} {} {stage}\t", entry.mode, entry.id).as_bytes(), path);
+            }
+        }
+        let Some(entry) = wanted.get(&0) else { return };
+        let before = there.get(&0).filter(|_| !is_replaced);
+        let flag = |was: fn(&Entry) -> bool| (was(entry), before.is_some_and(|before| was(before)));
+        for (now_and_before, set, unset) in [
+            (flag(|entry| entry.is_skip_worktree), &mut self.skipped, &mut self.unskipped),
+            (flag(|entry| entry.is_assumed_valid), &mut self.assumed, &mut self.unassumed),
+        ] {
+            match now_and_before {
+                (true, false) => line(set, b"", path),
+                (false, true) => line(unset, b"", path),
+                _ => {}
+            }
+        }
+    }
+
+    fn add_intent(&mut self, path: &[u8]) {
+        line(&mut self.intents, b"", path);
+    }
+
+    fn apply(&self, git: &HostGit, tree: &WorkingTree, work_tree: &Path) -> GitResult<()> {
+        let update = |arguments: &[&str], input: &[u8]| -> GitResult<()> {
+            if input.is_empty() {
+                return Ok(());
+            }
+            git.call(&tree.host, arguments).work_tree(work_tree).input(input)?.run().map(|_| ())
+        };
+        update(&["update-index", "-z", "--index-info"], &self.entries)?;
+        update(&["update-index", "-z", "--skip-worktree", "--stdin"], &self.skipped)?;
+        update(&["update-index", "-z", "--no-skip-worktree", "--stdin"], &self.unskipped)?;
+        update(&["update-index", "-z", "--assume-unchanged", "--stdin"], &self.assumed)?;
+        update(&["update-index", "-z", "--no-assume-unchanged", "--stdin"], &self.unassumed)?;
+        let add = ["--literal-pathspecs", "add", "-f", "-N", "--pathspec-from-file=-", "--pathspec-file-nul"];
+        update(&add, &self.intents)?;
+        if !self.entries.is_empty() {
+            // New entries lack the times of their files. It fails if a file differs from its entry,
+            // which is no error here.
+            let refresh = ["update-index", "-q", "--ignore-submodules", "--refresh"];
+            let _ = git.call(&tree.host, &refresh).work_tree(work_tree).run();
+        }
+        Ok(())
+    }
+}
+
+/// Adds an entry of a list that is separated by NUL.
+fn line(list: &mut Vec<u8>, start: &[u8], path: &[u8]) {
+    list.extend_from_slice(start);
+    list.extend_from_slice(path);
+    list.push(0);
+}
+
+fn stages<'a>(index: &'a Index, path: &[u8]) -> Stages<'a> {
+    let all = index.entries.range((path.to_vec(), 0)..=(path.to_vec(), u8::MAX));
+    all.map(|((_, stage), entry)| (*stage, entry)).collect()
+}
+
+fn changed_paths<'a>(before: &'a Index, now: &'a Index) -> BTreeSet<&'a [u8]> {
+    let differs = |one: &'a Index, other: &'a Index| {
+        let entries = one.entries.iter().filter(|(key, entry)| other.entries.get(key) != Some(entry));
+        entries.map(|((path, _), _)| path.as_slice()).collect::<Vec<_>>()
+    };
+    differs(before, now).into_iter().chain(differs(now, before)).collect()
+}
+
+/// Tells whether two indexes have the same entries.
+pub fn is_same(one: &Index, other: &Index) -> bool {
+    one.entries == other.entries
+}

@@ -1,0 +1,271 @@
+//! Makes a private Git directory from the host's. Copies regular files only; the guest gets no link
+//! to a file of the host. What was given is kept beside it, for the comparison with what the guest
+//! makes of it; files that Git replaces as a whole are kept as hard links, so that a large index is
+//! copied once.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::path::Path;
+
+use super::host_git::HostGit;
+use super::operation;
+use crate::plan::repository::{PrivateGitDir, PrivateRepository, PrivateWorktree};
+use crate::process::untrusted;
+use crate::process::untrusted_dir::UntrustedDir;
+
+/// The name of the file with the loose refs that the guest was given, in the base's directory.
+pub const LOOSE: &str = "loose";
+/// Files at the top of a Git directory that are larger are not copied.
+const MAX_FILE: u64 = 1 << 20;
+/// Reflogs of more branches than this are not copied, apart from those of HEAD and the stash.
+const MAX_REFLOGS: usize = 100;
+/// Directories deeper than this are not copied.
+const MAX_DEPTH: usize = 16;
+/// Files that Git replaces and never changes in place.
+const REPLACED: &[&str] = &["index", "packed-refs"];
+/// Files that are compared at the end.
+const COMPARED: &[&str] = &["HEAD", "config"];
+/// Directories that are copied with everything in them.
+const COPIED_DIRECTORIES: &[&str] = &["info", "rebase-merge", "rebase-apply", "sequencer"];
+
+/// Makes the private directories of a repository.
+pub fn make(repository: &PrivateRepository, git: Option<&HostGit>) -> io::Result<()> {
+    for dir in &repository.full {
+        full(dir, git)?;
+    }
+    let is_reftable = repository.full.first().is_some_and(|dir| dir.is_reftable);
+    for worktree in &repository.worktrees {
+        linked(worktree, git.filter(|_| is_reftable))?;
+    }
+    Ok(())
+}
+
+/// Makes a private Git directory with objects, refs and configuration.
+fn full(dir: &PrivateGitDir, git: Option<&HostGit>) -> io::Result<()> {
+    let PrivateGitDir { host, private, base, .. } = dir;
+    directories(private, &["objects/info", "objects/pack", "refs/heads", "refs/tags", "logs/refs"])?;
+    directories(base, &["refs"])?;
+    let mut alternates = Vec::new();
+    for path in &dir.alternates {
+        alternates.extend_from_slice(path.as_os_str().as_bytes());
+        alternates.push(b'\n');
+    }
+    write(&private.join("objects/info/alternates"), &alternates, 0o644)?;
+    top_files(host, private, base)?;
+    hooks(&host.join("hooks"), &private.join("hooks"))?;
+    match git.filter(|_| dir.is_reftable) {
+        Some(git) => convert_reftable(git, dir)?,
+        None => {
+            let mut loose = Vec::new();
+            loose_refs(&host.join("refs"), &private.join("refs"), "refs", MAX_DEPTH, &mut loose)?;
+            write(&base.join(LOOSE), &loose, 0o644)?;
+        }
+    }
+    reflogs(&host.join("logs"), &private.join("logs"))
+}
+
+/// Makes the private Git directory of a linked worktree.
+fn linked(worktree: &PrivateWorktree, reftable: Option<&HostGit>) -> io::Result<()> {
+    let PrivateWorktree { host, private, base, .. } = worktree;
+    directories(private, &["logs", "refs"])?;
+    directories(base, &["refs"])?;
+    top_files(host, private, base)?;
+    loose_refs(&host.join("refs"), &private.join("refs"), "refs", MAX_DEPTH, &mut Vec::new())?;
+    if let Some(git) = reftable {
+        write_head(git, host, [private, base])?;
+    }
+    copy_if_regular(&host.join("logs/HEAD"), &private.join("logs/HEAD"), MAX_FILE)
+}
+
+fn directories(parent: &Path, below: &[&str]) -> io::Result<()> {
+    below.iter().try_for_each(|name| DirBuilder::new().recursive(true).mode(0o755).create(parent.join(name)))
+}
+
+/// Copies the files at the top of a Git directory, and the directories of an unfinished operation.
+fn top_files(host: &Path, private: &Path, base: &Path) -> io::Result<()> {
+    let host_dir = UntrustedDir::open(host)?;
+    let has_operation = operation::is_in_progress(&host_dir);
+    for entry in fs::read_dir(host)?.flatten() {
+        let (name, kind) = (entry.file_name(), entry.file_type()?);
+        let Some(text) = name.to_str() else { continue };
+        let from = entry.path();
+        if kind.is_dir() && COPIED_DIRECTORIES.contains(&text) {
+            copy_tree(&from, &private.join(text), MAX_DEPTH)?;
+            if has_operation && text != "info" {
+                copy_tree(&from, &base.join(text), MAX_DEPTH)?;
+            }
+        }
+        if !kind.is_file() || text.ends_with(".lock") || text == "gc.pid" {
+            continue;
+        }
+        if REPLACED.contains(&text) {
+            copy(&from, &private.join(text))?;
+            keep(&from, &base.join(text))?;
+            continue;
+        }
+        copy_if_regular(&from, &private.join(text), MAX_FILE)?;
+        if has_operation || COMPARED.contains(&text) {
+            copy_if_regular(&from, &base.join(text), MAX_FILE)?;
+        }
+    }
+    Ok(())
+}
+
+/// Keeps the present content of a file that Git only replaces.
+pub fn keep(from: &Path, to: &Path) -> io::Result<()> {
+    match fs::hard_link(from, to) {
+        // Another file system, or one without links.
+        Err(_) => copy(from, to),
+        Ok(()) => Ok(()),
+    }
+}
+
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    let mut from = match OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(from) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        opened => opened?,
+    };
+    let mut to = create(to, 0o644)?;
+    io::copy(&mut from, &mut to).map(|_| ())
+}
+
+/// Copies a regular file of at most `largest` bytes; does nothing for anything else.
+fn copy_if_regular(from: &Path, to: &Path, largest: u64) -> io::Result<()> {
+    match untrusted::read_bytes(from, largest) {
+        Ok(content) => write(to, &content, 0o644),
+        Err(_) => Ok(()),
+    }
+}
+
+fn create(path: &Path, mode: u32) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(mode).open(path)
+}
+
+fn write(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+    create(path, mode)?.write_all(content)
+}
+
+/// Copies the regular files of a directory and those below it.
+fn copy_tree(from: &Path, to: &Path, depth: usize) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o755).create(to)?;
+    for entry in fs::read_dir(from)?.flatten() {
+        let kind = entry.file_type()?;
+        let target = to.join(entry.file_name());
+        if kind.is_dir() && depth > 0 {
+            copy_tree(&entry.path(), &target, depth - 1)?;
+        } else if kind.is_file() {
+            copy_if_regular(&entry.path(), &target, MAX_FILE)?;
+        }
+    }
+    Ok(())
+}
+
+/// Copies hooks, so that they run inside as they do outside. Links stay links; the examples that
+/// Git installs are left out.
+fn hooks(from: &Path, to: &Path) -> io::Result<()> {
+    let entries = match fs::read_dir(from) {
+        Ok(entries) if !from.is_symlink() => entries,
+        _ => return Ok(()),
+    };
+    DirBuilder::new().recursive(true).mode(0o755).create(to)?;
+    for entry in entries.flatten() {
+        let target = to.join(entry.file_name());
+        if entry.file_name().as_bytes().ends_with(b".sample") {
+            continue;
+        }
+        let kind = entry.file_type()?;
+        if kind.is_symlink() {
+            symlink(fs::read_link(entry.path())?, target)?;
+        } else if kind.is_dir() {
+            copy_tree(&entry.path(), &target, MAX_DEPTH)?;
+        } else if let Ok(content) = untrusted::read_bytes(&entry.path(), MAX_FILE) {
+            write(&target, &content, entry.metadata()?.permissions().mode() & 0o777)?;
+        }
+    }
+    Ok(())
+}
+
+/// Copies refs that have a file each, and lists them in the form `ID NAME`.
+fn loose_refs(from: &Path, to: &Path, name: &str, depth: usize, list: &mut Vec<u8>) -> io::Result<()> {
+    let entries = match fs::read_dir(from) {
+        Ok(entries) => entries,
+        Err(_) => return Ok(()),
+    };
+    for entry in entries.flatten() {
+        let (file, kind) = (entry.file_name(), entry.file_type()?);
+        let Some(text) = file.to_str().filter(|text| !text.ends_with(".lock")) else { continue };
+        let (name, target) = (format!("{name}/{text}"), to.join(text));
+        if kind.is_dir() && depth > 0 {
+            DirBuilder::new().recursive(true).mode(0o755).create(&target)?;
+            loose_refs(&entry.path(), &target, &name, depth - 1, list)?;
+        } else if kind.is_file()
+            && let Ok(content) = untrusted::read_bytes(&entry.path(), 4 << 10)
+        {
+            write(&target, &content, 0o644)?;
+            let id = String::from_utf8_lossy(&content);
+            let _ = writeln!(list, "{} {name}", id.trim_end());
+        }
+    }
+    Ok(())
+}
+
+/// Copies the reflogs of HEAD and the stash, and all others if there are few.
+fn reflogs(from: &Path, to: &Path) -> io::Result<()> {
+    let mut names = Vec::new();
+    list_files(&from.join("refs"), Path::new("refs"), MAX_DEPTH, &mut names);
+    if names.len() > MAX_REFLOGS {
+        names.retain(|name| name == Path::new("refs/stash"));
+    }
+    names.push("HEAD".into());
+    for name in names {
+        if let Some(above) = to.join(&name).parent() {
+            DirBuilder::new().recursive(true).mode(0o755).create(above)?;
+        }
+        copy_if_regular(&from.join(&name), &to.join(&name), MAX_FILE)?;
+    }
+    Ok(())
+}
+
+fn list_files(directory: &Path, name: &Path, depth: usize, found: &mut Vec<std::path::PathBuf>) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let name = name.join(entry.file_name());
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() && depth > 0 => list_files(&entry.path(), &name, depth - 1, found),
+            Ok(kind) if kind.is_file() && found.len() <= MAX_REFLOGS => found.push(name),
+            _ => {}
+        }
+    }
+}
+
+/// Writes the refs of a repository in the `reftable` format as files, which sandpen can read.
+fn convert_reftable(git: &HostGit, dir: &PrivateGitDir) -> io::Result<()> {
+    let PrivateGitDir { host, private, base, .. } = dir;
+    let format = "--format=%(if)%(symref)%(then)%(else)%(objectname) %(refname)%(end)";
+    let list = git.call(host, &["for-each-ref", format]).run().map_err(io::Error::other)?;
+    let lines = list.split_inclusive(|byte| *byte == b'\n').filter(|line| line.len() > 1);
+    let packed: Vec<u8> = b"# pack-refs with: sorted \n".iter().copied().chain(lines.flatten().copied()).collect();
+    for directory in [private, base] {
+        write(&directory.join("packed-refs"), &packed, 0o644)?;
+    }
+    write(&base.join(LOOSE), b"", 0o644)?;
+    write_head(git, host, [private, base])?;
+    for directory in [private, base] {
+        let config = directory.join("config");
+        let file = config.to_string_lossy().into_owned();
+        git.call(host, &["config", "--file", &file, "--unset-all", "extensions.refStorage"]).run().map_err(io::Error::other)?;
+    }
+    Ok(())
+}
+
+fn write_head(git: &HostGit, host: &Path, to: [&std::path::PathBuf; 2]) -> io::Result<()> {
+    let head = match git.call(host, &["symbolic-ref", "--quiet", "HEAD"]).run() {
+        Ok(name) => [b"ref: ".as_slice(), &name].concat(),
+        Err(_) => git.call(host, &["rev-parse", "--verify", "HEAD"]).run().map_err(io::Error::other)?,
+    };
+    for directory in to {
+        fs::write(directory.join("HEAD"), &head)?;
+    }
+    Ok(())
+}
