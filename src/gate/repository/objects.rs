@@ -483,7 +483,7 @@ mod tests {
         let mut import = Import::new("sha1");
         let big = import.guest.at(&import.loose(&"ab".repeat(20)));
         fs::create_dir_all(big.parent().unwrap()).unwrap();
-        File::create(&big).unwrap().set_len(1 << 50).unwrap();
+        File::create(&big).unwrap().set_len(1 << 42).unwrap();
         let mut budget = plenty();
         let error = import.update(&mut import.copy(SHA1), &mut budget).unwrap_err();
         assert_eq!(error.to_string(), "new Git objects exceed the size limit (1073741824 bytes left)");
