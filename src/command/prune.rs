@@ -13,7 +13,9 @@ pub fn run(ui: Ui) -> Result<Outcome> {
     let base = facts::session_base(&host);
     let ended: Vec<Entry> = registry::all(&base).into_iter().filter(|entry| !entry.is_live).collect();
     let (kept, stale): (Vec<Entry>, Vec<Entry>) = ended.into_iter().partition(Entry::is_kept);
-    let removed = |entries: &[Entry]| entries.iter().filter(|entry| cleanup::remove(&host, entry, Incomplete::Remove, ui)).count();
+    let removed = |entries: &[Entry]| {
+        entries.iter().filter(|entry| cleanup::remove(&host, entry, Incomplete::Remove, ui)).count()
+    };
     let (kept, stale) = (removed(&kept), removed(&stale));
     #[cfg(target_os = "linux")]
     let stale = stale + crate::native::remove_stale();

@@ -215,8 +215,7 @@ impl Plan {
         };
         draft.requested_mounts()?;
         let git_mode = draft.git_mode()?;
-        let repositories =
-            if git_mode == GitMode::Private { draft.private_repositories() } else { Vec::new() };
+        let repositories = if git_mode == GitMode::Private { draft.private_repositories() } else { Vec::new() };
         draft.workspace_mounts();
         let fixed = draft.fixed_files(git_mode);
         if engine.kind != EngineKind::SandboxExec {
@@ -265,7 +264,7 @@ impl Plan {
         if request.is_selftest {
             draft.probe();
         }
-        let repository_gate = draft.repository_gate(repositories);
+        let repository_gate = draft.repository_gate(repositories, &fixed);
         warn_of_home(inputs, &mut draft.warnings);
         let Draft { mounts, env, mut prepare, warnings, .. } = draft;
         let mounts = mounts.into_sorted();

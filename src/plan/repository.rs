@@ -31,6 +31,10 @@ pub struct RepositoryGate {
     pub id: String,
     /// Private repositories; none if the host's are shared.
     pub repositories: Vec<PrivateRepository>,
+    /// Directories of submodules that had no repository.
+    pub empty_submodules: Vec<EmptySubmodule>,
+    /// Files in the workspace that are read-only inside.
+    pub fixed: Vec<PathBuf>,
     /// Writable directories, in which the guest may create repositories.
     pub roots: Vec<PathBuf>,
     /// The host's Git.
@@ -85,10 +89,18 @@ pub struct PrivateWorktree {
     pub work_tree: Option<PathBuf>,
 }
 
+/// A directory of a submodule that had no repository, and the one that covers it inside.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EmptySubmodule {
+    pub directory: PathBuf,
+    pub private: PathBuf,
+}
+
 /// Git's files of the host that are read-only inside. Seatbelt needs them as rules.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FixedFiles {
     pub paths: Vec<HostPath>,
+    pub empty_submodules: Vec<EmptySubmodule>,
     pub git_dirs: Vec<HostPath>,
 }
 
@@ -174,9 +186,10 @@ impl Draft<'_> {
                 continue;
             }
             if let Some(problem) = &dirs.problem {
-                self.warnings.push(Warning::new(WarningTopic::Git, format!(
-                    "the repository is broken, so Git does not work inside: {problem}"
-                )));
+                self.warnings.push(Warning::new(
+                    WarningTopic::Git,
+                    format!("the repository is broken, so Git does not work inside: {problem}"),
+                ));
             }
             let repository = self.private_repository(dirs, &place, &mut objects_count);
             if dirs.problem.is_none() {
@@ -206,7 +219,9 @@ impl Draft<'_> {
         let worktrees = dirs.worktrees.iter().enumerate().map(|(number, dir)| PrivateWorktree {
             host: owned(&dir.path),
             base: owned(&place.join(format!("base-worktree-{number}"))),
-            private: owned(&inside.join(dir.path.as_path().strip_prefix(common.as_path()).unwrap_or(dir.path.as_path()))),
+            private: owned(
+                &inside.join(dir.path.as_path().strip_prefix(common.as_path()).unwrap_or(dir.path.as_path())),
+            ),
             work_tree: dir.work_tree.as_ref().map(owned),
         });
         PrivateRepository { worktrees: worktrees.collect(), place: owned(place), common_dir: owned(common), full }
@@ -220,7 +235,13 @@ impl Draft<'_> {
     }
 
     /// Mounts the objects of a Git directory, read-only, and those that they are based on.
-    fn private_git_dir(&mut self, dir: &FullGitDir, private: HostPath, place: &HostPath, count: &mut usize) -> PrivateGitDir {
+    fn private_git_dir(
+        &mut self,
+        dir: &FullGitDir,
+        private: HostPath,
+        place: &HostPath,
+        count: &mut usize,
+    ) -> PrivateGitDir {
         let number = *count;
         let own = dir.path.join("objects");
         let (mut alternates, mut objects) = (Vec::new(), Vec::new());
@@ -238,7 +259,12 @@ impl Draft<'_> {
             // Git would follow the file to paths that do not exist inside.
             if number > 0 || dir.has_alternates_file {
                 let name = format!("alternates-{count}");
-                self.generated_at(&name, String::new(), target.join("info/alternates"), "replaces the list of the host");
+                self.generated_at(
+                    &name,
+                    String::new(),
+                    target.join("info/alternates"),
+                    "replaces the list of the host",
+                );
             }
             if number == 0 && dir.has_lfs {
                 let lfs = dir.path.join("lfs");
@@ -274,7 +300,7 @@ impl Draft<'_> {
                 self.fix_hooks(hooks, dirs, mode, &mut fixed);
             }
             match mode {
-                GitMode::Private => self.empty_submodules(dirs),
+                GitMode::Private => self.empty_submodules(dirs, &mut fixed),
                 GitMode::Shared => self.shared_repository(dirs, &mut fixed),
             }
         }
@@ -292,13 +318,14 @@ impl Draft<'_> {
 
     /// Covers the directories of submodules that have no repository yet: `git status` on the host
     /// would enter a repository that the guest makes there, and run its programs.
-    fn empty_submodules(&mut self, dirs: &GitDirs) {
+    fn empty_submodules(&mut self, dirs: &GitDirs, fixed: &mut FixedFiles) {
         for (number, directory) in dirs.empty_submodules.iter().enumerate() {
             let Some(common) = dirs.full.first() else { continue };
             let name = super::flat_name(common.path.as_path());
             let private = self.session_dir.join(GIT).join(format!("submodule-{name}-{number}"));
             self.pin_above(directory);
             self.private_directory(&private, directory, "a submodule without a repository: comes out at the end");
+            fixed.empty_submodules.push(EmptySubmodule { directory: owned(directory), private: owned(&private) });
         }
     }
 
@@ -322,9 +349,8 @@ impl Draft<'_> {
     /// link cannot be a mount point, so its target is made read-only (attack 02).
     fn fix_hooks(&mut self, hooks: &Hooks, dirs: &GitDirs, mode: GitMode, fixed: &mut FixedFiles) {
         let reason = "hooks run on the host: read-only inside";
-        let is_private = |path: &HostPath| {
-            mode == GitMode::Private && dirs.full.iter().any(|dir| path.is_within(&dir.path))
-        };
+        let is_private =
+            |path: &HostPath| mode == GitMode::Private && dirs.full.iter().any(|dir| path.is_within(&dir.path));
         if let Some(real) = hooks.real.as_ref().filter(|real| self.is_below_root(real) && !is_private(real)) {
             self.pin_above(real);
             self.fix_directory(real, reason, fixed);
@@ -385,11 +411,13 @@ impl Draft<'_> {
     }
 
     /// Collects what passes between the sandbox and the host's repositories.
-    pub fn repository_gate(&self, repositories: Vec<PrivateRepository>) -> RepositoryGate {
+    pub fn repository_gate(&self, repositories: Vec<PrivateRepository>, fixed: &FixedFiles) -> RepositoryGate {
         RepositoryGate {
             id: self.id.to_string(),
             roots: self.searched_roots(&repositories),
             repositories,
+            empty_submodules: fixed.empty_submodules.clone(),
+            fixed: fixed.paths.iter().map(owned).collect(),
             git: self.facts.git.program.as_ref().map(owned),
             path: self.facts.path.for_host(),
             home: owned(&self.host.home),

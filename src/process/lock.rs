@@ -33,6 +33,17 @@ pub fn wait(file: &File) -> io::Result<()> {
     }
 }
 
+/// Takes the lock together with others that share it.
+pub fn share(file: &File) -> io::Result<()> {
+    lock(file, Kind::Shared, Wait::No)
+}
+
+/// Returns whether no other process shares the lock. If so, no other process can share it until the
+/// file is closed.
+pub fn is_only_one(file: &File) -> bool {
+    lock(file, Kind::Exclusive, Wait::No).is_ok()
+}
+
 /// Returns whether a launcher holds the lock; `None` if there is no such file.
 pub fn is_held(path: &Path) -> Option<bool> {
     let file = File::open(path).ok()?;

@@ -136,10 +136,36 @@ impl UntrustedDir {
         Ok(UntrustedDir { fd })
     }
 
+    /// Grants the owner of a directory below this one all access to it.
+    pub fn grant_access(&self, path: &Path) -> io::Result<()> {
+        let (parent, name) = self.parent(path)?;
+        let stat = rustix::fs::statat(&parent.fd, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+            return Err(ErrorKind::NotADirectory.into());
+        }
+        // `fchmodat` follows links; with a descriptor from O_PATH nothing can be exchanged meanwhile.
+        #[cfg(target_os = "linux")]
+        {
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let fd = rustix::fs::openat(&parent.fd, name, flags, Mode::empty())?;
+            let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&fd));
+            rustix::fs::chmod(path, Mode::from_raw_mode(stat.st_mode & 0o777 | 0o700))?;
+        }
+        #[cfg(not(target_os = "linux"))]
+        rustix::fs::chmodat(
+            &parent.fd,
+            name,
+            Mode::from_raw_mode(stat.st_mode & 0o777 | 0o700),
+            AtFlags::SYMLINK_NOFOLLOW,
+        )?;
+        Ok(())
+    }
+
     /// Removes a file or a link; does nothing if it does not exist.
     pub fn remove_file(&self, path: impl AsRef<Path>) -> io::Result<()> {
-        let removed =
-            self.parent(path.as_ref()).and_then(|(parent, name)| Ok(rustix::fs::unlinkat(&parent.fd, name, AtFlags::empty())?));
+        let removed = self
+            .parent(path.as_ref())
+            .and_then(|(parent, name)| Ok(rustix::fs::unlinkat(&parent.fd, name, AtFlags::empty())?));
         match removed {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             other => other,

@@ -78,7 +78,9 @@ pub fn run_with_inspection<T>(
             seatbelt::run(host, plan, launch, &directory, &mut sweep, signals, ui)
         }
         #[cfg(target_os = "linux")]
-        Launch::Native(launch) => native::run(host, plan, launch, &mut sweep, signals, &mut repositories, record_start, ui),
+        Launch::Native(launch) => {
+            native::run(host, plan, launch, &mut sweep, signals, &mut repositories, record_start, ui)
+        }
     };
     let inspected = inspect();
     sweep.finish().print(ui);
@@ -128,7 +130,9 @@ impl Repositories {
         match self {
             Repositories::None => Ok(Report::default()),
             Repositories::Ready(mut exchange) => exchange.finish(),
-            Repositories::Live(live) => live.stop().map_or_else(|| Err(Report::default()), |mut exchange| exchange.finish()),
+            Repositories::Live(live) => {
+                live.stop().map_or_else(|| Err(Report::default()), |mut exchange| exchange.finish())
+            }
         }
     }
 }

@@ -7,10 +7,10 @@ use std::time::Instant;
 
 use rustix::process::Signal;
 
+use super::Repositories;
 use super::error::SessionError;
 use super::failure;
 use super::proxy::Filter;
-use super::Repositories;
 use super::registry::{BackgroundSweep, Record};
 use crate::error::Result;
 use crate::helper::PreparedCommand;

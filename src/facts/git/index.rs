@@ -316,8 +316,8 @@ fn read_u16(bytes: &[u8], offset: usize) -> Result<u16, IndexError> {
 mod tests {
     use std::time::Instant;
 
-    use crate::facts::git::test_repository::TestRepository;
     use super::*;
+    use crate::facts::git::test_repository::TestRepository;
 
     const SHA1: usize = 20;
 

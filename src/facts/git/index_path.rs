@@ -76,8 +76,8 @@ fn is_on_hfs(path: &[u8], name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::facts::git::test_repository::{TestRepository, git};
     use super::*;
+    use crate::facts::git::test_repository::{TestRepository, git};
 
     const MODE_FILE: u32 = 0o100_644;
 

@@ -7,13 +7,12 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::exchange::{MAX_INDEX, Moment, WorkingTree};
+use super::exchange::{GitDirExchange, MAX_INDEX, Moment, WorkingTree};
 use super::host_git::{GitResult, HostGit};
-use crate::facts::git::index::{self, Entry, Index};
-use crate::facts::git::object_id::ObjectId;
 use super::report::Report;
 use super::transfer::Taken;
-use crate::plan::repository::PrivateGitDir;
+use crate::facts::git::index::{self, Entry, Index};
+use crate::facts::git::object_id::ObjectId;
 use crate::process::untrusted_dir::UntrustedDir;
 
 const GITLINK: u32 = 0o160_000;
@@ -35,7 +34,9 @@ pub fn wanted(tree: &WorkingTree, now: Option<&Index>, id_len: usize) -> io::Res
 /// Reads an index; a missing one is empty.
 pub fn read(git_dir: &Path, id_len: usize) -> io::Result<Index> {
     match UntrustedDir::open(git_dir)?.read("index", MAX_INDEX)? {
-        Some(content) => index::parse(&content, id_len).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error)),
+        Some(content) => {
+            index::parse(&content, id_len).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+        }
         None => Ok(Index::default()),
     }
 }
@@ -44,7 +45,7 @@ pub fn read(git_dir: &Path, id_len: usize) -> io::Result<Index> {
 #[allow(clippy::too_many_arguments, reason = "each is a part of one exchange")]
 pub fn bring_out(
     git: &HostGit,
-    dir: &PrivateGitDir,
+    exchange: &GitDirExchange,
     tree: &WorkingTree,
     content: &[u8],
     now: &Index,
@@ -52,7 +53,7 @@ pub fn bring_out(
     moment: Moment,
     report: &mut Report,
 ) -> GitResult<()> {
-    let id_len = if dir.is_sha256 { 32 } else { 20 };
+    let id_len = if exchange.dir.is_sha256 { 32 } else { 20 };
     if now.is_split || now.is_sparse {
         if moment == Moment::Ended {
             report.keep("the index stays inside: sandpen does not read split or sparse indexes");
@@ -69,19 +70,30 @@ pub fn bring_out(
         }
         if there != before {
             if moment == Moment::Ended {
-                report.keep(format!("`{}` was staged on the host meanwhile: the host's stays", String::from_utf8_lossy(path)));
+                report.keep(format!(
+                    "`{}` was staged on the host meanwhile: the host's stays",
+                    String::from_utf8_lossy(path)
+                ));
             }
             continue;
         }
-        match judge(path, &wanted, &before, taken, work_tree) {
+        match judge(path, &wanted, &before, taken, work_tree, exchange) {
             Verdict::Passes => changes.add(path, &wanted, &there),
             // It comes out at the end, when nothing can change the file between two looks at it.
             Verdict::Later if moment == Moment::Running => changes.is_held = true,
             Verdict::Later => changes.add_intent(path),
-            Verdict::Repository => changes.is_held = true,
+            Verdict::Repository => {
+                changes.is_held = true;
+                if moment == Moment::Ended {
+                    let path = String::from_utf8_lossy(path);
+                    report.keep(format!("`{path}` is not staged outside: it names a repository that did not come out"));
+                }
+            }
             Verdict::Refused(reason) => {
                 if moment == Moment::Ended {
-                    report.problems.push(format!("`{}` is not staged outside: {reason}", String::from_utf8_lossy(path)));
+                    report
+                        .problems
+                        .push(format!("`{}` is not staged outside: {reason}", String::from_utf8_lossy(path)));
                 }
             }
         }
@@ -105,7 +117,14 @@ enum Verdict {
     Refused(String),
 }
 
-fn judge(path: &[u8], wanted: &Stages, before: &Stages, taken: &Taken, work_tree: &Path) -> Verdict {
+fn judge(
+    path: &[u8],
+    wanted: &Stages,
+    before: &Stages,
+    taken: &Taken,
+    work_tree: &Path,
+    exchange: &GitDirExchange,
+) -> Verdict {
     for (stage, entry) in wanted {
         if !index::is_valid_path(path, entry.mode) {
             return Verdict::Refused("the path is not valid".into());
@@ -117,8 +136,14 @@ fn judge(path: &[u8], wanted: &Stages, before: &Stages, taken: &Taken, work_tree
             // The host's Git enters the repository that an entry names, so only one with a `.git`
             // that was there before the sandbox may be named while it runs.
             let was_there = before.get(stage).is_some_and(|before| before.mode == GITLINK);
-            let pointer = work_tree.join(std::ffi::OsStr::from_bytes(path)).join(".git");
-            if !was_there || !pointer.symlink_metadata().is_ok_and(|meta| meta.is_file()) {
+            let directory = work_tree.join(std::ffi::OsStr::from_bytes(path));
+            let pointer = directory.join(".git").symlink_metadata();
+            let is_safe = match pointer {
+                Ok(meta) => was_there && meta.is_file() || exchange.remade.contains(&directory),
+                // Nothing can make a repository there.
+                Err(_) => exchange.is_alone,
+            };
+            if !is_safe {
                 return Verdict::Repository;
             }
             continue;
@@ -154,7 +179,8 @@ impl Changes {
         let is_replaced = content(wanted) != content(there);
         if is_replaced {
             if !there.is_empty() {
-                let null = "0".repeat(wanted.values().chain(there.values()).next().map_or(40, |entry| entry.id.as_str().len()));
+                let null = "0"
+                    .repeat(wanted.values().chain(there.values()).next().map_or(40, |entry| entry.id.as_str().len()));
                 line(&mut self.entries, format!("0 {null}\t").as_bytes(), path);
             }
             for (stage, entry) in wanted {

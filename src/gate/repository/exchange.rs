@@ -8,15 +8,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::host_git::{GitResult, HostGit};
-use crate::facts::git::index::{self, Index};
 use super::make::LOOSE;
-use crate::facts::git::object_id::ObjectId;
 use super::operation::{self, Operation};
 use super::refs::{self, Head, Refs};
 use super::report::Report;
 use super::stash;
 use super::transfer::{Taken, Transfer};
 use super::{apply_index, give, kept};
+use crate::facts::git::index::{self, Index};
+use crate::facts::git::object_id::ObjectId;
 use crate::plan::repository::{PrivateGitDir, PrivateWorktree};
 use crate::process::untrusted_dir::UntrustedDir;
 
@@ -45,8 +45,14 @@ pub struct GitDirExchange {
     pub dir: PrivateGitDir,
     pub trees: Vec<WorkingTree>,
     pub id: String,
+    /// Working trees of repositories made inside, which are out.
+    pub remade: BTreeSet<PathBuf>,
+    /// Whether no other sandbox over this repository is running, once this one has ended.
+    pub is_alone: bool,
     transfer: Transfer,
     seen: Option<(u64, u64)>,
+    /// Whether anything was exchanged while the guest was running.
+    is_begun: bool,
 }
 
 /// What a private Git directory contains now.
@@ -91,14 +97,19 @@ impl GitDirExchange {
             dir: dir.clone(),
             trees: std::iter::once(main).chain(linked).collect(),
             id: id.to_owned(),
+            remade: BTreeSet::new(),
+            is_alone: false,
             seen: None,
+            is_begun: false,
         }
     }
 
     /// Returns values that change when the private directory or the host's changes.
     fn fingerprints(&self) -> (u64, u64) {
         let combined = |path: fn(&WorkingTree) -> &PathBuf| {
-            let of_files = |dir: &UntrustedDir| ["config", "hooks"].map(|name| dir.stat(name).map_or(0, |stat| refs::stat_hash(&stat)));
+            let of_files = |dir: &UntrustedDir| {
+                ["config", "hooks"].map(|name| dir.stat(name).map_or(0, |stat| refs::stat_hash(&stat)))
+            };
             let of_tree = |dir: UntrustedDir| {
                 of_files(&dir).into_iter().fold(refs::fingerprint(&dir), |all, one| all.rotate_left(7) ^ one)
             };
@@ -122,19 +133,29 @@ impl GitDirExchange {
         self.seen != Some(self.fingerprints())
     }
 
+    /// Tells whether something may have to come out at the end. What is held back while the guest is
+    /// running comes out then.
+    pub fn needs_last_exchange(&self) -> bool {
+        self.is_begun || self.needs_exchange()
+    }
+
     /// Exchanges everything. Fails if the host's Git does; the next exchange continues then.
     pub fn exchange(&mut self, git: &HostGit, moment: Moment, report: &mut Report) -> GitResult<()> {
         let before = self.fingerprints();
+        self.is_begun = true;
         let guest = match self.read_guest(moment) {
             Ok(guest) => guest,
             Err(error) => {
-                report.problems.push(format!("the repository inside cannot be read, so nothing of it comes out: {error}"));
+                report
+                    .problems
+                    .push(format!("the repository inside cannot be read, so nothing of it comes out: {error}"));
                 return Ok(());
             }
         };
         let base = read_base(&self.dir.base)?;
         let host = self.read_host(git)?;
-        let is_busy = moment == Moment::Running && guest.trees.iter().any(|tree| tree.operation != Ok(Operation::default()));
+        let is_busy =
+            moment == Moment::Running && guest.trees.iter().any(|tree| tree.operation != Ok(Operation::default()));
         if !is_busy {
             self.bring_out(git, &guest, &base, &host, moment, report)?;
         }
@@ -175,10 +196,17 @@ impl GitDirExchange {
             } else {
                 Ok(Operation::default())
             };
-            trees.push(GuestTree { head: refs::read_head(&private)?, index: self.read_index(tree, &private)?, operation });
+            trees.push(GuestTree {
+                head: refs::read_head(&private)?,
+                index: self.read_index(tree, &private)?,
+                operation,
+            });
         }
         if trees.first().is_none_or(|main| main.head.is_none()) {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "HEAD is missing or broken, or the refs have another format"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "HEAD is missing or broken, or the refs have another format",
+            ));
         }
         let stash = refs::read_reflog(&dir, STASH)?;
         Ok(GuestState { refs, trees, stash })
@@ -191,7 +219,8 @@ impl GitDirExchange {
         if content == given {
             return Ok(None);
         }
-        let parsed = index::parse(&content, self.id_len()).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        let parsed =
+            index::parse(&content, self.id_len()).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         Ok(Some((content, parsed)))
     }
 
@@ -214,7 +243,8 @@ impl GitDirExchange {
         let text = |output: Vec<u8>| String::from_utf8_lossy(&output).trim_end().to_owned();
         Ok(match name {
             Ok(name) => Some(Head::Branch(text(name))),
-            Err(_) => ObjectId::parse(&text(git.call(&tree.host, &["rev-parse", "--verify", "HEAD"]).run()?)).map(Head::Detached),
+            Err(_) => ObjectId::parse(&text(git.call(&tree.host, &["rev-parse", "--verify", "HEAD"]).run()?))
+                .map(Head::Detached),
         })
     }
 
@@ -262,8 +292,13 @@ impl GitDirExchange {
             self.bring_tree(git, tree, now, &guest.refs, &refs, &taken, moment, report)?;
         }
         if moment == Moment::Ended {
-            for change in other.iter().filter(|change| !WORKTREE_REFS.iter().any(|prefix| change.name.starts_with(prefix)) && change.name != STASH) {
-                report.keep(format!("`{}` stays inside: only branches, tags, notes and remote-tracking refs come out", change.name));
+            for change in other.iter().filter(|change| {
+                !WORKTREE_REFS.iter().any(|prefix| change.name.starts_with(prefix)) && change.name != STASH
+            }) {
+                report.keep(format!(
+                    "`{}` stays inside: only branches, tags, notes and remote-tracking refs come out",
+                    change.name
+                ));
             }
         }
         kept::bring_settings(git, &self.dir, moment, report)?;
@@ -383,7 +418,7 @@ impl GitDirExchange {
             return Ok(());
         }
         if let Some((content, index)) = &now.index {
-            apply_index::bring_out(git, &self.dir, tree, content, index, taken, moment, report)?;
+            apply_index::bring_out(git, self, tree, content, index, taken, moment, report)?;
         }
         if moment == Moment::Ended {
             self.bring_operation(tree, now, report)?;

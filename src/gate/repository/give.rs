@@ -9,9 +9,9 @@ use std::path::Path;
 use super::apply_index;
 use super::exchange::{GitDirExchange, MAX_INDEX, WorkingTree, head_text, read_base, write_base};
 use super::host_git::{GitResult, HostGit};
+use super::refs::{self, Refs};
 use crate::facts::git::index;
 use crate::facts::git::object_id::ObjectId;
-use super::refs::{self, Refs};
 use crate::process::untrusted_dir::UntrustedDir;
 
 pub fn bring_in(exchange: &GitDirExchange, git: &HostGit, guest: &Refs) -> GitResult<()> {
@@ -64,7 +64,8 @@ fn give_ref(private: &UntrustedDir, name: &str, before: Option<ObjectId>, id: Op
             let mut kept = String::new();
             let mut is_below_removed = false;
             for line in text.split_inclusive('\n') {
-                let is_removed = line.trim_end_matches('\n').ends_with(&end) || line.starts_with('^') && is_below_removed;
+                let is_removed =
+                    line.trim_end_matches('\n').ends_with(&end) || line.starts_with('^') && is_below_removed;
                 is_below_removed = is_removed;
                 if !is_removed {
                     kept.push_str(line);

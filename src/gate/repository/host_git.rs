@@ -100,11 +100,6 @@ impl Call<'_> {
         self
     }
 
-    pub fn env(mut self, name: &str, value: impl AsRef<std::ffi::OsStr>) -> Self {
-        self.command.env(name, value);
-        self
-    }
-
     pub fn arguments<S: AsRef<std::ffi::OsStr>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
         self.command.args(arguments);
         self
@@ -132,7 +127,8 @@ impl Call<'_> {
 
     /// Runs Git and returns its output.
     pub fn run(mut self) -> GitResult<Vec<u8>> {
-        let what = self.command.get_args().skip(2 * SETTINGS.len()).next().unwrap_or_default().to_string_lossy().into_owned();
+        let what =
+            self.command.get_args().skip(2 * SETTINGS.len()).next().unwrap_or_default().to_string_lossy().into_owned();
         let mut messages = self.git.temporary()?;
         self.command.stdin(self.input.take().map_or_else(Stdio::null, Stdio::from));
         self.command.stderr(messages.try_clone()?);
@@ -164,7 +160,10 @@ impl Call<'_> {
         messages.take(MAX_MESSAGE).read_to_end(&mut bytes)?;
         text.push_str(&String::from_utf8_lossy(&bytes));
         let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("failed without a message");
-        Err(GitError::Failed { what, message: line.trim_start_matches("fatal: ").trim_start_matches("error: ").to_owned() })
+        Err(GitError::Failed {
+            what,
+            message: line.trim_start_matches("fatal: ").trim_start_matches("error: ").to_owned(),
+        })
     }
 }
 

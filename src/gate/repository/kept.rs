@@ -1,12 +1,13 @@
 //! Brings out tracking settings and new remotes, and names the settings and hooks that stay inside.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 
 use super::exchange::{Moment, read_config};
 use super::host_git::{GitResult, HostGit};
-use super::report::Report;
-use super::settings::{self, SettingChange};
+use super::report::{Kept, Report};
+use super::settings::{self, KeptSetting, SettingChange};
 use crate::facts::git::syntax;
 use crate::plan::repository::PrivateGitDir;
 use crate::process::untrusted;
@@ -15,6 +16,8 @@ use crate::process::untrusted_dir::UntrustedDir;
 /// Hooks that are larger are named, but not kept.
 const MAX_HOOK: u64 = 1 << 20;
 const MAX_HOOKS: usize = 100;
+/// The report names at most this many settings of a repository.
+const MAX_NAMED: usize = 8;
 
 /// Brings out the settings that may come out, where the host's are still the given ones.
 pub fn bring_settings(git: &HostGit, dir: &PrivateGitDir, moment: Moment, report: &mut Report) -> GitResult<()> {
@@ -30,17 +33,27 @@ pub fn bring_settings(git: &HostGit, dir: &PrivateGitDir, moment: Moment, report
         apply(git, dir, change, &host)?;
     }
     if moment == Moment::Ended {
-        for kept in &changes.kept_inside {
-            match &kept.value {
-                Some(value) => report.keep_with(
-                    format!("the setting `{}` stays inside", kept.key),
-                    &["git", "config", &kept.key, value],
-                ),
-                None => report.keep(format!("the setting `{}` stays inside", kept.key)),
-            }
-        }
+        report_settings(dir, &changes.kept_inside, report);
     }
     Ok(())
+}
+
+/// Names the settings that stay inside in one line, with the commands that make them.
+fn report_settings(dir: &PrivateGitDir, kept: &[KeptSetting], report: &mut Report) {
+    if kept.is_empty() {
+        return;
+    }
+    let names: Vec<String> = kept.iter().take(MAX_NAMED).map(|kept| format!("`{}`", kept.key)).collect();
+    let more = kept.len().saturating_sub(MAX_NAMED);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    let place = dir.work_tree.as_ref().unwrap_or(&dir.host).to_string_lossy().into_owned();
+    let commands = kept.iter().take(MAX_NAMED).filter_map(|kept| {
+        let value = kept.value.as_ref()?;
+        Some(["git", "-C", &place, "config", &kept.key, value].map(OsString::from).to_vec())
+    });
+    let verb = if kept.len() == 1 { "the setting stays" } else { "settings stay" };
+    let what = format!("{verb} inside: {}{more}", names.join(", "));
+    report.kept.push(Kept { what, commands: commands.collect() });
 }
 
 fn value<'a>(settings: &'a [(String, String)], key: &str) -> Option<&'a String> {
@@ -65,8 +78,9 @@ fn apply(git: &HostGit, dir: &PrivateGitDir, change: &SettingChange, host: &[(St
     Ok(())
 }
 
-/// Names hooks that are new or changed inside, and keeps a copy of each.
-pub fn report_hooks(dir: &PrivateGitDir, aside: &Path, report: &mut Report) {
+/// Names hooks that are new or changed inside, and keeps a copy of each. `git_dir` is the Git
+/// directory in which they would run.
+pub fn report_hooks(dir: &PrivateGitDir, git_dir: &Path, aside: &Path, report: &mut Report) {
     let Ok(private) = UntrustedDir::open(&dir.private) else { return };
     let Ok(hooks) = private.directory(Path::new("hooks")) else { return };
     let mut entries = hooks.entries(MAX_HOOKS).unwrap_or_default();
@@ -87,8 +101,9 @@ pub fn report_hooks(dir: &PrivateGitDir, aside: &Path, report: &mut Report) {
             fs::create_dir_all(aside.join("hooks")).and_then(|()| fs::write(&kept, content)).is_ok()
         });
         let what = format!("the hook `{shown}` stays inside");
-        match (saved, kept.to_str(), host.to_str()) {
-            (true, Some(kept), Some(host)) => report.keep_with(what, &["install", "-m", "755", kept, host]),
+        let target = git_dir.join("hooks").join(&name);
+        match (saved, kept.to_str(), target.to_str()) {
+            (true, Some(kept), Some(target)) => report.keep_with(what, &["install", "-m", "755", kept, target]),
             _ => report.keep(what),
         }
     }

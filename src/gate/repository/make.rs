@@ -254,7 +254,9 @@ fn convert_reftable(git: &HostGit, dir: &PrivateGitDir) -> io::Result<()> {
     for directory in [private, base] {
         let config = directory.join("config");
         let file = config.to_string_lossy().into_owned();
-        git.call(host, &["config", "--file", &file, "--unset-all", "extensions.refStorage"]).run().map_err(io::Error::other)?;
+        git.call(host, &["config", "--file", &file, "--unset-all", "extensions.refStorage"])
+            .run()
+            .map_err(io::Error::other)?;
     }
     Ok(())
 }

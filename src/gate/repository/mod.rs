@@ -17,15 +17,19 @@ mod give;
 mod host_git;
 mod kept;
 mod make;
+mod move_tree;
+mod nested;
 mod objects;
 mod operation;
 mod refs;
 mod report;
+mod search;
 mod settings;
 mod stash;
 mod transfer;
 mod watched;
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -38,9 +42,10 @@ use serde::{Deserialize, Serialize};
 use crate::path::HostPath;
 use crate::plan::RepositoryGate;
 use crate::plan::repository::GIT;
-use crate::process::lock;
+use crate::process::lock::{self, OWNER};
 use exchange::{GitDirExchange, Moment};
 use host_git::HostGit;
+use nested::{ChangeTime, Nested};
 pub use report::Report;
 use watched::Stamps;
 
@@ -53,10 +58,14 @@ const INTERVAL: Duration = Duration::from_secs(1);
 pub struct RepositoryExchange {
     gate: RepositoryGate,
     stamps: Stamps,
+    since: ChangeTime,
+    scratch: PathBuf,
     git: Option<HostGit>,
     dirs: Vec<GitDirExchange>,
     /// The directory of the locks that keep two exchanges with one repository apart.
     locks: PathBuf,
+    /// Locks that other sandboxes over the same repositories share.
+    shared: Vec<File>,
 }
 
 /// The state that a killed launcher leaves.
@@ -64,12 +73,15 @@ pub struct RepositoryExchange {
 struct Saved {
     gate: RepositoryGate,
     stamps: Stamps,
+    since: ChangeTime,
 }
 
 impl RepositoryExchange {
     /// Makes the private Git directories.
     pub fn start(gate: &RepositoryGate, session: &HostPath) -> io::Result<Self> {
-        let saved = Saved { gate: gate.clone(), stamps: Stamps::of(&gate.watched) };
+        // The file system's clock, which also stamps the guest's changes, set this time just now.
+        let since = ChangeTime::of(session.join(OWNER).as_path())?;
+        let saved = Saved { gate: gate.clone(), stamps: Stamps::of(&gate.watched), since };
         let mut exchange = Self::new(saved, session)?;
         for repository in &exchange.gate.repositories {
             make::make(repository, exchange.git.as_ref())?;
@@ -77,7 +89,7 @@ impl RepositoryExchange {
         for dir in &mut exchange.dirs {
             dir.mark_exchanged();
         }
-        let saved = Saved { gate: exchange.gate.clone(), stamps: exchange.stamps.clone() };
+        let saved = Saved { gate: exchange.gate.clone(), stamps: exchange.stamps.clone(), since };
         fs::write(session.join(FILE).as_path(), serde_json::to_vec(&saved)?)?;
         Ok(exchange)
     }
@@ -89,7 +101,7 @@ impl RepositoryExchange {
     }
 
     fn new(saved: Saved, session: &HostPath) -> io::Result<Self> {
-        let Saved { gate, stamps } = saved;
+        let Saved { gate, stamps, since } = saved;
         let scratch = session.join(GIT).as_path().to_owned();
         fs::create_dir_all(&scratch)?;
         let dirs = gate.repositories.iter().flat_map(|repository| {
@@ -101,7 +113,11 @@ impl RepositoryExchange {
         });
         let dirs = dirs.collect();
         let locks = gate.aside.with_file_name("locks");
-        Ok(RepositoryExchange { git: HostGit::new(&gate, scratch), dirs, gate, stamps, locks })
+        let git = HostGit::new(&gate, scratch.clone());
+        let shared =
+            gate.repositories.iter().filter_map(|repository| share_repository(&locks, &repository.common_dir).ok());
+        let shared = shared.collect();
+        Ok(RepositoryExchange { git, dirs, gate, stamps, since, scratch, locks, shared })
     }
 
     /// Exchanges what changed since the last time. Problems are reported at the end, when they are
@@ -119,7 +135,8 @@ impl RepositoryExchange {
     pub fn finish(&mut self) -> Result<Report, Report> {
         let mut report = Report { changed: self.stamps.changed(&self.gate.watched), ..Report::default() };
         let mut has_failed = false;
-        for dir in self.dirs.iter_mut().filter(|dir| dir.needs_exchange()) {
+        let worktrees = self.bring_out_nested(&mut report);
+        for dir in self.dirs.iter_mut().filter(|dir| dir.needs_last_exchange()) {
             let Some(git) = &self.git else {
                 report.problems.push("Git is not installed on the host, so commits made inside cannot come out".into());
                 has_failed = true;
@@ -132,9 +149,53 @@ impl RepositoryExchange {
                 report.problems.push(format!("the repository `{}` cannot be updated: {error}", dir.dir.host.display()));
                 has_failed = true;
             }
-            kept::report_hooks(&dir.dir, &self.gate.aside.join(&self.gate.id), &mut report);
+            kept::report_hooks(&dir.dir, &dir.dir.host, &self.gate.aside.join(&self.gate.id), &mut report);
         }
-        if has_failed { Err(report) } else { Ok(report) }
+        for (directory, number, name) in worktrees {
+            if let Err(error) = self.bring_out_worktree(&directory, number, &name, &mut report) {
+                report.problems.push(format!("the worktree `{}` cannot be brought out: {error}", directory.display()));
+            }
+        }
+        if has_failed {
+            return Err(report);
+        }
+        Ok(report)
+    }
+
+    /// Brings out repositories that were made in the working tree. Returns the worktrees that were.
+    fn bring_out_nested(&mut self, report: &mut Report) -> Vec<(PathBuf, usize, String)> {
+        let Some(git) = &self.git else { return Vec::new() };
+        let mut nested = Nested {
+            gate: &self.gate,
+            git,
+            scratch: &self.scratch,
+            since: self.since,
+            count: 0,
+            remade: BTreeSet::new(),
+            worktrees: Vec::new(),
+        };
+        nested.bring_out(report);
+        let is_alone = self.shared.iter().all(|file| lock::is_only_one(file));
+        for dir in &mut self.dirs {
+            dir.remade.clone_from(&nested.remade);
+            dir.is_alone = is_alone;
+        }
+        nested.worktrees
+    }
+
+    fn bring_out_worktree(
+        &mut self,
+        directory: &Path,
+        number: usize,
+        name: &str,
+        report: &mut Report,
+    ) -> host_git::GitResult<()> {
+        let (Some(git), Some(repository)) = (&self.git, self.gate.repositories.get(number)) else { return Ok(()) };
+        let place = self.scratch.join(format!("worktree-{name}"));
+        let tree = nested::add_worktree(git, repository, directory, name, &place)?;
+        let Some(dir) = self.dirs.iter_mut().find(|dir| dir.dir.host == repository.common_dir) else { return Ok(()) };
+        dir.trees.push(tree);
+        dir.exchange(git, Moment::Ended, report)
     }
 
     pub fn id(&self) -> &str {
@@ -148,6 +209,15 @@ fn lock_repository(locks: &Path, git_dir: &Path) -> io::Result<File> {
     let path = locks.join(crate::plan::flat_name(git_dir));
     let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
     lock::wait(&file)?;
+    Ok(file)
+}
+
+/// Shares a lock with all sandboxes over a repository.
+fn share_repository(locks: &Path, git_dir: &Path) -> io::Result<File> {
+    fs::create_dir_all(locks)?;
+    let path = locks.join(format!("{}.shared", crate::plan::flat_name(git_dir)));
+    let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
+    lock::share(&file)?;
     Ok(file)
 }
 
@@ -165,7 +235,9 @@ impl LiveExchange {
             let (is_stopped, condition) = &*stopped;
             loop {
                 let Ok(guard) = is_stopped.lock() else { return exchange };
-                let Ok((guard, _)) = condition.wait_timeout_while(guard, INTERVAL, |stop| !*stop) else { return exchange };
+                let Ok((guard, _)) = condition.wait_timeout_while(guard, INTERVAL, |stop| !*stop) else {
+                    return exchange;
+                };
                 if *guard {
                     return exchange;
                 }

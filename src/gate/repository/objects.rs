@@ -264,8 +264,8 @@ fn is_settled(stat: &Stat) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::facts::git::test_repository::{NotAFile, TestRepository, git};
     use super::*;
+    use crate::facts::git::test_repository::{NotAFile, TestRepository, git};
 
     const SHA1: usize = 20;
 

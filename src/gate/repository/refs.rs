@@ -382,8 +382,8 @@ pub fn is_host_failure(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::facts::git::test_repository::{NotAFile, TestRepository, git};
     use super::*;
+    use crate::facts::git::test_repository::{NotAFile, TestRepository, git};
 
     fn id(text: &str) -> ObjectId {
         ObjectId::parse(text).unwrap()

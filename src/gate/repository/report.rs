@@ -25,31 +25,25 @@ pub struct Report {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Kept {
     pub what: String,
-    pub command: Option<Vec<OsString>>,
+    /// The commands that accept or show it.
+    pub commands: Vec<Vec<OsString>>,
 }
 
 impl Report {
     pub fn keep(&mut self, what: impl Into<String>) {
-        self.kept.push(Kept { what: what.into(), command: None });
+        self.kept.push(Kept { what: what.into(), commands: Vec::new() });
     }
 
     pub fn keep_with(&mut self, what: impl Into<String>, command: &[&str]) {
-        let command = Some(command.iter().map(OsString::from).collect());
-        self.kept.push(Kept { what: what.into(), command });
-    }
-
-    pub fn merge(&mut self, other: Report) {
-        self.kept.extend(other.kept);
-        self.problems.extend(other.problems);
-        self.changed.extend(other.changed);
-        self.brought.extend(other.brought);
+        let command = command.iter().map(OsString::from).collect();
+        self.kept.push(Kept { what: what.into(), commands: vec![command] });
     }
 
     /// Prints what the user has to know. `-q` does not hide it.
     pub fn print(&self, ui: Ui) {
         for kept in self.kept.iter().take(MAX_PRINTED) {
             ui.alert(&kept.what);
-            if let Some(command) = &kept.command {
+            for command in &kept.commands {
                 ui.hint(&shell_words(command));
             }
         }
@@ -65,7 +59,10 @@ impl Report {
     /// Prints the report about a sandbox whose launcher was killed.
     pub fn print_recovered(&self, id: &str, ui: Ui) {
         if !self.brought.is_empty() {
-            ui.notice(&format!("brought out of the sandbox `{id}`, whose launcher was killed: {}", self.brought.join(", ")));
+            ui.notice(&format!(
+                "brought out of the sandbox `{id}`, whose launcher was killed: {}",
+                self.brought.join(", ")
+            ));
         }
         self.print(ui);
     }

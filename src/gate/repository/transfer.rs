@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::host_git::{GitError, GitResult, HostGit};
-use crate::facts::git::object_id::ObjectId;
 use super::objects::{Budget, ObjectCopy};
+use crate::facts::git::object_id::ObjectId;
 use crate::plan::repository::PrivateGitDir;
 use crate::process::untrusted;
 use crate::process::untrusted_dir::UntrustedDir;
@@ -57,7 +57,8 @@ impl Transfer {
         let guest = UntrustedDir::open(&dir.private)?;
         let import = &dir.import;
         self.copy.update(&guest, &mut self.budget, &mut |pack| {
-            let indexed = git.call(import, &["index-pack", "--stdin"]).input_file(File::open(pack)?).and_then(|call| call.run());
+            let indexed =
+                git.call(import, &["index-pack", "--stdin"]).input_file(File::open(pack)?).and_then(|call| call.run());
             match indexed {
                 Ok(_) => Ok(true),
                 Err(GitError::Start(error)) => Err(error),
@@ -142,7 +143,11 @@ fn make_import(dir: &PrivateGitDir) -> io::Result<()> {
         alternates.push(b'\n');
     }
     fs::write(import.join("objects/info/alternates"), alternates)?;
-    let format = if dir.is_sha256 { "\trepositoryformatversion = 1\n[extensions]\n\tobjectformat = sha256\n" } else { "\trepositoryformatversion = 0\n" };
+    let format = if dir.is_sha256 {
+        "\trepositoryformatversion = 1\n[extensions]\n\tobjectformat = sha256\n"
+    } else {
+        "\trepositoryformatversion = 0\n"
+    };
     fs::write(import.join("config"), format!("[core]\n\tbare = true\n{format}"))?;
     copy_shallow(dir)?;
     fs::write(import.join("HEAD"), "ref: refs/heads/none\n")

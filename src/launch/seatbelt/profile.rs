@@ -249,9 +249,10 @@ impl Profile {
     /// Denies writing the files that Git on the host obeys, and moving the Git directories around
     /// them.
     fn fixed_files(&mut self, plan: &Plan) {
-        for (name, rule, places) in
-            [("FIXED", "deny file-write*", &plan.fixed.paths), ("GIT_DIR", "deny file-write-unlink", &plan.fixed.git_dirs)]
-        {
+        for (name, rule, places) in [
+            ("FIXED", "deny file-write*", &plan.fixed.paths),
+            ("GIT_DIR", "deny file-write-unlink", &plan.fixed.git_dirs),
+        ] {
             let mut filters = Vec::new();
             for path in places {
                 let parameter = format!("{name}_{}", filters.len());

@@ -61,7 +61,9 @@ fn visible(path: &HostPath, mount: &Mount, how: String, inside: bool) -> Answer 
         (Topic::Workspace, Access::Rw) => answer.change(format!("--mount {text}:ro"), "makes it read-only"),
         (Topic::Asked, Access::Ro) => answer.change(format!("--mount {text}:rw"), "makes it writable"),
         (Topic::Asked, Access::Rw) => answer.change(format!("--mount {text}:ro"), "makes it read-only"),
-        (Topic::Repository, _) => answer.change("--git shared", "uses the host's Git directory, which is no protection"),
+        (Topic::Repository, _) => {
+            answer.change("--git shared", "uses the host's Git directory, which is no protection")
+        }
         (Topic::Preset, _) => answer.change("--agent none", "disables the preset"),
         (Topic::Ssh, _) => answer.change("--ssh-agent off", "disables agent forwarding"),
         (Topic::Temp, _) => answer.change("--tmp private", "uses a private directory"),

@@ -1,0 +1,501 @@
+//! Brings out repositories that were made or changed in the working tree: `git clone`, `git init`,
+//! a submodule. The guest's Git directory is taken away, and the host's Git makes a new one from
+//! verified objects, refs, index and ordinary remotes.
+//!
+//! All of it is built in the session's directory, and put in its place by a rename that follows no
+//! link.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::FileType;
+use serde::{Deserialize, Serialize};
+
+use super::exchange::{GitDirExchange, Moment, WorkingTree};
+use super::host_git::{GitResult, HostGit};
+use super::kept;
+use super::make::LOOSE;
+use super::move_tree::{move_in, move_out, remove};
+use super::report::Report;
+use super::search::{self, Found};
+use crate::facts::git::syntax;
+use crate::plan::RepositoryGate;
+use crate::plan::repository::{PrivateGitDir, PrivateRepository};
+use crate::process::untrusted_dir::UntrustedDir;
+
+const MAX_CONFIG: u64 = 1 << 20;
+const MAX_POINTER: u64 = 8 << 10;
+/// Files of a Git directory that the user configures.
+const CONFIGURED: &[&str] = &["config", "hooks", "info"];
+
+/// The time of a change, which programs cannot set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ChangeTime(i64, i64);
+
+impl ChangeTime {
+    pub fn of(path: &Path) -> io::Result<Self> {
+        use std::os::unix::fs::MetadataExt;
+        path.symlink_metadata().map(|meta| ChangeTime(meta.ctime(), meta.ctime_nsec()))
+    }
+
+    #[allow(clippy::unnecessary_cast, reason = "the types differ between platforms")]
+    fn of_stat(stat: &rustix::fs::Stat) -> Self {
+        ChangeTime(stat.st_ctime as i64, stat.st_ctime_nsec as i64)
+    }
+}
+
+/// The search for repositories after the guest has ended.
+pub struct Nested<'a> {
+    pub gate: &'a RepositoryGate,
+    pub git: &'a HostGit,
+    /// A directory of the session.
+    pub scratch: &'a Path,
+    /// The start of the sandbox.
+    pub since: ChangeTime,
+    pub count: usize,
+    /// Working trees whose repository is out.
+    pub remade: BTreeSet<PathBuf>,
+    /// Working trees that `git worktree add` made inside, with the names of their Git directories.
+    pub worktrees: Vec<(PathBuf, usize, String)>,
+}
+
+/// A repository of the guest and the place for the host's.
+struct Remake<'a> {
+    /// The Git directory of the guest, in a directory of the session.
+    private: PathBuf,
+    work_tree: Option<&'a Path>,
+    /// The Git directory on the host.
+    git_dir: PathBuf,
+    /// Whether the user made it and the guest left configuration and hooks alone.
+    keeps_settings: bool,
+}
+
+impl Nested<'_> {
+    pub fn bring_out(&mut self, report: &mut Report) {
+        self.fill_submodules(report);
+        for root in &self.gate.roots {
+            for found in search::repositories(root, &self.known()) {
+                let result = match &found {
+                    Found::GitDir(path) | Found::Bare(path) => self.repository(root, path, report),
+                    Found::Pointer(path) => self.pointer(root, path, report),
+                    Found::Odd(path) => self.set_aside(root, path, "is neither a file nor a directory", report),
+                    Found::Unreadable(path) => {
+                        report.problems.push(format!("`{}` cannot be searched for repositories", path.display()));
+                        Ok(())
+                    }
+                };
+                if let Err(error) = result {
+                    report.problems.push(format!("`{}` cannot be brought out: {error}", path(&found).display()));
+                }
+            }
+        }
+    }
+
+    /// Lists the Git directories that the guest could not write, and their `.git` files.
+    fn known(&self) -> Vec<PathBuf> {
+        let full = self.gate.repositories.iter().flat_map(|repository| &repository.full);
+        let full = full.flat_map(|dir| [Some(dir.host.clone()), dir.work_tree.as_ref().map(|tree| tree.join(".git"))]);
+        let linked = self.gate.repositories.iter().flat_map(|repository| &repository.worktrees);
+        let linked = linked.map(|dir| dir.work_tree.as_ref().map(|tree| tree.join(".git")));
+        full.chain(linked).flatten().chain(self.gate.fixed.iter().cloned()).collect()
+    }
+
+    fn next_place(&mut self) -> PathBuf {
+        self.count += 1;
+        self.scratch.join(format!("nested-{}", self.count))
+    }
+
+    /// Makes a repository anew, unless the guest did not touch it.
+    fn repository(&mut self, root: &Path, path: &Path, report: &mut Report) -> io::Result<()> {
+        let (parent, name) = parent_of(root, path)?;
+        let git_dir = parent.directory(&name)?;
+        if !is_touched(&parent, &name, self.since)? {
+            return Ok(());
+        }
+        let since = self.since;
+        let is_changed =
+            |file: &str| git_dir.stat(file).is_ok() && is_touched(&git_dir, Path::new(file), since).unwrap_or(true);
+        let place = self.next_place();
+        let remake = Remake {
+            keeps_settings: git_dir.stat("config").is_ok() && !CONFIGURED.iter().any(|file| is_changed(file)),
+            work_tree: if name == Path::new(".git") { path.parent() } else { None },
+            git_dir: path.to_owned(),
+            private: place.join("guest"),
+        };
+        move_out(&parent, &name, &remake.private)?;
+        let made = self.remake(&remake, &place, report);
+        self.install(made, &remake, &place, &parent, &name, path, report)
+    }
+
+    /// Puts the new Git directory in its place, and removes or keeps the guest's.
+    #[allow(clippy::too_many_arguments, reason = "each is a part of one repository")]
+    fn install(
+        &mut self,
+        made: GitResult<(PathBuf, bool)>,
+        remake: &Remake,
+        place: &Path,
+        parent: &UntrustedDir,
+        name: &Path,
+        path: &Path,
+        report: &mut Report,
+    ) -> io::Result<()> {
+        let is_complete = match made {
+            Ok((fresh, is_complete)) => {
+                move_in(&fresh, parent, name)?;
+                self.remade.extend(remake.work_tree.map(Path::to_owned));
+                is_complete
+            }
+            Err(error) => {
+                report
+                    .problems
+                    .push(format!("the repository `{}`, made inside, cannot be taken over: {error}", path.display()));
+                false
+            }
+        };
+        if is_complete {
+            let scratch = UntrustedDir::open(place)?;
+            let _ = remove(&scratch, Path::new("guest"));
+            return Ok(());
+        }
+        let kept = self.gate.aside.join(&self.gate.id).join(format!("repository-{}", self.count));
+        move_out(&UntrustedDir::open(place)?, Path::new("guest"), &kept)?;
+        let what =
+            format!("what did not come out of the repository `{}` is kept in `{}`", path.display(), kept.display());
+        report.keep(what);
+        Ok(())
+    }
+
+    /// Lets the host's Git make a repository with the content of the guest's. Returns its Git
+    /// directory, and whether everything came out.
+    fn remake(&self, remake: &Remake, place: &Path, report: &mut Report) -> GitResult<(PathBuf, bool)> {
+        let guest = UntrustedDir::open(&remake.private)?;
+        let config = guest.read("config", MAX_CONFIG)?.unwrap_or_default();
+        let settings = syntax::settings(&String::from_utf8_lossy(&config)).unwrap_or_default();
+        let is_sha256 = settings.iter().any(|(key, value)| key == "extensions.objectformat" && value == "sha256");
+        let format = if is_sha256 { "--object-format=sha256" } else { "--object-format=sha1" };
+        let fresh = match remake.work_tree {
+            Some(_) => place.join("tree/.git"),
+            None => place.join("bare.git"),
+        };
+        fs::create_dir_all(place.join("tree"))?;
+        let init = ["init", "--quiet", "--template=", format];
+        match remake.work_tree {
+            Some(_) => self.git.call(&fresh, &init).work_tree(&place.join("tree")).run()?,
+            None => self.git.call(&fresh, &init).arguments(["--bare"]).run()?,
+        };
+        let base = place.join("base");
+        fs::create_dir_all(base.join("refs"))?;
+        fs::write(base.join(LOOSE), "")?;
+        if remake.keeps_settings {
+            for name in CONFIGURED.iter().filter(|name| guest.stat(name).is_ok()) {
+                let target = fresh.join(name);
+                if target.is_dir() {
+                    fs::remove_dir_all(&target)?
+                } else {
+                    let _ = fs::remove_file(&target);
+                }
+                super::move_tree::copy(&guest, Path::new(name), &target)?;
+            }
+        }
+        fs::copy(fresh.join("HEAD"), base.join("HEAD"))?;
+        fs::copy(fresh.join("config"), base.join("config"))?;
+        // A Git directory that is not in its working tree names it.
+        let work_tree = remake.work_tree.filter(|tree| remake.git_dir != tree.join(".git"));
+        let work_tree = work_tree.map(|tree| relative(&remake.git_dir, tree).to_string_lossy().into_owned());
+        let set_work_tree = |git_dir: &Path| -> GitResult<()> {
+            let Some(work_tree) = &work_tree else { return Ok(()) };
+            let file = git_dir.join("config").to_string_lossy().into_owned();
+            self.git.call(&fresh, &["config", "--file", &file, "core.worktree", work_tree]).run().map(|_| ())
+        };
+        set_work_tree(&base)?;
+        let dir = PrivateGitDir {
+            host: fresh.clone(),
+            private: remake.private.clone(),
+            base,
+            import: place.join("import"),
+            work_tree: remake.work_tree.map(Path::to_owned),
+            is_sha256,
+            is_reftable: false,
+            alternates: Vec::new(),
+            objects: std::iter::once(fresh.join("objects")).chain(self.shared_objects(&guest)).collect(),
+        };
+        let problems = report.problems.len();
+        GitDirExchange::new(&dir, &[], &self.gate.id).exchange(self.git, Moment::Ended, report)?;
+        set_work_tree(&fresh)?;
+        kept::report_hooks(&dir, &remake.git_dir, &self.gate.aside.join(&self.gate.id), report);
+        Ok((fresh, report.problems.len() == problems))
+    }
+
+    /// Lists the host's objects that a repository of the guest uses: a clone of a private repository
+    /// inside has the same alternates. Other alternates are not followed.
+    fn shared_objects(&self, guest: &UntrustedDir) -> Vec<PathBuf> {
+        let list = guest.read("objects/info/alternates", MAX_CONFIG).ok().flatten().unwrap_or_default();
+        let list = String::from_utf8_lossy(&list).into_owned();
+        let full = || self.gate.repositories.iter().flat_map(|repository| &repository.full);
+        let given = || full().flat_map(|dir| dir.alternates.iter().zip(&dir.objects));
+        list.lines()
+            .filter_map(|line| given().find(|(inside, _)| inside.as_os_str() == line))
+            .map(|(_, host)| host.clone())
+            .collect()
+    }
+
+    /// Moves the files of submodules that were covered out, and makes their repositories.
+    fn fill_submodules(&mut self, report: &mut Report) {
+        for submodule in &self.gate.empty_submodules {
+            if let Err(error) = self.fill_submodule(&submodule.private, &submodule.directory, report) {
+                report
+                    .problems
+                    .push(format!("the submodule `{}` cannot be brought out: {error}", submodule.directory.display()));
+            }
+        }
+    }
+
+    fn fill_submodule(&mut self, private: &Path, directory: &Path, report: &mut Report) -> io::Result<()> {
+        let from = UntrustedDir::open(private)?;
+        let entries = from.entries(usize::MAX)?;
+        if entries.is_empty() {
+            return Ok(());
+        }
+        fs::create_dir_all(directory)?;
+        let target = UntrustedDir::open(directory)?;
+        if !target.entries(usize::MAX)?.is_empty() {
+            let kept = self.gate.aside.join(&self.gate.id).join(directory.file_name().unwrap_or_default());
+            let (parent, name) = parent_of(private.parent().unwrap_or(private), private)?;
+            move_out(&parent, &name, &kept)?;
+            report.keep(format!(
+                "`{}` is no longer empty, so what was made inside is kept in `{}`",
+                directory.display(),
+                kept.display()
+            ));
+            return Ok(());
+        }
+        for (name, _) in entries.iter().filter(|(name, _)| name != ".git") {
+            let name = Path::new(name);
+            let between = self.next_place();
+            move_out(&from, name, &between)?;
+            move_in(&between, &target, name)?;
+        }
+        match entries.iter().find(|(name, _)| name == ".git").map(|(_, kind)| *kind) {
+            Some(FileType::Directory) => {
+                let place = self.next_place();
+                let remake = Remake {
+                    private: place.join("guest"),
+                    work_tree: Some(directory),
+                    git_dir: directory.join(".git"),
+                    keeps_settings: false,
+                };
+                move_out(&from, Path::new(".git"), &remake.private)?;
+                let made = self.remake(&remake, &place, report);
+                self.install(made, &remake, &place, &target, Path::new(".git"), &directory.join(".git"), report)
+            }
+            Some(FileType::RegularFile) => {
+                let text = from.read(".git", MAX_POINTER)?.unwrap_or_default();
+                let git_dir = pointed(directory, &text);
+                match git_dir.and_then(|git_dir| self.module(&git_dir)) {
+                    Some((host, module)) => self.submodule(&host, &module, directory, &target, report),
+                    None => Ok(()),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the host's path and the private one of a new submodule's Git directory.
+    fn module(&self, git_dir: &Path) -> Option<(PathBuf, PathBuf)> {
+        self.gate.repositories.iter().find_map(|repository| {
+            let below =
+                git_dir.strip_prefix(&repository.common_dir).ok().filter(|below| below.starts_with("modules"))?;
+            let private = repository.full.first()?.private.join(below);
+            (git_dir.symlink_metadata().is_err() && private.is_dir()).then(|| (git_dir.to_owned(), private))
+        })
+    }
+
+    /// Makes the Git directory of a new submodule, and the `.git` file that names it.
+    fn submodule(
+        &mut self,
+        host: &Path,
+        module: &Path,
+        directory: &Path,
+        target: &UntrustedDir,
+        report: &mut Report,
+    ) -> io::Result<()> {
+        let place = self.next_place();
+        let remake = Remake {
+            private: place.join("guest"),
+            work_tree: Some(directory),
+            git_dir: host.to_owned(),
+            keeps_settings: false,
+        };
+        let (from, name) = parent_of(module.parent().unwrap_or(module), module)?;
+        move_out(&from, &name, &remake.private)?;
+        let made = self.remake(&remake, &place, report);
+        fs::create_dir_all(host.parent().unwrap_or(host))?;
+        let (parent, name) = parent_of(host.parent().unwrap_or(host), host)?;
+        self.install(made, &remake, &place, &parent, &name, host, report)?;
+        let pointer = format!("gitdir: {}\n", relative(directory, host).display());
+        let _ = target.remove_file(".git");
+        target.replace(".git", pointer.as_bytes(), || true)?;
+        Ok(())
+    }
+
+    /// Judges a `.git` file: it may name a worktree or a submodule that was made inside.
+    fn pointer(&mut self, root: &Path, path: &Path, report: &mut Report) -> io::Result<()> {
+        let (parent, name) = parent_of(root, path)?;
+        let is_remade = path.parent().is_some_and(|directory| self.remade.contains(directory));
+        if is_remade || ChangeTime::of_stat(&parent.stat(&name)?) < self.since {
+            return Ok(());
+        }
+        let text = parent.read(&name, MAX_POINTER)?.unwrap_or_default();
+        let directory = path.parent().unwrap_or(root);
+        let named = pointed(directory, &text);
+        if let Some(git_dir) = &named {
+            if let Some((host, module)) = self.module(git_dir) {
+                return self.submodule(&host, &module, directory, &parent, report);
+            }
+            for (number, repository) in self.gate.repositories.iter().enumerate() {
+                if let Some(name) = new_worktree(repository, git_dir) {
+                    self.worktrees.push((directory.to_owned(), number, name));
+                    return Ok(());
+                }
+            }
+        }
+        self.set_aside(root, path, "names a Git directory that cannot come out", report)
+    }
+
+    fn set_aside(&mut self, root: &Path, path: &Path, reason: &str, report: &mut Report) -> io::Result<()> {
+        let (parent, name) = parent_of(root, path)?;
+        if ChangeTime::of_stat(&parent.stat(&name)?) < self.since {
+            return Ok(());
+        }
+        self.count += 1;
+        let kept = self.gate.aside.join(&self.gate.id).join(format!("git-{}", self.count));
+        move_out(&parent, &name, &kept)?;
+        report.keep_with(
+            format!("`{}`, made inside, {reason}, so it is set aside", path.display()),
+            &["mv", &kept.to_string_lossy(), &path.to_string_lossy()],
+        );
+        Ok(())
+    }
+}
+
+/// Brings out a worktree that was made inside: the host's Git registers it, and its HEAD and index
+/// come out as those of other worktrees.
+pub fn add_worktree(
+    git: &HostGit,
+    repository: &PrivateRepository,
+    directory: &Path,
+    name: &str,
+    place: &Path,
+) -> GitResult<WorkingTree> {
+    let common = &repository.common_dir;
+    let private = repository.full.first().map(|dir| dir.private.join("worktrees").join(name)).unwrap_or_default();
+    let temporary = place.join(name);
+    fs::create_dir_all(place)?;
+    let path = temporary.to_string_lossy().into_owned();
+    git.call(common, &["worktree", "add", "--quiet", "--no-checkout", "--force", "--detach", &path]).run()?;
+    let host = common.join("worktrees").join(name);
+    fs::write(host.join("gitdir"), format!("{}\n", directory.join(".git").display()))?;
+    let tree = UntrustedDir::open(directory)?;
+    tree.remove_file(".git")?;
+    tree.replace(".git", format!("gitdir: {}\n", host.display()).as_bytes(), || true)?;
+    fs::remove_dir_all(&temporary)?;
+    let base = place.join("base");
+    fs::create_dir_all(base.join("refs"))?;
+    fs::copy(host.join("HEAD"), base.join("HEAD"))?;
+    Ok(WorkingTree { host, private, base, directory: Some(directory.to_owned()) })
+}
+
+/// Returns the name of a worktree that exists inside only.
+fn new_worktree(repository: &PrivateRepository, git_dir: &Path) -> Option<String> {
+    let name = git_dir.strip_prefix(repository.common_dir.join("worktrees")).ok()?.to_str()?;
+    let is_name = !name.is_empty() && !name.contains('/') && !name.starts_with(['-', '.']);
+    let private = repository.full.first()?.private.join("worktrees").join(name);
+    (is_name && git_dir.symlink_metadata().is_err() && private.is_dir()).then(|| name.to_owned())
+}
+
+fn path(found: &Found) -> &Path {
+    match found {
+        Found::GitDir(path) | Found::Bare(path) | Found::Pointer(path) | Found::Odd(path) | Found::Unreadable(path) => {
+            path
+        }
+    }
+}
+
+/// Opens the directory that contains a path, without following a link below `root`.
+fn parent_of(root: &Path, path: &Path) -> io::Result<(UntrustedDir, PathBuf)> {
+    let below = path.strip_prefix(root).map_err(|_| io::ErrorKind::InvalidInput)?;
+    match below.file_name() {
+        Some(name) => {
+            let parent = UntrustedDir::open(root)?.directory(below.parent().unwrap_or(Path::new("")))?;
+            Ok((parent, name.into()))
+        }
+        // The root itself.
+        None => {
+            let (parent, name) = (path.parent().unwrap_or(path), path.file_name().ok_or(io::ErrorKind::InvalidInput)?);
+            Ok((UntrustedDir::open(parent)?, name.into()))
+        }
+    }
+}
+
+/// Tells whether an entry, or one below it, changed since a time. Files of objects are not looked
+/// at, but their directories are.
+fn is_touched(parent: &UntrustedDir, name: &Path, since: ChangeTime) -> io::Result<bool> {
+    let stat = parent.stat(name)?;
+    if ChangeTime::of_stat(&stat) >= since {
+        return Ok(true);
+    }
+    if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+        return Ok(false);
+    }
+    let directory = parent.directory(name)?;
+    let is_objects =
+        name.to_str().is_some_and(|name| name.len() == 2 && name.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    if is_objects {
+        return Ok(false);
+    }
+    for (name, _) in directory.entries(usize::MAX)? {
+        if is_touched(&directory, Path::new(&name), since)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Returns the directory that a `.git` file names, in the form that Git writes.
+fn pointed(directory: &Path, text: &[u8]) -> Option<PathBuf> {
+    let named = std::str::from_utf8(text).ok()?.strip_prefix("gitdir: ")?.strip_suffix('\n')?;
+    let mut path = PathBuf::new();
+    for component in directory.join(named).components() {
+        match component {
+            Component::ParentDir => drop(path.pop()),
+            Component::CurDir => {}
+            other => path.push(other),
+        }
+    }
+    Some(path)
+}
+
+/// Returns the path from a directory to another one.
+fn relative(from: &Path, to: &Path) -> PathBuf {
+    let common = from.components().zip(to.components()).take_while(|(one, other)| one == other).count();
+    let up = from.components().skip(common).map(|_| Component::ParentDir);
+    up.chain(to.components().skip(common)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_git_file_is_read_only_in_the_form_that_git_writes() {
+        let at = |text: &str| pointed(Path::new("/w/sub"), text.as_bytes());
+        assert_eq!(at("gitdir: ../.git/modules/sub\n"), Some("/w/.git/modules/sub".into()));
+        assert_eq!(at("gitdir: /x/y\n"), Some("/x/y".into()));
+        for text in ["gitdir:../x\n", "gitdir: x", "x\n", ""] {
+            assert_eq!(at(text), None, "{text}");
+        }
+        assert_eq!(relative(Path::new("/w/.git/modules/a/b"), Path::new("/w/a/b")), Path::new("../../../../a/b"));
+    }
+}
