@@ -37,7 +37,7 @@ use crate::config::Sourced;
 use crate::config::value::EngineKind;
 use crate::error::{Error, Result};
 use crate::host::{Host, Platform};
-use crate::path::HostPath;
+use crate::path::{HostPath, constant};
 use crate::process::Client;
 use crate::vars;
 use engines::connection::Connection;
@@ -127,6 +127,8 @@ pub struct Facts {
     pub git_dirs: Vec<GitDirs>,
     /// The directory in which session directories are made.
     pub session_base: HostPath,
+    /// A directory in memory for files that are needed while a sandbox runs.
+    pub memory_dir: Option<HostPath>,
     pub selinux: bool,
     /// A Linux build of sandpen, which is mounted as the guest helper.
     pub helper: Option<HostPath>,
@@ -163,6 +165,7 @@ impl Facts {
         Ok(Facts {
             helper: helper(host),
             session_base,
+            memory_dir: memory_dir(),
             selinux: std::path::Path::new("/sys/fs/selinux/enforce").exists(),
             ssh: path.find("ssh"),
             desktop: None,
@@ -283,6 +286,21 @@ pub fn session_base(host: &Host) -> HostPath {
         meta.uid() == host.uid && rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
     });
     if is_usable { state } else { host.temp_dir().join(format!("sandpen-{}", host.uid)).join("sessions") }
+}
+
+/// Returns the directory for files in memory that all users share, if there is one.
+#[cfg(target_os = "linux")]
+fn memory_dir() -> Option<HostPath> {
+    const TMPFS_MAGIC: i64 = 0x0102_1994;
+    let path = constant!(HostPath, "/dev/shm");
+    let is_memory = rustix::fs::statfs(path.as_path()).is_ok_and(|fs| fs.f_type as i64 == TMPFS_MAGIC);
+    let is_writable = rustix::fs::access(path.as_path(), rustix::fs::Access::WRITE_OK).is_ok();
+    (is_memory && is_writable).then_some(path)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn memory_dir() -> Option<HostPath> {
+    None
 }
 
 /// Lists the cgroup v2 controllers that systemd delegates to the user; none on v1 or without a user

@@ -7,6 +7,12 @@ use crate::path::HostPath;
 pub enum Prepare {
     /// A directory in the session's directory.
     Directory { path: HostPath, mode: u32 },
+    /// A directory outside of the session's directory that only this user may enter, and that must
+    /// not exist yet.
+    Private { path: HostPath },
+    /// A directory for Git's objects in the session's directory, which is used again by later
+    /// sessions if it stays empty.
+    Objects { path: HostPath },
     /// A file in the session's directory.
     File { path: HostPath, content: String },
     /// An empty file that the guest may write whatever its uid is.

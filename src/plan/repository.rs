@@ -29,6 +29,8 @@ pub const INSIDE: &str = "inside";
 pub struct RepositoryGate {
     /// Identifies the sandbox in refs and messages.
     pub id: String,
+    /// A directory outside of the session's, which is removed with it.
+    pub memory_dir: Option<PathBuf>,
     /// Private repositories; none if the host's are shared.
     pub repositories: Vec<PrivateRepository>,
     /// Directories of submodules that had no repository.
@@ -67,6 +69,10 @@ pub struct PrivateGitDir {
     pub host: PathBuf,
     /// The private copy on the host.
     pub private: PathBuf,
+    /// The directory for the guest's objects.
+    pub private_objects: PathBuf,
+    /// The index that the guest was given last.
+    pub given_index: PathBuf,
     /// The state that the guest was given last.
     pub base: PathBuf,
     /// A repository for the guest's objects before they are verified.
@@ -86,6 +92,7 @@ pub struct PrivateWorktree {
     pub host: PathBuf,
     pub private: PathBuf,
     pub base: PathBuf,
+    pub given_index: PathBuf,
     pub work_tree: Option<PathBuf>,
 }
 
@@ -179,9 +186,13 @@ impl Draft<'_> {
     pub fn private_repositories(&mut self) -> Vec<PrivateRepository> {
         let mut repositories: Vec<PrivateRepository> = Vec::new();
         let mut objects_count = 0;
+        let memory = self.repository_memory();
+        if let Some(path) = memory.clone().filter(|_| !self.facts.git_dirs.is_empty()) {
+            self.prepare.push(Prepare::Private { path });
+        }
         for (number, dirs) in self.facts.git_dirs.iter().enumerate() {
             let Some(common) = dirs.full.first().map(|dir| &dir.path) else { continue };
-            let place = self.session_dir.join(GIT).join(number.to_string());
+            let place = memory.clone().unwrap_or_else(|| self.session_dir.join(GIT)).join(number.to_string());
             if repositories.iter().any(|known| known.common_dir == common.as_path()) {
                 continue;
             }
@@ -197,6 +208,13 @@ impl Draft<'_> {
             }
         }
         repositories
+    }
+
+    /// Returns the directory for private Git directories of a native sandbox. In memory they are made
+    /// and removed within a millisecond, which takes much longer on some file systems.
+    fn repository_memory(&self) -> Option<HostPath> {
+        let memory = self.facts.memory_dir.as_ref().filter(|_| self.engine == EngineKind::Native)?;
+        Some(memory.join(format!("sandpen-{}-{}", self.host.uid, self.id)))
     }
 
     fn private_repository(&mut self, dirs: &GitDirs, place: &HostPath, count: &mut usize) -> PrivateRepository {
@@ -219,6 +237,9 @@ impl Draft<'_> {
         let worktrees = dirs.worktrees.iter().enumerate().map(|(number, dir)| PrivateWorktree {
             host: owned(&dir.path),
             base: owned(&place.join(format!("base-worktree-{number}"))),
+            given_index: owned(
+                &self.session_dir.join(format!("index-{}-{number}", super::flat_name(dir.path.as_path()))),
+            ),
             private: owned(
                 &inside.join(dir.path.as_path().strip_prefix(common.as_path()).unwrap_or(dir.path.as_path())),
             ),
@@ -244,6 +265,10 @@ impl Draft<'_> {
     ) -> PrivateGitDir {
         let number = *count;
         let own = dir.path.join("objects");
+        let private_objects = self.session_dir.join(format!("objects-{number}"));
+        self.prepare.push(Prepare::Objects { path: private_objects.clone() });
+        let why = Why::default("the sandbox's own objects").about(Topic::Repository);
+        self.mounts.add(Mount::directory(private_objects.clone(), own.to_guest(), Access::Rw, why));
         let (mut alternates, mut objects) = (Vec::new(), Vec::new());
         for (number, source) in std::iter::once(&own).chain(&dir.alternates).enumerate() {
             let at = constant!(GuestPath, CONTROL_DIR).join(GIT).join(count.to_string());
@@ -278,7 +303,9 @@ impl Draft<'_> {
             host: owned(&dir.path),
             private: owned(&private),
             base: owned(&place.join(format!("base-{number}"))),
-            import: owned(&place.join(format!("import-{number}"))),
+            import: owned(&self.session_dir.join(format!("import-{number}"))),
+            private_objects: owned(&private_objects),
+            given_index: owned(&self.session_dir.join(format!("index-{number}"))),
             work_tree: dir.work_tree.as_ref().map(owned),
             is_sha256,
             is_reftable,
@@ -414,6 +441,7 @@ impl Draft<'_> {
     pub fn repository_gate(&self, repositories: Vec<PrivateRepository>, fixed: &FixedFiles) -> RepositoryGate {
         RepositoryGate {
             id: self.id.to_string(),
+            memory_dir: self.repository_memory().filter(|_| !repositories.is_empty()).as_ref().map(owned),
             roots: self.searched_roots(&repositories),
             repositories,
             empty_submodules: fixed.empty_submodules.clone(),
@@ -440,7 +468,10 @@ impl Draft<'_> {
             Source::Host(source) => Some(source),
             _ => None,
         });
-        let is_session = |source: &HostPath| source.is_within(self.session_dir);
+        let memory = self.repository_memory();
+        let is_session = |source: &HostPath| {
+            source.is_within(self.session_dir) || memory.as_ref().is_some_and(|memory| source.is_within(memory))
+        };
         sources
             .filter(|source| !is_session(source) && !self.workspace.writable().any(|root| source.is_within(root)))
             .map(owned)

@@ -18,7 +18,7 @@ pub fn read_bytes(path: &Path, largest: u64) -> io::Result<Vec<u8>> {
     if !meta.is_file() || meta.len() > largest {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "not a regular file of the expected size"));
     }
-    let mut content = Vec::new();
+    let mut content = Vec::with_capacity(meta.len().try_into().unwrap_or(0));
     file.take(largest).read_to_end(&mut content)?;
     Ok(content)
 }

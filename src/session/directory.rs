@@ -5,10 +5,12 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::error::SessionError;
+use super::spare;
 use crate::error::Result;
+use crate::gate::repository::RepositoryExchange;
 use crate::path::HostPath;
 use crate::plan::{Plan, Prepare, Secret};
 use crate::process::lock::{self, OWNER};
@@ -25,6 +27,8 @@ pub const OLD: &str = ".old-";
 #[derive(Debug)]
 pub struct SessionDirectory {
     path: HostPath,
+    /// A directory outside of it, which is removed with it.
+    memory: Option<PathBuf>,
     is_kept: bool,
     _lock: File,
 }
@@ -39,7 +43,8 @@ impl SessionDirectory {
             _ => SessionError::Create { path: path.clone(), source },
         })?;
         // If a later step fails, dropping this removes the directory.
-        let directory = SessionDirectory { path, is_kept: false, _lock: lock };
+        let memory = plan.repository_gate.memory_dir.clone();
+        let directory = SessionDirectory { path, memory, is_kept: false, _lock: lock };
         for item in &plan.prepare {
             prepare(item)?;
         }
@@ -70,6 +75,9 @@ impl SessionDirectory {
 impl Drop for SessionDirectory {
     fn drop(&mut self) {
         if !self.is_kept {
+            if let Some(memory) = &self.memory {
+                remove_all(memory);
+            }
             remove(&self.path);
         }
     }
@@ -78,6 +86,8 @@ impl Drop for SessionDirectory {
 fn prepare(item: &Prepare) -> Result<()> {
     let (path, created) = match item {
         Prepare::Directory { path, mode } => (path, make_directory(path.as_path(), *mode)),
+        Prepare::Private { path } => (path, make_private(path.as_path())),
+        Prepare::Objects { path } => (path, spare::take(path.as_path())),
         Prepare::File { path, content } => (path, make_file(path.as_path(), content.as_bytes(), 0o644)),
         Prepare::Shared { path } => (path, make_shared(path.as_path())),
         Prepare::Keep { path } => (path, make_directory(path.as_path(), 0o700)),
@@ -91,6 +101,10 @@ fn prepare(item: &Prepare) -> Result<()> {
 
 /// Removes the directory of a session whose lock the caller holds, or that has none.
 pub fn remove(directory: &HostPath) {
+    if let Some(memory) = RepositoryExchange::memory_dir(directory) {
+        remove_all(&memory);
+    }
+    spare::put_back(directory.as_path());
     let aside = directory.as_path().with_file_name(format!("{OLD}{}", random_name()));
     match fs::rename(directory.as_path(), &aside) {
         Ok(()) => remove_all(&aside),
@@ -164,6 +178,17 @@ fn make_directory(path: &Path, mode: u32) -> io::Result<()> {
     }
     DirBuilder::new().recursive(true).mode(0o755).create(path)?;
     fs::set_permissions(path, fs::Permissions::from_mode(mode))
+}
+
+/// Creates a directory beside those of other users. A leftover of this user is removed first.
+fn make_private(path: &Path) -> io::Result<()> {
+    if let Ok(meta) = path.symlink_metadata() {
+        if !meta.is_dir() || meta.uid() != rustix::process::getuid().as_raw() {
+            return Err(io::Error::other("it belongs to another user"));
+        }
+        remove_all(path);
+    }
+    DirBuilder::new().mode(0o700).create(path)
 }
 
 fn make_file(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {

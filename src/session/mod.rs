@@ -22,6 +22,7 @@ mod proxy;
 mod proxy_process;
 pub(crate) mod registry;
 mod seatbelt;
+mod spare;
 mod tunnel;
 
 pub use container::{attach, has_host_service, run_engine};

@@ -24,7 +24,7 @@ type Stages<'a> = BTreeMap<u8, &'a Entry>;
 /// Lists the objects that entries of the guest's index need.
 pub fn wanted(tree: &WorkingTree, now: Option<&Index>, id_len: usize) -> io::Result<BTreeSet<ObjectId>> {
     let Some(now) = now else { return Ok(BTreeSet::new()) };
-    let given = read(&tree.base, id_len)?;
+    let given = read_given(tree, id_len)?;
     let is_new = |key: &(Vec<u8>, u8), entry: &Entry| {
         entry.mode != GITLINK && given.entries.get(key).is_none_or(|before| before.id != entry.id)
     };
@@ -32,8 +32,28 @@ pub fn wanted(tree: &WorkingTree, now: Option<&Index>, id_len: usize) -> io::Res
 }
 
 /// Reads an index; a missing one is empty.
-pub fn read(git_dir: &Path, id_len: usize) -> io::Result<Index> {
-    match UntrustedDir::open(git_dir)?.read("index", MAX_INDEX)? {
+fn read(git_dir: &Path, id_len: usize) -> io::Result<Index> {
+    parse(UntrustedDir::open(git_dir)?.read("index", MAX_INDEX)?, id_len)
+}
+
+/// Reads the index that the guest was given.
+fn read_given(tree: &WorkingTree, id_len: usize) -> io::Result<Index> {
+    match fs::read(&tree.given_index) {
+        Ok(content) => parse(Some(content), id_len),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Index::default()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Saves the index that the guest has as the one it was given.
+pub fn save_given(tree: &WorkingTree, content: &[u8]) -> io::Result<()> {
+    let new = tree.given_index.with_extension("new");
+    fs::write(&new, content)?;
+    fs::rename(new, &tree.given_index)
+}
+
+fn parse(content: Option<Vec<u8>>, id_len: usize) -> io::Result<Index> {
+    match content {
         Some(content) => {
             index::parse(&content, id_len).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
         }
@@ -60,7 +80,7 @@ pub fn bring_out(
         }
         return Ok(());
     }
-    let (given, host) = (read(&tree.base, id_len)?, read(&tree.host, id_len)?);
+    let (given, host) = (read_given(tree, id_len)?, read(&tree.host, id_len)?);
     let Some(work_tree) = &tree.directory else { return Ok(()) };
     let mut changes = Changes::default();
     for path in changed_paths(&given, now) {
@@ -100,9 +120,7 @@ pub fn bring_out(
     }
     changes.apply(git, tree, work_tree)?;
     if !changes.is_held {
-        let new = tree.base.join("index.new");
-        fs::write(&new, content)?;
-        fs::rename(new, tree.base.join("index"))?;
+        save_given(tree, content)?;
     }
     Ok(())
 }

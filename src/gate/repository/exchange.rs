@@ -2,16 +2,19 @@
 //! changed on the host goes in. The state at the last exchange, the base, tells who changed what;
 //! where both did, the host's value stays.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::host_git::{GitResult, HostGit};
 use super::make::LOOSE;
 use super::operation::{self, Operation};
 use super::refs::{self, Head, Refs};
-use super::report::Report;
+use super::report::{Kept, Report};
 use super::stash;
 use super::transfer::{Taken, Transfer};
 use super::{apply_index, give, kept};
@@ -30,6 +33,8 @@ const MAX_CHANGED_REFS: usize = 50_000;
 /// Holds the index of some ten million files.
 pub const MAX_INDEX: u64 = 1 << 30;
 const MAX_CONFIG: u64 = 1 << 20;
+/// The report names at most this many deleted refs.
+const MAX_NAMED: usize = 8;
 
 /// One working tree of a repository: the main one or a linked one.
 pub struct WorkingTree {
@@ -37,6 +42,8 @@ pub struct WorkingTree {
     pub host: PathBuf,
     pub private: PathBuf,
     pub base: PathBuf,
+    /// The index that the guest was given last.
+    pub given_index: PathBuf,
     pub directory: Option<PathBuf>,
 }
 
@@ -49,6 +56,8 @@ pub struct GitDirExchange {
     pub remade: BTreeSet<PathBuf>,
     /// Whether no other sandbox over this repository is running, once this one has ended.
     pub is_alone: bool,
+    /// Refs that the guest deleted, with their last values.
+    deleted: RefCell<Vec<(String, ObjectId)>>,
     transfer: Transfer,
     seen: Option<(u64, u64)>,
     /// Whether anything was exchanged while the guest was running.
@@ -58,6 +67,8 @@ pub struct GitDirExchange {
 /// What a private Git directory contains now.
 struct GuestState {
     refs: Refs,
+    /// Whether the guest removed the repository and perhaps made another in its place.
+    is_replaced: bool,
     trees: Vec<GuestTree>,
     stash: Vec<refs::ReflogEntry>,
 }
@@ -84,12 +95,14 @@ impl GitDirExchange {
             host: dir.host.clone(),
             private: dir.private.clone(),
             base: dir.base.clone(),
+            given_index: dir.given_index.clone(),
             directory: dir.work_tree.clone(),
         };
         let linked = linked.iter().filter(|tree| tree.work_tree.is_some()).map(|tree| WorkingTree {
             host: tree.host.clone(),
             private: tree.private.clone(),
             base: tree.base.clone(),
+            given_index: tree.given_index.clone(),
             directory: tree.work_tree.clone(),
         });
         GitDirExchange {
@@ -99,6 +112,7 @@ impl GitDirExchange {
             id: id.to_owned(),
             remade: BTreeSet::new(),
             is_alone: false,
+            deleted: RefCell::default(),
             seen: None,
             is_begun: false,
         }
@@ -160,7 +174,9 @@ impl GitDirExchange {
             self.bring_out(git, &guest, &base, &host, moment, report)?;
         }
         if moment == Moment::Running {
-            give::bring_in(self, git, &guest.refs)?;
+            if !guest.is_replaced {
+                give::bring_in(self, git, &guest.refs)?;
+            }
             // The guest may have written while this ran: then the next exchange looks again.
             self.seen = (self.fingerprints().0 == before.0 || self.is_given(&guest)).then(|| self.fingerprints());
         }
@@ -209,13 +225,19 @@ impl GitDirExchange {
             ));
         }
         let stash = refs::read_reflog(&dir, STASH)?;
-        Ok(GuestState { refs, trees, stash })
+        // A repository that was not replaced uses the host's objects.
+        let alternates = UntrustedDir::open(&self.dir.private_objects)?.read("info/alternates", MAX_CONFIG)?;
+        let alternates = alternates.unwrap_or_default();
+        let uses =
+            |path: &PathBuf| alternates.split(|byte| *byte == b'\n').any(|line| line == path.as_os_str().as_bytes());
+        let is_replaced = !self.dir.alternates.iter().all(uses);
+        Ok(GuestState { refs, is_replaced, trees, stash })
     }
 
     /// Reads the guest's index, unless its content is the base's.
     fn read_index(&self, tree: &WorkingTree, private: &UntrustedDir) -> io::Result<Option<(Vec<u8>, Index)>> {
         let Some(content) = private.read("index", MAX_INDEX)? else { return Ok(None) };
-        let given = fs::read(tree.base.join("index")).unwrap_or_default();
+        let given = fs::read(&tree.given_index).unwrap_or_default();
         if content == given {
             return Ok(None);
         }
@@ -257,7 +279,13 @@ impl GitDirExchange {
         moment: Moment,
         report: &mut Report,
     ) -> GitResult<()> {
-        let changes = changed_refs(base, &guest.refs);
+        let mut changes = changed_refs(base, &guest.refs);
+        if guest.is_replaced {
+            changes.retain(|change| change.now.is_some());
+            if moment == Moment::Ended {
+                report.problems.push("the repository was removed inside: the host's stays as it is".into());
+            }
+        }
         if changes.len() > MAX_CHANGED_REFS {
             report.problems.push(format!("{} refs changed inside, more than can come out", changes.len()));
             return Ok(());
@@ -278,7 +306,10 @@ impl GitDirExchange {
         wanted.retain(|id| !known.contains(id));
         let mut taken = self.transfer.take(git, &self.dir, &wanted, &known)?;
         taken.kinds.extend(known.iter().map(|id| (*id, String::new())));
-        let refs = self.bring_refs(git, &passing, host, &taken, moment, report)?;
+        let refs = self.bring_refs(git, &passing, host, &taken, guest.is_replaced, moment, report)?;
+        if guest.is_replaced {
+            return Ok(());
+        }
         let mut base = base.clone();
         for change in passing.iter().filter(|change| refs.settled.contains(&change.name)) {
             match change.now {
@@ -301,17 +332,22 @@ impl GitDirExchange {
                 ));
             }
         }
+        if moment == Moment::Ended {
+            self.report_deleted(report);
+        }
         kept::bring_settings(git, &self.dir, moment, report)?;
         Ok(())
     }
 
     /// Updates the host's refs that the guest changed and the host did not.
+    #[allow(clippy::too_many_arguments, reason = "each is a part of one exchange")]
     fn bring_refs(
         &self,
         git: &HostGit,
         changes: &[RefChange],
         host: &Refs,
         taken: &Taken,
+        is_replaced: bool,
         moment: Moment,
         report: &mut Report,
     ) -> GitResult<RefResult> {
@@ -326,7 +362,7 @@ impl GitDirExchange {
                 if moment == Moment::Ended {
                     report.problems.push(format!("`{}` stays inside: {reason}", short(&change.name)));
                 }
-            } else if there == change.before {
+            } else if there == change.before && !is_replaced {
                 updates.push(change);
             } else {
                 result.held.insert(change.name.clone());
@@ -343,13 +379,32 @@ impl GitDirExchange {
         for change in updates {
             if is_done || update(&[change]).is_ok() {
                 result.settled.insert(change.name.clone());
-                report.brought.push(short(&change.name).to_owned());
+                match (change.before, change.now) {
+                    (Some(before), None) => self.deleted.borrow_mut().push((change.name.clone(), before)),
+                    _ => report.brought.push(short(&change.name).to_owned()),
+                }
             } else {
                 result.held.insert(change.name.clone());
                 self.keep_beside(git, change, moment, report);
             }
         }
         Ok(result)
+    }
+
+    /// Names the branches and tags that the guest deleted, with the commands that restore them.
+    fn report_deleted(&self, report: &mut Report) {
+        let deleted = self.deleted.borrow();
+        let deleted: Vec<_> = deleted.iter().filter(|(name, _)| !name.starts_with("refs/remotes/")).collect();
+        if deleted.is_empty() {
+            return;
+        }
+        let named = deleted.iter().take(MAX_NAMED);
+        let names: Vec<String> = named.clone().map(|(name, _)| format!("`{}`", short(name))).collect();
+        let more = deleted.len().saturating_sub(MAX_NAMED);
+        let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+        let commands = named.map(|(name, id)| ["git", "update-ref", name, id.as_str()].map(OsString::from).to_vec());
+        let what = format!("deleted inside: {}{more}", names.join(", "));
+        report.kept.push(Kept { what, commands: commands.collect() });
     }
 
     /// Keeps the guest's value of a ref that moved on the host as well.

@@ -97,7 +97,7 @@ fn give_head(exchange: &GitDirExchange, git: &HostGit, tree: &WorkingTree) -> Gi
 fn give_index(exchange: &GitDirExchange, tree: &WorkingTree) -> io::Result<()> {
     let id_len = if exchange.dir.is_sha256 { 32 } else { 20 };
     let private = UntrustedDir::open(&tree.private)?;
-    let given = fs::read(tree.base.join("index")).unwrap_or_default();
+    let given = fs::read(&tree.given_index).unwrap_or_default();
     let guest = private.read("index", MAX_INDEX)?.unwrap_or_default();
     if guest != given {
         return Ok(());
@@ -113,9 +113,7 @@ fn give_index(exchange: &GitDirExchange, tree: &WorkingTree) -> io::Result<()> {
     }
     let is_unchanged = || private.read("index", MAX_INDEX).is_ok_and(|now| now.unwrap_or_default() == given);
     if private.replace("index", &host, is_unchanged)? {
-        let new = tree.base.join("index.new");
-        fs::write(&new, &host)?;
-        fs::rename(new, tree.base.join("index"))?;
+        apply_index::save_given(tree, &host)?;
     }
     Ok(())
 }

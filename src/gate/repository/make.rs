@@ -45,15 +45,16 @@ pub fn make(repository: &PrivateRepository, git: Option<&HostGit>) -> io::Result
 /// Makes a private Git directory with objects, refs and configuration.
 fn full(dir: &PrivateGitDir, git: Option<&HostGit>) -> io::Result<()> {
     let PrivateGitDir { host, private, base, .. } = dir;
-    directories(private, &["objects/info", "objects/pack", "refs/heads", "refs/tags", "logs/refs"])?;
+    directories(private, &["objects", "refs/heads", "refs/tags", "logs/refs"])?;
+    directories(&dir.private_objects, &["info", "pack"])?;
     directories(base, &["refs"])?;
     let mut alternates = Vec::new();
     for path in &dir.alternates {
         alternates.extend_from_slice(path.as_os_str().as_bytes());
         alternates.push(b'\n');
     }
-    write(&private.join("objects/info/alternates"), &alternates, 0o644)?;
-    top_files(host, private, base)?;
+    fs::write(dir.private_objects.join("info/alternates"), &alternates)?;
+    top_files(host, private, base, &dir.given_index)?;
     hooks(&host.join("hooks"), &private.join("hooks"))?;
     match git.filter(|_| dir.is_reftable) {
         Some(git) => convert_reftable(git, dir)?,
@@ -71,7 +72,7 @@ fn linked(worktree: &PrivateWorktree, reftable: Option<&HostGit>) -> io::Result<
     let PrivateWorktree { host, private, base, .. } = worktree;
     directories(private, &["logs", "refs"])?;
     directories(base, &["refs"])?;
-    top_files(host, private, base)?;
+    top_files(host, private, base, &worktree.given_index)?;
     loose_refs(&host.join("refs"), &private.join("refs"), "refs", MAX_DEPTH, &mut Vec::new())?;
     if let Some(git) = reftable {
         write_head(git, host, [private, base])?;
@@ -84,7 +85,7 @@ fn directories(parent: &Path, below: &[&str]) -> io::Result<()> {
 }
 
 /// Copies the files at the top of a Git directory, and the directories of an unfinished operation.
-fn top_files(host: &Path, private: &Path, base: &Path) -> io::Result<()> {
+fn top_files(host: &Path, private: &Path, base: &Path, given_index: &Path) -> io::Result<()> {
     let host_dir = UntrustedDir::open(host)?;
     let has_operation = operation::is_in_progress(&host_dir);
     for entry in fs::read_dir(host)?.flatten() {
@@ -102,7 +103,7 @@ fn top_files(host: &Path, private: &Path, base: &Path) -> io::Result<()> {
         }
         if REPLACED.contains(&text) {
             copy(&from, &private.join(text))?;
-            keep(&from, &base.join(text))?;
+            keep(&from, &if text == "index" { given_index.to_owned() } else { base.join(text) })?;
             continue;
         }
         copy_if_regular(&from, &private.join(text), MAX_FILE)?;
@@ -114,7 +115,7 @@ fn top_files(host: &Path, private: &Path, base: &Path) -> io::Result<()> {
 }
 
 /// Keeps the present content of a file that Git only replaces.
-pub fn keep(from: &Path, to: &Path) -> io::Result<()> {
+fn keep(from: &Path, to: &Path) -> io::Result<()> {
     match fs::hard_link(from, to) {
         // Another file system, or one without links.
         Err(_) => copy(from, to),

@@ -41,7 +41,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::path::HostPath;
 use crate::plan::RepositoryGate;
-use crate::plan::repository::GIT;
 use crate::process::lock::{self, OWNER};
 use exchange::{GitDirExchange, Moment};
 use host_git::HostGit;
@@ -82,6 +81,7 @@ impl RepositoryExchange {
         // The file system's clock, which also stamps the guest's changes, set this time just now.
         let since = ChangeTime::of(session.join(OWNER).as_path())?;
         let saved = Saved { gate: gate.clone(), stamps: Stamps::of(&gate.watched), since };
+        fs::write(session.join(FILE).as_path(), serde_json::to_vec(&saved)?)?;
         let mut exchange = Self::new(saved, session)?;
         for repository in &exchange.gate.repositories {
             make::make(repository, exchange.git.as_ref())?;
@@ -89,8 +89,6 @@ impl RepositoryExchange {
         for dir in &mut exchange.dirs {
             dir.mark_exchanged();
         }
-        let saved = Saved { gate: exchange.gate.clone(), stamps: exchange.stamps.clone(), since };
-        fs::write(session.join(FILE).as_path(), serde_json::to_vec(&saved)?)?;
         Ok(exchange)
     }
 
@@ -100,10 +98,15 @@ impl RepositoryExchange {
         Self::new(saved, session).ok()
     }
 
+    /// Returns the directory in memory that a session uses.
+    pub fn memory_dir(session: &HostPath) -> Option<PathBuf> {
+        let saved: Saved = serde_json::from_slice(&fs::read(session.join(FILE).as_path()).ok()?).ok()?;
+        saved.gate.memory_dir
+    }
+
     fn new(saved: Saved, session: &HostPath) -> io::Result<Self> {
         let Saved { gate, stamps, since } = saved;
-        let scratch = session.join(GIT).as_path().to_owned();
-        fs::create_dir_all(&scratch)?;
+        let scratch = session.as_path().to_owned();
         let dirs = gate.repositories.iter().flat_map(|repository| {
             let full = repository.full.iter().enumerate();
             full.map(|(number, dir)| {

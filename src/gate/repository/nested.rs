@@ -19,7 +19,7 @@ use super::kept;
 use super::make::LOOSE;
 use super::move_tree::{move_in, move_out, remove};
 use super::report::Report;
-use super::search::{self, Found};
+use super::search::{self, Found, SeenDirectories};
 use crate::facts::git::syntax;
 use crate::plan::RepositoryGate;
 use crate::plan::repository::{PrivateGitDir, PrivateRepository};
@@ -76,7 +76,15 @@ impl Nested<'_> {
     pub fn bring_out(&mut self, report: &mut Report) {
         self.fill_submodules(report);
         for root in &self.gate.roots {
-            for found in search::repositories(root, &self.known()) {
+            let file = self.gate.aside.with_file_name("searched").join(crate::plan::flat_name(root));
+            let before = SeenDirectories::load(&file);
+            let mut seen = before.clone();
+            let all = search::repositories(root, &self.known(), &mut seen);
+            if seen != before {
+                // Without the list the next search takes longer.
+                let _ = seen.save(&file);
+            }
+            for found in all {
                 let result = match &found {
                     Found::GitDir(path) | Found::Bare(path) => self.repository(root, path, report),
                     Found::Pointer(path) => self.pointer(root, path, report),
@@ -213,6 +221,8 @@ impl Nested<'_> {
         let dir = PrivateGitDir {
             host: fresh.clone(),
             private: remake.private.clone(),
+            private_objects: remake.private.join("objects"),
+            given_index: base.join("index"),
             base,
             import: place.join("import"),
             work_tree: remake.work_tree.map(Path::to_owned),
@@ -404,7 +414,7 @@ pub fn add_worktree(
     let base = place.join("base");
     fs::create_dir_all(base.join("refs"))?;
     fs::copy(host.join("HEAD"), base.join("HEAD"))?;
-    Ok(WorkingTree { host, private, base, directory: Some(directory.to_owned()) })
+    Ok(WorkingTree { host, private, given_index: base.join("index"), base, directory: Some(directory.to_owned()) })
 }
 
 /// Returns the name of a worktree that exists inside only.

@@ -65,20 +65,15 @@ impl ObjectCopy {
     /// that the opposite order could miss it in both places.
     pub fn update(
         &mut self,
-        git_dir: &UntrustedDir,
+        objects: &UntrustedDir,
         budget: &mut Budget,
         index_pack: &mut dyn FnMut(&Path) -> io::Result<bool>,
     ) -> io::Result<()> {
-        let objects = match git_dir.directory(Path::new("objects")) {
-            Ok(objects) => objects,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(error),
-        };
         for number in 0..=u8::MAX {
-            self.copy_loose_directory(&objects, number, budget)?;
+            self.copy_loose_directory(objects, number, budget)?;
         }
         for _ in 0..PACK_LIST_ATTEMPTS {
-            if self.copy_packs(&objects, budget, index_pack)? {
+            if self.copy_packs(objects, budget, index_pack)? {
                 break;
             }
         }
@@ -291,7 +286,7 @@ mod tests {
         fn update(&mut self, copy: &mut ObjectCopy, budget: &mut Budget) -> io::Result<()> {
             let directory = self.bare.at("");
             let indexed = &mut self.indexed;
-            copy.update(&self.guest.git_dir(), budget, &mut |pack| {
+            copy.update(&self.guest.git_dir().directory(Path::new("objects"))?, budget, &mut |pack| {
                 *indexed += 1;
                 let content = fs::read(pack)?;
                 Ok(git(&directory, &["index-pack", "--stdin", "--strict"], &content).0)
@@ -370,7 +365,10 @@ mod tests {
             }
             Ok(git(&directory, &["index-pack", "--stdin"], &fs::read(pack)?).0)
         };
-        import.copy(SHA1).update(&guest.git_dir(), &mut plenty(), index_pack).unwrap();
+        import
+            .copy(SHA1)
+            .update(&guest.git_dir().directory(Path::new("objects")).unwrap(), &mut plenty(), index_pack)
+            .unwrap();
         assert_eq!(calls, 2);
         assert!(import.is_complete());
     }

@@ -1,10 +1,14 @@
 //! Finds the repositories in a workspace. Follows no links, has no limit of depth, and opens
 //! directories whose owner took the permission to read them away.
 
-use std::ffi::OsString;
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::FileType;
 
@@ -35,13 +39,22 @@ struct Pending {
     depth: usize,
 }
 
-/// Searches a directory, without those in `known`. Paths are relative to it.
-pub fn repositories(root: &Path, known: &[PathBuf]) -> Vec<Found> {
+/// Searches a directory, without those in `known`. Directories that `seen` contains and that did not
+/// change since are not listed again.
+pub fn repositories(root: &Path, known: &[PathBuf], seen: &mut SeenDirectories) -> Vec<Found> {
     let mut found = Vec::new();
+    let mut now = SeenDirectories::default();
     let Ok(top) = UntrustedDir::open(root) else { return vec![Found::Unreadable(root.to_owned())] };
     let top = Rc::new(top);
     let mut open = vec![Pending { parent: None, path: PathBuf::new(), depth: 0 }];
     while let Some(Pending { parent, path, depth }) = open.pop() {
+        let absolute = root.join(&path);
+        let stamp = DirectoryStamp::of(&absolute);
+        if let Some(below) = stamp.and_then(|stamp| seen.unchanged(&path, stamp)) {
+            open.extend(below.iter().map(|name| Pending { parent: None, path: path.join(name), depth: depth + 1 }));
+            now.insert(path, stamp, below.to_vec());
+            continue;
+        }
         let opened = match (&parent, path.file_name()) {
             (Some(parent), Some(name)) => open_directory(parent, Path::new(name)),
             (None, Some(_)) => open_directory(&top, &path),
@@ -50,9 +63,9 @@ pub fn repositories(root: &Path, known: &[PathBuf]) -> Vec<Found> {
         let entries = opened.and_then(|directory| Ok((directory.entries(usize::MAX)?, directory)));
         let (entries, directory) = match entries {
             Ok(read) => read,
-            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => continue,
             Err(_) => {
-                found.push(Found::Unreadable(root.join(path)));
+                found.push(Found::Unreadable(absolute));
                 continue;
             }
         };
@@ -61,28 +74,114 @@ pub fn repositories(root: &Path, known: &[PathBuf]) -> Vec<Found> {
             && has("refs", FileType::Directory)
             && entries.iter().any(|(name, _)| name == "HEAD")
         {
-            found.push(Found::Bare(root.join(&path)));
+            found.push(Found::Bare(absolute));
             continue;
         }
         let shared = (depth < MAX_OPEN_DEPTH).then(|| Rc::new(directory));
+        let (mut below, mut has_repository) = (Vec::new(), false);
         for (name, kind) in entries {
-            let below = path.join(&name);
+            let place = absolute.join(&name);
             if is_dot_git(&name) {
-                let absolute = root.join(&below);
-                if !known.contains(&absolute) {
+                has_repository = true;
+                if !known.contains(&place) {
                     found.push(match kind {
-                        FileType::Directory => Found::GitDir(absolute),
-                        FileType::RegularFile => Found::Pointer(absolute),
-                        _ => Found::Odd(absolute),
+                        FileType::Directory => Found::GitDir(place),
+                        FileType::RegularFile => Found::Pointer(place),
+                        _ => Found::Odd(place),
                     });
                 }
-            } else if kind == FileType::Directory && !known.iter().any(|known| *known == root.join(&below)) {
-                open.push(Pending { parent: shared.clone(), path: below, depth: depth + 1 });
+            } else if kind == FileType::Directory && !known.contains(&place) {
+                open.push(Pending { parent: shared.clone(), path: path.join(&name), depth: depth + 1 });
+                below.push(name);
             }
         }
+        if !has_repository {
+            now.insert(path, stamp, below);
+        }
     }
+    *seen = now;
     found.sort();
     found
+}
+
+/// The identity of a directory, which changes whenever an entry is added, removed or renamed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct DirectoryStamp {
+    inode: u64,
+    changed: (i64, i64),
+}
+
+impl DirectoryStamp {
+    fn of(path: &Path) -> Option<Self> {
+        let meta = path.symlink_metadata().ok().filter(std::fs::Metadata::is_dir)?;
+        Some(DirectoryStamp { inode: meta.ino(), changed: (meta.ctime(), meta.ctime_nsec()) })
+    }
+
+    /// Tells whether a later change would have another time: a file system's clock advances by some
+    /// milliseconds at once.
+    fn is_settled(self) -> bool {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+        i64::try_from(now).is_ok_and(|now| self.changed.0 + 2 <= now)
+    }
+}
+
+/// Directories without a repository, as an earlier search has seen them, with their subdirectories.
+/// The kernel sets the change time of a directory, so a guest cannot hide a new entry.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SeenDirectories(HashMap<PathBuf, (DirectoryStamp, Vec<OsString>)>);
+
+impl SeenDirectories {
+    /// Reads the list of an earlier search; an empty one if there is none, or if it cannot be read.
+    pub fn load(file: &Path) -> Self {
+        let content = std::fs::read(file).unwrap_or_default();
+        let mut seen = SeenDirectories::default();
+        let mut fields = content.split(|byte| *byte == 0);
+        let number = |field: &[u8]| std::str::from_utf8(field).ok()?.parse::<i64>().ok();
+        // A record: path, inode, seconds, nanoseconds, and the names of subdirectories up to an
+        // empty one.
+        while let (Some(path), Some(inode), Some(seconds), Some(nanos)) =
+            (fields.next(), fields.next(), fields.next(), fields.next())
+        {
+            let (Some(inode), Some(seconds), Some(nanos)) = (number(inode), number(seconds), number(nanos)) else {
+                return SeenDirectories::default();
+            };
+            let names = fields.by_ref().take_while(|name| !name.is_empty());
+            let names = names.map(|name| OsStr::from_bytes(name).to_owned()).collect();
+            let stamp = DirectoryStamp { inode: inode.cast_unsigned(), changed: (seconds, nanos) };
+            seen.0.insert(PathBuf::from(OsStr::from_bytes(path)), (stamp, names));
+        }
+        seen
+    }
+
+    pub fn save(&self, file: &Path) -> std::io::Result<()> {
+        let mut content = Vec::new();
+        for (path, (stamp, names)) in &self.0 {
+            content.extend_from_slice(path.as_os_str().as_bytes());
+            let numbers = format!("\0{}\0{}\0{}\0", stamp.inode.cast_signed(), stamp.changed.0, stamp.changed.1);
+            content.extend_from_slice(numbers.as_bytes());
+            for name in names {
+                content.extend_from_slice(name.as_bytes());
+                content.push(0);
+            }
+            content.push(0);
+        }
+        if let Some(directory) = file.parent() {
+            std::fs::create_dir_all(directory)?;
+        }
+        let new = file.with_extension(crate::session_id::random_name());
+        std::fs::write(&new, content)?;
+        std::fs::rename(new, file)
+    }
+
+    fn unchanged(&self, path: &Path, stamp: DirectoryStamp) -> Option<&[OsString]> {
+        self.0.get(path).filter(|(known, _)| *known == stamp).map(|(_, names)| names.as_slice())
+    }
+
+    fn insert(&mut self, path: PathBuf, stamp: Option<DirectoryStamp>, names: Vec<OsString>) {
+        if let Some(stamp) = stamp.filter(|stamp| stamp.is_settled()) {
+            self.0.insert(path, (stamp, names));
+        }
+    }
 }
 
 /// Opens a directory, and grants its owner access first if necessary.
@@ -124,7 +223,7 @@ mod tests {
         symlink(root.join("new"), root.join("linked/elsewhere"))?;
         symlink(root.join("new/.git"), root.join("linked/.git"))?;
         fs::set_permissions(root.join("closed"), fs::Permissions::from_mode(0o311))?;
-        let found = repositories(root, &[root.join("known/.git")]);
+        let found = repositories(root, &[root.join("known/.git")], &mut SeenDirectories::default());
         let at = |path: &str| root.join(path);
         for expected in [
             Found::GitDir(at("new/.git")),
@@ -138,5 +237,38 @@ mod tests {
         }
         assert_eq!(found.len(), 6, "{found:?}");
         Ok(())
+    }
+
+    #[test]
+    fn a_directory_that_was_seen_is_listed_again_if_it_changed() -> std::io::Result<()> {
+        let directory = tempfile::tempdir()?;
+        let root = directory.path();
+        fs::create_dir_all(root.join("a/b"))?;
+        let mut seen = SeenDirectories::default();
+        for path in ["", "a", "a/b"] {
+            let stamp = DirectoryStamp::of(&root.join(path)).expect("a directory");
+            let below = match path {
+                "" => vec!["a".into()],
+                "a" => vec!["b".into()],
+                _ => Vec::new(),
+            };
+            // As if they had been seen some seconds later.
+            seen.0.insert(path.into(), (stamp, below));
+        }
+        let file = root.with_extension("seen");
+        seen.save(&file)?;
+        assert_eq!(SeenDirectories::load(&file), seen);
+        let search = || repositories(root, &[], &mut SeenDirectories::load(&file));
+        assert_eq!(search(), []);
+        // The clock of the file system must have advanced for the change to have another time.
+        loop {
+            fs::create_dir(root.join("a/b/.git"))?;
+            if DirectoryStamp::of(&root.join("a/b")) != seen.0.get(Path::new("a/b")).map(|(stamp, _)| *stamp) {
+                break;
+            }
+            fs::remove_dir(root.join("a/b/.git"))?;
+        }
+        assert_eq!(search(), [Found::GitDir(root.join("a/b/.git"))]);
+        fs::remove_file(file)
     }
 }

@@ -54,7 +54,7 @@ impl Transfer {
             return Ok(Taken::default());
         }
         make_import(dir)?;
-        let guest = UntrustedDir::open(&dir.private)?;
+        let guest = UntrustedDir::open(&dir.private_objects)?;
         let import = &dir.import;
         self.copy.update(&guest, &mut self.budget, &mut |pack| {
             let indexed =
@@ -179,7 +179,18 @@ fn move_objects(git: &HostGit, dir: &PrivateGitDir, wanted: &[ObjectId], known: 
         1..=UNPACK_LIMIT => &["unpack-objects", "-q", "--strict"],
         _ => &["index-pack", "--strict", "--stdin"],
     };
-    git.call(&dir.host, store).input_file(pack)?.run().map(|_| ())
+    git.call(&dir.host, store).input_file(pack)?.run()?;
+    check_connectivity(git, dir, wanted, is_partial)
+}
+
+/// Checks that the host has everything that the objects refer to: the guest could have planted
+/// another content for an object of the host, so that something was not packed.
+fn check_connectivity(git: &HostGit, dir: &PrivateGitDir, wanted: &[ObjectId], is_partial: bool) -> GitResult<()> {
+    let list: String = wanted.iter().map(|id| format!("{id}\n")).collect();
+    let mut arguments = vec!["rev-list", "--objects", "--quiet", "--stdin"];
+    arguments.extend(is_partial.then_some("--exclude-promisor-objects"));
+    arguments.extend(["--not", "--all"]);
+    git.call(&dir.host, &arguments).input(list.as_bytes())?.run().map(|_| ())
 }
 
 fn object_count(pack: &mut File) -> io::Result<u32> {

@@ -1,0 +1,59 @@
+//! Keeps empty directories for Git's objects between sessions, because some file systems take
+//! milliseconds to create and remove a directory.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use crate::session_id::random_name;
+
+/// Begins the names of directories for objects in a session's directory.
+const OBJECTS: &str = "objects-";
+/// The subdirectories that Git expects.
+const SUBDIRECTORIES: &[&str] = &["info", "pack"];
+/// More are not kept.
+const MAX_SPARE: usize = 4;
+
+/// Returns the directory of spare ones, beside the sessions' directory.
+fn spares(session: &Path) -> PathBuf {
+    session.parent().unwrap_or(session).with_file_name("spare")
+}
+
+/// Makes a directory for objects of a spare one, or creates it.
+pub fn take(path: &Path) -> io::Result<()> {
+    let spares = path.parent().map(spares).unwrap_or_default();
+    for spare in fs::read_dir(&spares).into_iter().flatten().flatten() {
+        // Another launcher may take the same one.
+        if fs::rename(spare.path(), path).is_ok() {
+            return Ok(());
+        }
+    }
+    for name in SUBDIRECTORIES {
+        DirBuilder::new().recursive(true).mode(0o755).create(path.join(name))?;
+    }
+    Ok(())
+}
+
+/// Keeps the directories for objects that a session left empty.
+pub fn put_back(session: &Path) {
+    let spares = spares(session);
+    let count = fs::read_dir(&spares).map_or(0, Iterator::count);
+    let directories = fs::read_dir(session).into_iter().flatten().flatten();
+    let objects = directories.filter(|entry| entry.file_name().to_string_lossy().starts_with(OBJECTS));
+    for entry in objects.take(MAX_SPARE.saturating_sub(count)) {
+        let _ = fs::remove_file(entry.path().join("info/alternates"));
+        if is_empty(&entry.path()) && fs::create_dir_all(&spares).is_ok() {
+            let _ = fs::rename(entry.path(), spares.join(random_name()));
+        }
+    }
+}
+
+fn is_empty(objects: &Path) -> bool {
+    let count = |path: &Path| fs::read_dir(path).map_or(usize::MAX, Iterator::count);
+    let is_real = |path: &Path| path.symlink_metadata().is_ok_and(|meta| meta.is_dir());
+    let below = || SUBDIRECTORIES.iter().map(|name| objects.join(name));
+    is_real(objects)
+        && count(objects) == SUBDIRECTORIES.len()
+        && below().all(|path| is_real(&path) && count(&path) == 0)
+}
