@@ -5,6 +5,7 @@ mod guard;
 mod identity;
 mod places;
 mod plain;
+mod private;
 mod settings;
 
 use std::path::{Path, PathBuf};
