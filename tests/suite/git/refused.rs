@@ -133,7 +133,7 @@ fn files_that_redirect_git_stay_inside(fixture: &Fixture) {
     let objects = hidden.join(".git/objects");
     let script =
         format!("echo {} >> .git/objects/info/alternates; echo {commit} > .git/refs/heads/stolen", objects.display());
-    Attack::new(fixture, "alternates", &script).says("refs/heads/stolen").brings_out_good_commits().run();
+    Attack::new(fixture, "alternates", &script).says("`stolen`").brings_out_good_commits().run();
     let main = attack::directory(fixture, "alternates");
     assert!(super::git(fixture, &main, &["cat-file", "-e", &commit]).code != Some(0), "the foreign commit came out");
     // The guest's HEAD leads to another ref namespace, or to no ref.
@@ -166,7 +166,7 @@ fn links_lead_nowhere(fixture: &Fixture) {
         Attack::new(fixture, file, &script).run();
         assert_eq!(fs::read_to_string(&startup).expect("file"), "# mine\n", "{file} was written through");
     }
-    for file in ["index", "HEAD", "refs/heads/main", "packed-refs"] {
+    for file in ["index", "HEAD", "packed-refs"] {
         let script = format!("rm -f .git/{file}; ln -s \"$PWD/file\" .git/{file}");
         Attack::new(fixture, file, &script).says(file).run();
     }
@@ -189,17 +189,26 @@ fn links_lead_nowhere(fixture: &Fixture) {
 }
 
 fn fifos_do_not_block(fixture: &Fixture) {
-    for file in ["index", "HEAD", "packed-refs", "refs/heads/main", "objects/info/alternates"] {
+    for file in ["index", "HEAD", "packed-refs"] {
         Attack::new(fixture, file, &format!("rm -f .git/{file}; mkfifo .git/{file}")).says(file).run();
     }
-    for file in
-        ["config", "config.worktree", "logs/refs/stash", "MERGE_HEAD", "shallow", "info/sparse-checkout", "commondir"]
-    {
+    let script = "rm -f .git/refs/heads/main; mkfifo .git/refs/heads/main";
+    Attack::new(fixture, "main", script).says("main").brings_out_good_commits().run();
+    for file in [
+        "config",
+        "config.worktree",
+        "objects/info/alternates",
+        "logs/refs/stash",
+        "MERGE_HEAD",
+        "shallow",
+        "info/sparse-checkout",
+        "commondir",
+    ] {
         Attack::new(fixture, file, &format!("mkdir -p .git/logs/refs; rm -f .git/{file}; mkfifo .git/{file}")).run();
     }
     let script = "git switch --quiet -c bad; git commit --quiet --allow-empty -m bad; id=$(git rev-parse bad)
         rm -f .git/objects/${id:0:2}/${id:2}; mkfifo .git/objects/${id:0:2}/${id:2}";
-    Attack::new(fixture, "object", script).says("refs/heads/bad").brings_out_good_commits().run();
+    Attack::new(fixture, "object", script).says("`bad`").brings_out_good_commits().run();
 }
 
 /// The next checkout would write every path of such an index.
@@ -217,7 +226,7 @@ fn a_crafted_index_is_refused(fixture: &Fixture) {
         let file = fixture.write(main.join("crafted"), "");
         fs::write(&file, objects::index_with_path(fixture, path, &id)).expect("index");
         let script = "git hash-object -w blob > /dev/null; cp crafted .git/index";
-        Attack::new(fixture, &name, script).is_prepared().says("index").brings_out_good_commits().run();
+        Attack::new(fixture, &name, script).is_prepared().says(path).brings_out_good_commits().run();
         super::git(fixture, &main, &["reset", "--quiet", "--hard"]).success();
         for written in [
             main.join("../x"),
@@ -245,7 +254,7 @@ fn odd_names_of_refs_are_refused(fixture: &Fixture) {
             .enumerate()
     {
         let script = format!("head=$(git rev-parse main); echo $head > \".git/refs/heads/$(printf -- '{name}')\"");
-        Attack::new(fixture, &format!("loose-{number}"), &script).says("refs/heads/").brings_out_good_commits().run();
+        Attack::new(fixture, &format!("loose-{number}"), &script).says("ref").brings_out_good_commits().run();
         assert_no_other_branches(fixture, &format!("loose-{number}"));
     }
     let names = [
@@ -282,7 +291,7 @@ fn odd_names_of_refs_are_refused(fixture: &Fixture) {
         "ref: refs/heads/loop",
     ] {
         let script = format!("echo '{value}' > .git/refs/heads/loop");
-        Attack::new(fixture, "value", &script).says("refs/heads/loop").brings_out_good_commits().run();
+        Attack::new(fixture, "value", &script).says("`loop`").brings_out_good_commits().run();
         assert_no_other_branches(fixture, "value");
     }
 }

@@ -47,7 +47,7 @@ pub struct Twin<'a> {
     directory: &'static str,
     repositories: &'static [&'static str],
     options: &'static [&'static str],
-    ignored_lines: &'static str,
+    omitted: Option<&'static [&'static str]>,
     afterwards: &'static str,
     is_silent: bool,
 }
@@ -66,7 +66,7 @@ impl<'a> Twin<'a> {
             directory: "repo",
             repositories: &["repo"],
             options: &[],
-            ignored_lines: "\0",
+            omitted: None,
             afterwards: "",
             is_silent: true,
         }
@@ -86,9 +86,9 @@ impl<'a> Twin<'a> {
         Twin { options, ..self }
     }
 
-    /// Leaves out lines of `git status` that begin with this text.
-    pub fn ignoring(self, ignored_lines: &'static str) -> Self {
-        Twin { ignored_lines, ..self }
+    /// Does not compare the output of `git` with these arguments.
+    pub fn without(self, arguments: &'static [&'static str]) -> Self {
+        Twin { omitted: Some(arguments), ..self }
     }
 
     /// Allows messages of sandpen, which are otherwise a failure.
@@ -149,11 +149,14 @@ impl<'a> Twin<'a> {
     fn question(&self, when: &str, report: &mut Report) {
         for repository in self.repositories {
             let directory = self.base.join(repository);
-            for arguments in QUESTIONS {
+            for arguments in QUESTIONS.iter().filter(|arguments| Some(**arguments) != self.omitted) {
                 let finished = self.host_command(&directory, "git").args(*arguments).finish();
                 let text = format!("{:?}\n{}{}", finished.code, finished.stdout, finished.stderr);
-                let kept = text.split_inclusive('\n').filter(|line| !line.starts_with(self.ignored_lines));
-                report.push((format!("{when}git {} in {repository}", arguments.join(" ")), kept.collect()));
+                let mut lines: Vec<&str> = text.lines().collect();
+                if arguments[0] == "config" {
+                    lines.sort_unstable();
+                }
+                report.push((format!("{when}git {} in {repository}", arguments.join(" ")), lines.join("\n")));
             }
             if directory.join(".git").exists() {
                 let mut files = String::new();

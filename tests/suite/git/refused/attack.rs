@@ -100,7 +100,6 @@ impl<'a> Attack<'a> {
         let elapsed = started.elapsed();
         assert!(elapsed < LIMIT, "{what}: took {elapsed:?}");
         assert_eq!(finished.code, Some(CODE), "{what}: {finished:#?}");
-        self.check_messages(&what, &finished);
         before.assert_only_commits_came_out(&what);
         let now = ["main", "old", "packed"].map(|name| git(fixture, &main, &["rev-parse", name]).success().to_owned());
         assert_eq!(now[1..], refs[1..], "{what}: refs that the guest did not touch");
@@ -110,6 +109,9 @@ impl<'a> Attack<'a> {
         }
         self.check_repository(&what, &main);
         assert_nothing_ran(fixture, &what);
+        self.check_messages(&what, &finished);
+        let next = fixture.sandpen(["ps"]).current_dir("/").finish();
+        assert_eq!(next.stderr, "", "{what}: the next command reports it again");
     }
 
     fn sandbox(&self, main: &Path) -> Finished {

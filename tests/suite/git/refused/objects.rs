@@ -24,7 +24,7 @@ fn refused(fixture: &Fixture, name: &str, script: &str) {
 
 #[track_caller]
 fn refused_with(fixture: &Fixture, name: &str, options: &[&str], script: &str) {
-    Attack::new(fixture, name, script).options(options).says("refs/heads/bad").brings_out_good_commits().run();
+    Attack::new(fixture, name, script).options(options).says("`bad`").brings_out_good_commits().run();
     let main = attack::directory(fixture, name);
     let found = git(fixture, &main, &["for-each-ref", "--format=%(refname)", "refs/heads/bad", "refs/sandpen"]);
     assert_eq!(found.success(), "", "{name}: the ref came out");
@@ -112,14 +112,16 @@ fn many_refs_take_bounded_time() {
         let huge = "truncate -s 1T .git/packed-refs";
         Attack::new(fixture, "huge", huge).says("packed-refs").run();
         let long = "truncate -s 1G .git/refs/heads/long";
-        Attack::new(fixture, "long", long).says("refs/heads/long").brings_out_good_commits().run();
+        Attack::new(fixture, "long", long).says("long`").brings_out_good_commits().run();
     });
 }
 
 #[test]
 fn migrated_refs_stay_inside() {
     Fixture::on(Engine::Native, |fixture| {
-        Attack::new(fixture, "migrated", "rm -rf .git/logs; git refs migrate --ref-format=reftable").says("reftable").run();
+        Attack::new(fixture, "migrated", "rm -rf .git/logs; git refs migrate --ref-format=reftable")
+            .says("reftable")
+            .run();
     });
 }
 
