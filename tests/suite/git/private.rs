@@ -62,6 +62,7 @@ on_native!(
     a_sha_256_repository,
     a_worktree_made_inside,
     a_submodule_initialised_inside,
+    a_repository_in_the_working_tree,
     a_repository_made_inside,
     a_repository_made_inside_and_added,
     large_files,
@@ -299,6 +300,15 @@ fn a_submodule_initialised_inside(fixture: &Fixture) {
         .comparing(&["repo", "repo/libs/one"])
         .then_outside("git submodule update --init; cd libs/one; git fetch --quiet")
         .same_after("git submodule --quiet update --init; git -C libs/one log --oneline");
+}
+
+/// The repository is not a submodule, but a clone of the user's below the working directory.
+fn a_repository_in_the_working_tree(fixture: &Fixture) {
+    let nested = "git init --quiet nested; (cd nested; commit x one; echo y > x; git stash push --quiet; git update-ref refs/custom/x HEAD)";
+    let script = "cd nested; commit x two; git switch --quiet -c other; echo z > x; git add x; cd ..";
+    Twin::new(fixture, &format!("{REPO}{nested}")).comparing(&["repo", "repo/nested"]).same_after(script);
+    let setup = format!("mkdir repo; cd repo; {nested}");
+    Twin::new(fixture, &setup).comparing(&["repo/nested"]).same_after(&format!("{script}; cd nested"));
 }
 
 fn a_repository_made_inside(fixture: &Fixture) {

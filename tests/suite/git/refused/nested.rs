@@ -1,15 +1,19 @@
 //! Repositories that a guest made in the working tree run no code on the host, wherever they are
 //! hidden.
 
+use std::path::Path;
+
+use super::Snapshot;
 use super::attack::{self, Attack};
 use crate::for_every_engine;
-use crate::git::git;
+use crate::git::{bash_in, git, last_subject, repository};
 use crate::support::{Fixture, Running, eventually, holds_within};
 
 for_every_engine!(
     a_gitlink_to_a_new_repository_runs_nothing,
     hidden_repositories_run_nothing,
     pointers_of_the_guest_lead_nowhere,
+    repositories_of_the_user_in_the_working_tree_stay_whole,
 );
 
 /// Makes a repository at `$1` whose settings and hooks leave a trace.
@@ -85,7 +89,7 @@ fn hidden_repositories_run_nothing(fixture: &Fixture) {
 }
 
 fn pointers_of_the_guest_lead_nowhere(fixture: &Fixture) {
-    let foreign = crate::git::repository(fixture, &fixture.outside("foreign"));
+    let foreign = repository(fixture, &fixture.outside("foreign"));
     let git_dir = foreign.join(".git");
     for (name, make) in [
         ("file", format!("echo 'gitdir: {}' > sub/.git", git_dir.display())),
@@ -102,5 +106,44 @@ fn pointers_of_the_guest_lead_nowhere(fixture: &Fixture) {
         Attack::new(fixture, name, &format!("mkdir sub; {make}")).says("sub/.git").run();
         let pointer = attack::directory(fixture, name).join("sub/.git");
         assert!(pointer.symlink_metadata().is_err(), "{name}: the pointer is left");
+    }
+}
+
+/// Creates a repository with settings, a hook, a ref of another tool, and a commit that only the
+/// reflog knows.
+fn repository_with_history(fixture: &Fixture, directory: &Path) -> String {
+    repository(fixture, directory);
+    git(fixture, directory, &["config", "user.email", "own@example.org"]).success();
+    git(fixture, directory, &["config", "alias.st", "status"]).success();
+    fixture.write_script(directory.join(".git/hooks/post-merge"), "#!/bin/sh\n");
+    git(fixture, directory, &["update-ref", "refs/custom/x", "HEAD"]).success();
+    git(fixture, directory, &["commit", "--quiet", "--allow-empty", "--message", "undone"]).success();
+    let undone = git(fixture, directory, &["rev-parse", "HEAD"]).success().to_owned();
+    git(fixture, directory, &["reset", "--quiet", "--hard", "HEAD~1"]).success();
+    undone
+}
+
+/// The user's clones below the working directory are not made anew, whatever the guest does there.
+fn repositories_of_the_user_in_the_working_tree_stay_whole(fixture: &Fixture) {
+    fixture.write(".gitconfig", "[user]\n\tname = Me\n\temail = me@example.org\n");
+    let plain = fixture.project.join("plain");
+    fixture.write("project/plain/file", "");
+    let above = repository(fixture, &fixture.project.join("above"));
+    let commit = "git commit --quiet --allow-empty --message inside";
+    for (directory, options) in [(&plain, &[][..]), (&above, &[]), (&above, &["--git", "shared"])] {
+        for (number, script) in ["touch file", "git status", commit, "rm -rf .git/hooks .git/logs"].iter().enumerate() {
+            let what = format!("`{script}` below {} with {options:?}", directory.display());
+            let nested = directory.join(format!("nested-{number}-{}", options.len()));
+            let undone = repository_with_history(fixture, &nested);
+            let before = Snapshot::of(&nested.join(".git"));
+            let finished = bash_in(fixture, directory, options, &format!("cd {}; {script}", nested.display()));
+            assert_eq!(finished.code, Some(0), "{what}: {finished:#?}");
+            before.assert_only_commits_came_out(&what);
+            let reflog = git(fixture, &nested, &["reflog", "--format=%H"]);
+            assert!(reflog.success().contains(&undone), "{what}: the reflog is lost: {finished:#?}");
+            git(fixture, &nested, &["rev-parse", "--verify", "refs/custom/x"]).success();
+            let expected = if *script == commit { "inside" } else { "first" };
+            assert_eq!(last_subject(fixture, &nested), expected, "{what}");
+        }
     }
 }
