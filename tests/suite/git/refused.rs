@@ -226,7 +226,7 @@ fn a_crafted_index_is_refused(fixture: &Fixture) {
         let file = fixture.write(main.join("crafted"), "");
         fs::write(&file, objects::index_with_path(fixture, path, &id)).expect("index");
         let script = "git hash-object -w blob > /dev/null; cp crafted .git/index";
-        Attack::new(fixture, &name, script).is_prepared().says(path).brings_out_good_commits().run();
+        Attack::new(fixture, &name, script).on_prepared().says(path).brings_out_good_commits().run();
         super::git(fixture, &main, &["reset", "--quiet", "--hard"]).success();
         for written in [
             main.join("../x"),
@@ -367,7 +367,7 @@ fn submodules_and_worktrees_are_covered(fixture: &Fixture) {
     {
         let name = format!("place-{number}");
         prepare(&name);
-        Attack::new(fixture, &name, script).is_prepared().says(says).run();
+        Attack::new(fixture, &name, script).on_prepared().says(says).run();
         let main = attack::directory(fixture, &name);
         for place in ["sub", "tree"] {
             super::git(fixture, main.join(place), &["status"]).success();
@@ -376,11 +376,14 @@ fn submodules_and_worktrees_are_covered(fixture: &Fixture) {
     }
 }
 
+/// Names a change, and makes it in a Git directory.
+type Change = (&'static str, fn(&Path));
+
 /// The comparison of Git directories finds every kind of change.
 #[test]
 fn a_change_of_the_git_directory_is_found() {
     let fixture = Fixture::new();
-    let changes: [(&str, fn(&Path)); 6] = [
+    let changes: [Change; 6] = [
         ("a setting", |git_dir| fs::write(git_dir.join("config"), "[core]\n").expect("write")),
         ("a hook", |git_dir| fs::write(git_dir.join("hooks/pre-commit"), "x").expect("write")),
         ("a link", |git_dir| std::os::unix::fs::symlink("/etc/passwd", git_dir.join("logs/x")).expect("link")),

@@ -81,7 +81,7 @@ impl<'a> Attack<'a> {
     }
 
     /// Uses the repository that the caller has prepared.
-    pub fn is_prepared(self) -> Self {
+    pub fn on_prepared(self) -> Self {
         Attack { is_prepared: true, ..self }
     }
 

@@ -94,8 +94,11 @@ fn warned(fixture: &Fixture, directory: &Path, script: &str) -> (Finished, Vec<S
     (finished, lines)
 }
 
+/// Names a damage, and does it to a Git directory.
+type Damage = (&'static str, fn(&Path));
+
 fn a_broken_repository_is_left_out(fixture: &Fixture) {
-    let breaks: [(&str, fn(&Path)); 5] = [
+    let breaks: [Damage; 5] = [
         ("no HEAD", |git_dir| fs::remove_file(git_dir.join("HEAD")).expect("remove")),
         ("a HEAD of garbage", |git_dir| fs::write(git_dir.join("HEAD"), "garbage\n").expect("write")),
         ("no objects", |git_dir| fs::remove_dir_all(git_dir.join("objects")).expect("remove")),
