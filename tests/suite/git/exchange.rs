@@ -23,7 +23,7 @@ for_every_engine!(
 const PRELUDE: &str = r#"set -e
 reach() { touch .steps/$1; }
 await() { for i in $(seq 600); do [ -e .steps/$1 ] && return; sleep 0.1; done; echo "no $1" >&2; exit 9; }
-until_true() { for i in $(seq 300); do eval "$1" && return; sleep 0.1; done; echo "never: $1" >&2; git status >&2; exit 9; }
+until_true() { for i in $(seq 150); do eval "$1" && return; sleep 0.1; done; echo "never: $1" >&2; git status >&2; exit 9; }
 commit() { git commit --quiet --allow-empty --message "$1"; }
 # Makes a commit on a branch that is not checked out.
 commit_on() { git update-ref refs/heads/$1 $(git commit-tree -p $1 -m "$2" "$1^{tree}"); }
