@@ -1,10 +1,13 @@
 //! Git works inside a sandbox as it does outside, and the host runs no code that was planted in a
 //! repository.
 
+mod exchange;
 mod guard;
 mod identity;
 mod places;
 mod plain;
+mod private;
+mod refused;
 mod settings;
 
 use std::path::{Path, PathBuf};
