@@ -17,7 +17,7 @@ use crate::process::untrusted_dir::UntrustedDir;
 const LARGEST_PACKED_REFS: u64 = 64 << 20;
 /// A loose ref is an id, or `ref: ` and a name of at most `LONGEST_NAME` bytes.
 const LARGEST_LOOSE_REF: u64 = LONGEST_NAME as u64 + 64;
-/// Some 20,000 entries. Git expires a stash's reflog never, but nobody keeps so many.
+/// Some 20,000 entries. Git never expires the reflog of the stash, which rarely has more than 100.
 const LARGEST_REFLOG: u64 = 4 << 20;
 /// Counts packed refs, and the files and directories below `refs`. The largest public repositories
 /// have some hundred thousand refs.
