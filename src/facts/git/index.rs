@@ -527,7 +527,8 @@ mod tests {
         let repository = TestRepository::new(&[]);
         let blob = repository.git_with_input(&["hash-object", "-w", "--stdin"], b"text");
         let line = |n: u32| {
-            let (mode, path) = if n % 10_000 == 0 { (160_000, "module") } else { (100_644, "source/component") };
+            let (mode, path) =
+                if n.is_multiple_of(10_000) { (160_000, "module") } else { (100_644, "source/component") };
             format!("{mode} {blob} 0\t{path}-{}/file-{n:06}.rs\n", n / 100)
         };
         let lines: String = (0..100_000).map(line).collect();

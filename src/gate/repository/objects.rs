@@ -149,17 +149,19 @@ impl ObjectCopy {
             if self.seen_packs()?.contains(name) {
                 continue;
             }
-            let Some(stat) = stat_of_kind(&directory, name, FileType::RegularFile)? else {
+            let Some(source) = unless_guest_failure(directory.file(Path::new(name)))? else { continue };
+            let Some(source) = source else {
                 is_complete = false;
                 continue;
             };
-            if self.refused_packs.get(name) == Some(&stat_hash(&stat)) {
+            let hash = stat_hash(&rustix::fs::fstat(&source)?);
+            if self.refused_packs.get(name) == Some(&hash) {
                 continue;
             }
-            match unless_guest_failure(directory.file(Path::new(name)))? {
-                Some(Some(source)) if self.copy_pack(&source, budget, index_pack)? => self.remember_pack(name)?,
-                Some(None) => is_complete = false,
-                _ => drop(self.refused_packs.insert(name.to_owned(), stat_hash(&stat))),
+            if self.copy_pack(&source, budget, index_pack)? {
+                self.remember_pack(name)?;
+            } else {
+                self.refused_packs.insert(name.to_owned(), hash);
             }
         }
         Ok(is_complete)
@@ -509,6 +511,11 @@ mod tests {
         assert_eq!(growing.metadata().unwrap().len(), 0);
         assert!(copy(&growing, &target, &mut Budget { bytes: 100 }).is_err());
         assert!(fs::metadata(&target).unwrap().len() <= 101);
+        fs::remove_file(&target).unwrap();
+        let sparse = directory.path().join("sparse");
+        File::create(&sparse).unwrap().set_len(1 << 42).unwrap();
+        assert!(copy(&File::open(&sparse).unwrap(), &target, &mut Budget { bytes: 1 << 20 }).is_err());
+        assert!(!target.exists(), "nothing is copied if it is too much");
         let mut budget = Budget { bytes: 2 << 20 };
         copy(&File::open(&source).unwrap(), &target, &mut budget).unwrap();
         assert_eq!((fs::read(&target).unwrap().len(), budget.bytes), (1 << 20, 1 << 20));
