@@ -1,10 +1,10 @@
 //! Git works inside a sandbox as it does outside, and the host runs no code that was planted in a
 //! repository.
 
-mod guard;
 mod identity;
 mod places;
 mod plain;
+mod protection;
 mod settings;
 
 use std::path::{Path, PathBuf};
