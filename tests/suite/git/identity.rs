@@ -41,7 +41,7 @@ fn includes_give_the_same_identity(fixture: &Fixture) {
     let finished =
         bash_in(fixture, &main, &[], "git config user.email; git config user.email new@x; git config user.email");
     assert_eq!(finished.success(), "own@x\nnew@x");
-    assert!(finished.stderr.contains("the setting `user.email` stays inside"), "{}", finished.stderr);
+    assert!(finished.stderr.contains("the setting stays inside: `user.email`"), "{}", finished.stderr);
     assert_eq!(git(fixture, &main, &["config", "--local", "user.email"]).success(), "own@x");
 }
 

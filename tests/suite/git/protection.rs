@@ -27,6 +27,7 @@ for_every_engine!(
     attack_26_nothing_is_planted_while_the_sandbox_runs,
     tracking_settings_and_new_remotes_come_out,
     a_changed_value_stays_inside,
+    what_stays_inside_is_reported_after_a_long_session,
     files_that_tools_run_are_reported,
 );
 
@@ -119,9 +120,26 @@ fn plant_hook(fixture: &Fixture, directory: &str) -> String {
 }
 
 #[track_caller]
-fn assert_stays(finished: &Finished, what: &str) {
-    let line = format!("sandpen: {what} stays inside");
+fn assert_printed(finished: &Finished, line: &str) {
+    let line = format!("sandpen: {line}");
     assert!(finished.stderr.lines().any(|printed| printed == line), "no `{line}` in: {}", finished.stderr);
+}
+
+#[track_caller]
+fn assert_hook_stays(finished: &Finished) {
+    assert_printed(finished, "the hook `pre-commit` stays inside");
+}
+
+/// The first eight settings are named.
+#[track_caller]
+fn assert_settings_stay(finished: &Finished, keys: &[&str]) {
+    let mut names: Vec<String> = keys.iter().map(|key| format!("`{}`", key.to_ascii_lowercase())).collect();
+    names.sort();
+    let more = names.len().saturating_sub(8);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    let verb = if names.len() == 1 { "the setting stays" } else { "settings stay" };
+    names.truncate(8);
+    assert_printed(finished, &format!("{verb} inside: {}{more}", names.join(", ")));
 }
 
 /// Creates a repository with the submodule `a/b` and the linked worktree `tree` beside it.
@@ -153,7 +171,7 @@ fn attack_02_linked_hooks_lead_nowhere(fixture: &Fixture) {
     // The guest replaces the link by a directory with a hook.
     let finished = bash_in(fixture, &main, &[], &format!("rm -f .git/hooks; {}", plant_hook(fixture, ".git/hooks")));
     finished.success();
-    assert_stays(&finished, "the hook `pre-commit`");
+    assert_hook_stays(&finished);
     before.assert_unchanged(&main.join(".git"));
     assert_nothing_runs(fixture, &main);
 }
@@ -193,7 +211,7 @@ fn attack_04_hooks_cannot_be_planted(fixture: &Fixture) {
         before.assert_unchanged(&main.join(".git"));
         // Git does not use hooks of a worktree.
         if !directory.contains("worktrees") {
-            assert_stays(&finished, "the hook `pre-commit`");
+            assert_hook_stays(&finished);
         }
     }
     // The hook runs inside, also from a linked worktree.
@@ -205,7 +223,7 @@ fn attack_04_hooks_cannot_be_planted(fixture: &Fixture) {
     );
     let finished = bash_in(fixture, &tree, &[], &script);
     assert_eq!(finished.success(), "the hook ran");
-    assert_stays(&finished, "the hook `pre-commit`");
+    assert_hook_stays(&finished);
     // The command in the hint installs the copy that was kept.
     let hint = finished.stderr.lines().find_map(|line| line.strip_prefix("hint: ")).expect("hint");
     before.assert_unchanged(&main.join(".git"));
@@ -224,7 +242,7 @@ fn attack_04_hooks_cannot_be_planted(fixture: &Fixture) {
     assert_eq!((finished.success(), finished.stderr.as_str()), ("the hook ran", ""));
     let finished =
         bash_in(fixture, &main, &[], &format!("rm .git/hooks/pre-commit; {}", plant_hook(fixture, ".git/hooks")));
-    assert_stays(&finished, "the hook `pre-commit`");
+    assert_hook_stays(&finished);
     assert!(fs::read_to_string(shared.join("pre-commit")).expect("the hook").contains("the hook ran"));
     assert_nothing_runs(fixture, &main);
     // The host's own directories are read-only.
@@ -263,7 +281,6 @@ fn attack_04_hooks_that_the_settings_name_are_read_only(fixture: &Fixture) {
     assert_nothing_runs(fixture, &main);
 }
 
-/// At most twenty changes are printed.
 const SETTINGS: &[&str] = &[
     "core.fsmonitor",
     "core.hooksPath",
@@ -296,11 +313,8 @@ fn plant(fixture: &Fixture) -> String {
 }
 
 #[track_caller]
-fn assert_settings_stay(fixture: &Fixture, main: &Path, finished: &Finished) {
-    for key in SETTINGS {
-        let line = format!("the setting `{key}` stays inside").to_ascii_lowercase();
-        assert!(finished.stderr.to_ascii_lowercase().contains(&line), "{key} is not named: {}", finished.stderr);
-    }
+fn assert_planted_settings_stay(fixture: &Fixture, main: &Path, finished: &Finished) {
+    assert_settings_stay(finished, SETTINGS);
     assert_nothing_runs(fixture, main);
     // The command in the hint accepts the setting.
     let accept =
@@ -315,7 +329,7 @@ fn attack_05_settings_that_run_code_stay_inside(fixture: &Fixture) {
     let finished = bash_in(fixture, &main, &["-q"], &plant(fixture));
     finished.success();
     before.assert_unchanged(&main.join(".git"));
-    assert_settings_stay(fixture, &main, &finished);
+    assert_planted_settings_stay(fixture, &main, &finished);
 }
 
 fn attack_05_what_a_killed_sandbox_left_stays_inside(fixture: &Fixture) {
@@ -338,7 +352,7 @@ fn attack_05_what_a_killed_sandbox_left_stays_inside(fixture: &Fixture) {
         !finished.stderr.is_empty()
     });
     before.assert_unchanged(&main.join(".git"));
-    assert_settings_stay(fixture, &main, &finished);
+    assert_planted_settings_stay(fixture, &main, &finished);
     assert_eq!(fixture.sandpen(["ps"]).finish().stderr, "");
 }
 
@@ -380,7 +394,7 @@ fn attack_05_other_files_that_redirect_git_stay_inside(fixture: &Fixture) {
     );
     let finished = bash_in(fixture, &main, &[], &script);
     finished.success();
-    assert_stays(&finished, "the setting `extensions.worktreeconfig`");
+    assert_settings_stay(&finished, &["extensions.worktreeconfig"]);
     before.assert_unchanged(&main.join(".git"));
     assert_nothing_runs(fixture, &main);
 }
@@ -484,10 +498,25 @@ fn a_changed_value_stays_inside(fixture: &Fixture) {
         git remote set-url origin https://evil.example/x.git; git config branch.main.remote ../elsewhere";
     let finished = bash_in(fixture, &main, &[], script);
     finished.success();
-    for key in ["alias.st", "credential.helper", "remote.origin.url", "branch.main.remote"] {
-        assert_stays(&finished, &format!("the setting `{key}`"));
-    }
+    assert_settings_stay(&finished, &["alias.st", "branch.main.remote", "credential.helper", "remote.origin.url"]);
     before.assert_unchanged(&main.join(".git"));
+}
+
+/// The exchange while the sandbox runs must not be the last one that knows of it.
+fn what_stays_inside_is_reported_after_a_long_session(fixture: &Fixture) {
+    let main = repository(fixture, &fixture.project.join("main"));
+    let script = format!(
+        "git config alias.st '!evil'; {}; git {IDENTITY} commit --quiet --no-verify --allow-empty -m inside; read line; sleep 3",
+        plant_hook(fixture, ".git/hooks")
+    );
+    let mut command = fixture.run();
+    command.current_dir(&main).args(["--", "bash", "-c", &script]).stdin(Stdio::piped());
+    let mut running = Running::start(&mut command);
+    eventually("the commit is out", || last_subject(fixture, &main) == "inside");
+    running.write("end\n");
+    let finished = running.finish();
+    assert_settings_stay(&finished, &["alias.st"]);
+    assert_hook_stays(&finished);
 }
 
 fn files_that_tools_run_are_reported(fixture: &Fixture) {
