@@ -11,7 +11,7 @@ use rustix::process::Signal;
 
 use super::{bash_in, git, last_subject, repository};
 use crate::for_every_engine;
-use crate::support::{Finished, Fixture, RunToEnd, Running, eventually};
+use crate::support::{Engine, Finished, Fixture, RunToEnd, Running, eventually};
 
 for_every_engine!(
     attack_02_linked_hooks_lead_nowhere,
@@ -27,7 +27,10 @@ for_every_engine!(
     attack_26_nothing_is_planted_while_the_sandbox_runs,
     tracking_settings_and_new_remotes_come_out,
     a_changed_value_stays_inside,
+    an_unreadable_configuration_stays_inside,
     what_stays_inside_is_reported_after_a_long_session,
+    hooks_that_stay_inside_are_kept_apart,
+    attack_26_emptied_refs_delete_no_branches,
     files_that_tools_run_are_reported,
 );
 
@@ -502,6 +505,23 @@ fn a_changed_value_stays_inside(fixture: &Fixture) {
     before.assert_unchanged(&main.join(".git"));
 }
 
+fn an_unreadable_configuration_stays_inside(fixture: &Fixture) {
+    let main = repository(fixture, &fixture.project.join("main"));
+    let before = GitFiles::of(&main.join(".git"));
+    for planting in [
+        "echo '[[[' > .git/config",
+        "ln -sf ../../other .git/config",
+        "rm .git/config; mkfifo .git/config",
+        "head -c 2000000 /dev/zero > .git/config",
+    ] {
+        let finished = bash_in(fixture, &main, &[], planting);
+        finished.success();
+        before.assert_unchanged(&main.join(".git"));
+        assert_settings_stay(&finished, &["config"]);
+        assert_eq!(fixture.sessions(), Vec::<PathBuf>::new(), "{planting}: {}", finished.stderr);
+    }
+}
+
 /// The exchange while the sandbox runs must not be the last one that knows of it.
 fn what_stays_inside_is_reported_after_a_long_session(fixture: &Fixture) {
     let main = repository(fixture, &fixture.project.join("main"));
@@ -517,6 +537,59 @@ fn what_stays_inside_is_reported_after_a_long_session(fixture: &Fixture) {
     let finished = running.finish();
     assert_settings_stay(&finished, &["alias.st"]);
     assert_hook_stays(&finished);
+}
+
+fn hooks_that_stay_inside_are_kept_apart(fixture: &Fixture) {
+    let (main, _) = with_submodule_and_worktree(fixture);
+    fixture.write_script("project/main/.git/hooks/pre-push", "#!/bin/sh\n");
+    let script =
+        "for hooks in .git/hooks .git/modules/a/b/hooks; do mkdir -p $hooks; echo $hooks > $hooks/pre-commit; done
+        echo changed >> .git/hooks/pre-push";
+    let finished = bash_in(fixture, &main, &[], script);
+    finished.success();
+    assert_printed(&finished, "the hook `pre-push` stays inside");
+    for hint in finished.stderr.lines().filter_map(|line| line.strip_prefix("hint: ")) {
+        fixture.host_command("sh").args(["-c", hint]).finish().success();
+    }
+    for hooks in [".git/hooks", ".git/modules/a/b/hooks"] {
+        assert_eq!(fs::read_to_string(main.join(hooks).join("pre-commit")).expect("hook").trim(), hooks);
+    }
+}
+
+/// Git itself never deletes the branch of HEAD, or all refs at once.
+fn attack_26_emptied_refs_delete_no_branches(fixture: &Fixture) {
+    let main = repository(fixture, &fixture.project.join("main"));
+    git(fixture, &main, &["branch", "other"]).success();
+    for script in ["rm -rf .git/refs; mkdir .git/refs", "rm -rf .git/refs/heads", "rm -f .git/packed-refs"] {
+        bash_in(fixture, &main, &[], script).success();
+        let refs = git(fixture, &main, &["for-each-ref", "--format=%(refname)"]).success().to_owned();
+        assert_eq!(refs, "refs/heads/main\nrefs/heads/other", "{script}");
+        git(fixture, &main, &["pack-refs", "--all"]).success();
+    }
+}
+
+/// Each file that sandpen reads may be a link, a pipe, a directory or rubbish. The engines do not
+/// differ in this.
+#[test]
+fn attack_26_odd_files_in_the_git_directory_are_refused() {
+    Fixture::on(Engine::Native, |fixture| {
+        let main = repository(fixture, &fixture.project.join("main"));
+        let before = GitFiles::of(&main.join(".git"));
+        let mut failures = Vec::new();
+        for file in ["HEAD", "index", "config", "objects", "logs", "hooks", "info", "shallow"] {
+            for make in ["ln -s ../../secret", "mkfifo", "mkdir", "head -c 100000 /dev/urandom >"] {
+                let finished = bash_in(fixture, &main, &["-q"], &format!("rm -rf .git/{file}; {make} .git/{file}"));
+                finished.success();
+                before.assert_unchanged(&main.join(".git"));
+                assert_eq!(last_subject(fixture, &main), "first", "{make} {file}");
+                if !fixture.sessions().is_empty() {
+                    failures.push(format!("{make} {file} leaves the session: {}", finished.stderr));
+                    fixture.sandpen(["prune"]).finish().success();
+                }
+            }
+        }
+        assert!(failures.is_empty(), "{}", failures.join(""));
+    });
 }
 
 fn files_that_tools_run_are_reported(fixture: &Fixture) {
