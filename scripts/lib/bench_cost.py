@@ -60,7 +60,7 @@ def git_facts(rig):
     table = rig.runner.compare(rig.rounds, rig.run("native"), {
         "a Git repository": rig.run("native", cwd=repository),
         "a Git repository, config with includes": rig.run("native", cwd=included),
-        "a Git repository, --guard off": rig.run("native", "--guard", "off", cwd=repository),
+        "a Git repository, --git shared": rig.run("native", "--git", "shared", cwd=repository),
         "a Git repository, Git started": rig.run("native", cwd=repository, env=START_GIT),
     })
     os.remove(f"{rig.home}/.gitconfig")

@@ -167,7 +167,7 @@ STEPS = (
     ("unmounting the old root", "first", r"^umount2\(.*= 0|umount2 resumed"),
     ("confinement and start of the guest", "guest", r"execve(\(| resumed).*= 0$"),
     ("guest", "guest", r"^exit_group"),
-    ("exit and review", "launcher", r"^rename\w*\(.*\.old-"),
+    ("exit", "launcher", r"^rename\w*\(.*\.old-"),
     ("removal of the session and exit", "launcher", r"^\+\+\+ exited"),
 )
 

@@ -203,6 +203,9 @@ impl RefusedLine<'_> {
         let takes_guest = matches!(self.command().map(Command::get_name), None | Some("run" | "explain" | "doctor"));
         if name.starts_with('-') {
             let hint = match self.all(ContextKind::SuggestedArg).into_iter().next() {
+                _ if name == "--guard" => {
+                    "`--guard` is gone: use `--git private` (the default) or `--git shared`".to_owned()
+                }
                 Some(near) => format!("did you mean `{near}`?"),
                 None if takes_guest => "flags of the command inside go after it, or after `--`".to_owned(),
                 None => format!("`{} --help` lists all flags", self.command_name()),

@@ -143,6 +143,9 @@ mod tests {
         }
         let (_, hints) = refused("resources.xyzzy = 1", Language::Toml);
         assert_eq!(hints, ["expected one of `cpus`, `memory`, `pids`"]);
+        let (message, hints) = refused("guard = \"strict\"", Language::Toml);
+        assert_eq!(message, "f:1:1: unknown key `guard`");
+        assert_eq!(hints, ["`guard` is gone: use `git = \"private\"` (the default) or `git = \"shared\"`"]);
     }
 
     #[test]

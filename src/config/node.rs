@@ -70,6 +70,9 @@ impl ProblemKind {
     /// Returns the nearest known name, and the expected form.
     pub fn hints(&self) -> Vec<String> {
         match self {
+            ProblemKind::UnknownKey { key, known } if key == "guard" && known.contains(&"git") => {
+                vec!["`guard` is gone: use `git = \"private\"` (the default) or `git = \"shared\"`".to_owned()]
+            }
             ProblemKind::UnknownKey { key, known } => vec![match nearest(key, known.iter().copied()) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("expected one of `{}`", known.join("`, `")),

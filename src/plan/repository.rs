@@ -362,13 +362,14 @@ impl Draft<'_> {
             self.pin(git_dir);
             fixed.git_dirs.push(git_dir.clone());
         }
-        for file in &dirs.decisive {
-            self.fix_file(file, "controls which code Git runs: read-only inside", fixed);
-        }
+        // Before their files, whose directories would be mounted read-write.
         for worktree in dirs.worktrees.iter().filter(|worktree| worktree.work_tree.is_none()) {
             self.pin_above(&worktree.path);
             let reason = "belongs to a worktree outside the sandbox: read-only, so that it is not pruned";
             self.fix_directory(&worktree.path, reason, fixed);
+        }
+        for file in &dirs.decisive {
+            self.fix_file(file, "controls which code Git runs: read-only inside", fixed);
         }
     }
 

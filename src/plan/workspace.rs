@@ -89,12 +89,12 @@ impl Workspace {
                 (None, Some(format!("its Git directory `{}` contains too much to be mounted", found.common_dir)))
             }
             Search::Found(found) => (Some(found.clone()), None),
-            Search::Unconfirmed { at, reason } => {
+            Search::Unconfirmed { at, reason, .. } => {
                 (None, Some(format!("the `.git` in `{at}` is not followed: {reason}")))
             }
         };
         let unconfirmed = match &facts.around {
-            Search::Unconfirmed { at, .. } => Some(at.clone()),
+            Search::Unconfirmed { at, is_file: true, .. } => Some(at.clone()),
             _ => None,
         };
         let (mut includes, mut included_repositories) = (Vec::new(), Vec::new());

@@ -73,7 +73,7 @@ fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
 
 fn read(root: &Path, file: &Path) -> Option<Source> {
     let path = file.strip_prefix(root).expect("below src").to_str().expect("a name").to_owned();
-    let is_test = path.ends_with("tests.rs");
+    let is_test = path.ends_with("tests.rs") || path.ends_with("test_repository.rs");
     if !path.ends_with(".rs") || is_test || path == "lib.rs" || path == "main.rs" {
         return None;
     }

@@ -245,8 +245,8 @@ fn doctor_lists_git_settings_that_only_work_on_the_host() {
     assert_check(&report, "git", "git", "ok", "/git", None);
     assert_check(&report, "git", "core.fsmonitor", "note", "`true` in [ROOT]/home/.gitconfig", None);
     assert_check(&report, "git", "gpg.program", "warning", "`/opt/gpg` in [ROOT]/home/.gitconfig", None);
-    let (_, report) = doctor(&fixture, &["--guard", "off"]);
-    assert_check(&report, "git", "guard", "warning", "disabled by flag --guard", Some("--guard review"));
+    let (_, report) = doctor(&fixture, &["--git", "shared"]);
+    assert_check(&report, "git", "shared", "warning", "shared by flag --git", Some("--git private"));
 }
 
 /// Starts an agent that answers every request with this number of keys.

@@ -2,11 +2,11 @@
 //! repository.
 
 mod exchange;
-mod guard;
 mod identity;
 mod places;
 mod plain;
 mod private;
+mod protection;
 mod refused;
 mod settings;
 

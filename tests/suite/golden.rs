@@ -56,7 +56,11 @@ const SCENARIOS: [Scenario; 9] = [
         name: "subdirectory",
         engines: &Engine::ALL,
         set_up: |handwritten| {
-            fs::create_dir_all(handwritten.files.project.join(".git")).expect("repository");
+            let git_dir = handwritten.files.project.join(".git");
+            for directory in ["objects", "refs/heads"] {
+                fs::create_dir_all(git_dir.join(directory)).expect("repository");
+            }
+            fs::write(git_dir.join("HEAD"), "ref: refs/heads/main\n").expect("HEAD");
             handwritten.change_to("home/project/src/deep");
             Options::default()
         },

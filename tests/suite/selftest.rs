@@ -108,9 +108,9 @@ fn selftest_promises_nothing_about_what_the_user_opened(fixture: &Fixture) {
         assert_eq!(state(&report(&finished), "home"), ("not-promised".into(), seen.into()), "{mount}");
     }
     fixture.host_command("git").args(["init", "--quiet"]).finish().success();
-    let finished = selftest(fixture, &["--guard", "off"]).finish();
+    let finished = selftest(fixture, &["--git", "shared"]).finish();
     assert_failed(&finished, &[]);
-    assert_eq!(state(&report(&finished), "hooks"), ("not-promised".into(), "planted a hook".into()));
+    assert_eq!(state(&report(&finished), "hooks"), ("held".into(), "no hook planted".into()));
     let finished = selftest(fixture, &["--tmp", "host"]).finish();
     assert_failed(&finished, &[]);
     let both = "read a planted file and wrote another";

@@ -38,6 +38,8 @@ pub enum Search {
     Unconfirmed {
         at: HostPath,
         reason: String,
+        /// Engines follow a link that is to be mounted, so only a file can be made read-only.
+        is_file: bool,
     },
 }
 
@@ -64,9 +66,12 @@ impl Search {
             }
             Ok(meta) if meta.is_file() => match linked(directory) {
                 Ok(repository) => Search::Found(repository),
-                Err(reason) => Search::Unconfirmed { at: directory.clone(), reason },
+                Err(reason) => Search::Unconfirmed { at: directory.clone(), reason, is_file: true },
             },
-            Ok(_) => Search::Unconfirmed { at: directory.clone(), reason: "`.git` is a symbolic link".into() },
+            Ok(_) => {
+                let reason = "`.git` is a symbolic link".into();
+                Search::Unconfirmed { at: directory.clone(), reason, is_file: false }
+            }
             Err(_) if is_git_dir(directory.as_path()) => {
                 let root = directory.clone();
                 Search::Found(Repository { git_dir: root.clone(), common_dir: root.clone(), root })

@@ -87,8 +87,9 @@ pub fn report_hooks(dir: &PrivateGitDir, git_dir: &Path, aside: &Path, report: &
     entries.sort_by(|(one, _), (other, _)| one.cmp(other));
     for (name, kind) in entries {
         let host = dir.host.join("hooks").join(&name);
-        let is_example = name.to_string_lossy().ends_with(".sample");
-        if !kind.is_file() || is_example {
+        // Git runs neither its examples nor names that start with a dot, such as the self-test's.
+        let is_unused = name.to_string_lossy().ends_with(".sample") || name.to_string_lossy().starts_with('.');
+        if !kind.is_file() || is_unused {
             continue;
         }
         let content = hooks.read(Path::new(&name), MAX_HOOK).ok().flatten();

@@ -34,7 +34,8 @@ const WRONG: &[(&str, &[&str])] = &[
     ("includeDirs = [\"/nowhere\"]", &["`/nowhere`", "not a directory"]),
     ("seatbeltProfile = 1", &["`seatbeltProfile`", "1", "string"]),
     ("agent = \"cluade\"", &["`cluade`", "did you mean `claude`?"]),
-    ("guard = \"on\"", &["`guard`", "`on`", "`review`", "`strict`", "`off`"]),
+    ("git = \"on\"", &["`git`", "`on`", "`private`", "`shared`"]),
+    ("guard = \"strict\"", &["unknown key `guard`", "`git = \"private\"`", "`git = \"shared\"`"]),
     ("allowHome = \"yes\"", &["`allowHome`", "yes", "`true` or `false`"]),
     ("strict = 1", &["`strict`", "1", "`true` or `false`"]),
 ];
@@ -116,7 +117,7 @@ fn an_empty_value_in_a_file_means_not_set() {
     let fixture = Fixture::new().with_recording_docker();
     let plain = fixture.explain_normalized(&["--", "true"], &[]);
     for key in
-        ["engine", "image", "network", "proxyCommand", "sshAgent", "user", "tmp", "seatbeltProfile", "agent", "guard"]
+        ["engine", "image", "network", "proxyCommand", "sshAgent", "user", "tmp", "seatbeltProfile", "agent", "git"]
     {
         fixture.write_config(&format!("{key} = \"\""));
         assert_eq!(fixture.explain_normalized(&["--", "true"], &[]), plain, "{key}");

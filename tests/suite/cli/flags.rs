@@ -171,7 +171,7 @@ fn a_wrong_choice_names_itself_its_flag_and_the_choices() {
         ("--ssh-agent", &["auto", "on", "off"]),
         ("--user", &["auto", "host", "image"]),
         ("--tmp", &["private", "host"]),
-        ("--guard", &["review", "strict", "off"]),
+        ("--git", &["private", "shared"]),
         ("--assume-host", &["linux", "macos"]),
     ] {
         for command in ["run", "explain"] {
@@ -231,7 +231,7 @@ pub const FLAGS: &[&str] = &[
     "--include-dir",
     "--seatbelt-profile",
     "--agent",
-    "--guard",
+    "--git",
 ];
 
 #[test]

@@ -22,9 +22,8 @@ fn shown(text: &str, key: &str) -> String {
 #[test]
 fn every_value_is_shown_with_its_origin() {
     let fixture = Fixture::new().with_recording_docker();
-    fixture.write_config(
-        "guard = \"strict\"\nports = [3000]\nnetwork = \"on\"\n[env]\nA = \"file\"\nGH_TOKEN = \"hush\"\n",
-    );
+    fixture
+        .write_config("git = \"shared\"\nports = [3000]\nnetwork = \"on\"\n[env]\nA = \"file\"\nGH_TOKEN = \"hush\"\n");
     fixture.write(".config/sandpen/profiles/mine.json", r#"{"engine": "docker", "network": "proxied"}"#);
     let file = "config [ROOT]/home/.config/sandpen/config.toml";
     let finished = fixture.finish(fixture.sandpen(["profile", "show"]).env_remove("LLXPRT_SANDBOX"));
@@ -33,7 +32,7 @@ fn every_value_is_shown_with_its_origin() {
     for (key, line) in [
         ("engine", "engine = \"auto\" # default".to_owned()),
         ("image", "# image # not set".to_owned()),
-        ("guard", format!("guard = \"strict\" # {file}")),
+        ("git", format!("git = \"shared\" # {file}")),
         ("network", format!("network = \"on\" # {file}")),
         ("3000,", format!("3000, # {file}")),
         ("env.A", format!("env.A = \"file\" # {file}")),
@@ -44,7 +43,7 @@ fn every_value_is_shown_with_its_origin() {
         assert_eq!(shown(&plain, key), line);
     }
     assert!(!plain.contains("hush"), "{plain}");
-    fixture.write_config("guard = \"strict\"");
+    fixture.write_config("git = \"shared\"");
     let mut command = fixture.sandpen(["profile", "show", "mine"]);
     let finished = fixture.finish(command.env("SANDPEN_ENGINE", "podman").env("SANDBOX_ENV", "A=variable"));
     assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""));
@@ -70,7 +69,7 @@ fn profile_show_prints_json() {
     };
     assert_eq!(of("network"), ("off".into(), "profile tight".into()));
     assert_eq!(of("resources.cpus"), (1.into(), "profile tight".into()));
-    assert_eq!(of("guard"), ("review".into(), "default".into()));
+    assert_eq!(of("git"), ("private".into(), "default".into()));
     assert_eq!(of("image"), (Value::Null, "default".into()));
 }
 

@@ -84,6 +84,13 @@ fn a_misspelt_flag_is_answered_with_the_nearest() {
         fixture.usage_error(&mut fixture.sandpen(["run", "--xyzzy"])),
         "sandpen: error: unknown flag `--xyzzy`\nhint: flags of the command inside go after it, or after `--`\n"
     );
+    for command in ["run", "explain", "doctor"] {
+        assert_eq!(
+            fixture.usage_error(&mut fixture.sandpen([command, "--guard", "strict"])),
+            "sandpen: error: unknown flag `--guard`\n\
+             hint: `--guard` is gone: use `--git private` (the default) or `--git shared`\n"
+        );
+    }
 }
 
 #[test]

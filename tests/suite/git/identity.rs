@@ -36,8 +36,12 @@ fn includes_give_the_same_identity(fixture: &Fixture) {
         assert_eq!(outside.success(), format!("{kind}@example.org"), "Git outside must read the include");
         assert_eq!(bash_in(fixture, &main, &[], "git config user.email").success(), outside.success(), "{kind}");
     }
-    // The repository's own setting still wins, and can be changed inside.
-    assert_eq!(bash_in(fixture, &main, &[], "git config user.email own@x; git config user.email").success(), "own@x");
+    // The repository's own setting still wins. One that is made inside stays there.
+    git(fixture, &main, &["config", "--local", "user.email", "own@x"]).success();
+    let finished =
+        bash_in(fixture, &main, &[], "git config user.email; git config user.email new@x; git config user.email");
+    assert_eq!(finished.success(), "own@x\nnew@x");
+    assert!(finished.stderr.contains("the setting stays inside: `user.email`"), "{}", finished.stderr);
     assert_eq!(git(fixture, &main, &["config", "--local", "user.email"]).success(), "own@x");
 }
 

@@ -60,10 +60,12 @@ fn a_commit_in_an_included_repository_is_an_ordinary_commit(fixture: &Fixture) {
     let path = other.to_str().expect("text");
     bash_in(fixture, &fixture.project, &["--include-dir", path], &format!("cd {path} && {COMMIT}")).success();
     assert_eq!(last_subject(fixture, &other), "inside");
-    // The included repository is guarded as well.
-    let finished =
-        bash_in(fixture, &fixture.project, &["--include-dir", path], &format!("touch {path}/.git/hooks/pre-commit"));
-    finished.failure(1);
+    // The included repository is private as well.
+    let script = format!("mkdir -p {path}/.git/hooks; touch {path}/.git/hooks/pre-commit");
+    let finished = bash_in(fixture, &fixture.project, &["--include-dir", path], &script);
+    finished.success();
+    assert!(finished.stderr.contains("the hook `pre-commit` stays inside"), "{}", finished.stderr);
+    assert!(!other.join(".git/hooks/pre-commit").exists());
 }
 
 fn a_bare_repository_works(fixture: &Fixture) {
@@ -73,7 +75,11 @@ fn a_bare_repository_works(fixture: &Fixture) {
     let bare = fixture.project.join("bare.git");
     assert_eq!(bash_in(fixture, &bare, &[], "git log -1 --format=%s; git branch new").success(), "first");
     assert_eq!(git(fixture, &bare, &["rev-parse", "--abbrev-ref", "new"]).success(), "new");
-    assert_eq!(bash_in(fixture, &bare, &[], "touch hooks/post-update").code, Some(1));
+    let finished = bash_in(fixture, &bare, &[], "mkdir -p hooks; touch hooks/post-update");
+    finished.success();
+    assert!(finished.stderr.contains("the hook `post-update` stays inside"), "{}", finished.stderr);
+    assert!(!bare.join("hooks/post-update").exists());
+    assert_eq!(bash_in(fixture, &bare, &["--git", "shared"], "touch hooks/post-update").code, Some(1));
 }
 
 fn sibling_worktrees_survive_prune_and_gc(fixture: &Fixture) {
