@@ -34,10 +34,11 @@ impl RootFacts {
         let includes = includes.into_iter().map(|path| {
             let fact = examine(&path);
             let repository = fact.as_ref().map_or(Search::Nothing, |fact| Search::at(&fact.real));
+            let repository = repository.refuse_foreign(host);
             IncludeFacts { path, fact, repository }
         });
         RootFacts {
-            around: Search::around(&host.cwd),
+            around: Search::around(&host.cwd).refuse_foreign(host),
             includes: includes.collect(),
             owner: examine(&host.cwd).map_or(host.uid, |fact| fact.uid),
         }

@@ -37,6 +37,8 @@ pub enum DowngradeKind {
     Pids,
     /// The host's abstract sockets can be reached.
     AbstractSockets,
+    /// The host's Git directory is writable inside.
+    Git,
     /// `--keep` has no effect.
     Keep,
     /// A mount appears at the host's path instead of the requested target.

@@ -113,6 +113,8 @@ pub struct Plan {
     pub git: Vec<GitSettingChange>,
     /// Selects the Git directory inside.
     pub git_mode: GitMode,
+    /// The mode that was asked for, which the engine may not have.
+    pub(crate) asked_git_mode: GitMode,
     pub(crate) repository_gate: RepositoryGate,
     pub(crate) fixed: FixedFiles,
     pub(crate) prepare: Vec<Prepare>,
@@ -291,6 +293,7 @@ impl Plan {
             engine_flags: engine_flags(config),
             git,
             git_mode,
+            asked_git_mode: config.git.value,
             repository_gate,
             fixed,
             prepare,

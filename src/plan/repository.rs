@@ -202,10 +202,11 @@ impl Draft<'_> {
                     format!("the repository is broken, so Git does not work inside: {problem}"),
                 ));
             }
-            let repository = self.private_repository(dirs, &place, &mut objects_count);
-            if dirs.problem.is_none() {
-                repositories.push(repository);
+            if dirs.problem.is_some() {
+                self.private_directory(&place.join(INSIDE), common, "covers a broken repository");
+                continue;
             }
+            repositories.push(self.private_repository(dirs, &place, &mut objects_count));
         }
         repositories
     }
@@ -446,7 +447,7 @@ impl Draft<'_> {
             roots: self.searched_roots(&repositories),
             repositories,
             empty_submodules: fixed.empty_submodules.clone(),
-            fixed: fixed.paths.iter().map(owned).collect(),
+            fixed: fixed.paths.iter().chain(&fixed.git_dirs).map(owned).collect(),
             git: self.facts.git.program.as_ref().map(owned),
             path: self.facts.path.for_host(),
             home: owned(&self.host.home),
@@ -499,7 +500,8 @@ impl Draft<'_> {
 pub fn configuration_files(host: &Host, git: &GitFacts) -> BTreeSet<HostPath> {
     let files = git.settings.iter().filter(|setting| setting.scope != Scope::Command);
     let files = files.filter_map(|setting| setting.file.as_ref());
-    files.filter_map(|file| HostPath::new(host.expand(&host.cwd.as_path().join(file))).ok()).collect()
+    let root = git.root.as_ref().unwrap_or(&host.cwd);
+    files.filter_map(|file| HostPath::new(host.expand(&root.as_path().join(file))).ok()).collect()
 }
 
 fn owned(path: &HostPath) -> PathBuf {

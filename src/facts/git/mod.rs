@@ -92,6 +92,10 @@ pub struct GitFacts {
     pub settings: Vec<Setting>,
     /// Whether Git was asked and did not answer in time.
     pub is_silent: bool,
+    /// The directory to which the paths of files in settings are relative.
+    pub root: Option<HostPath>,
+    /// Whether Git refused to read its configuration.
+    pub is_refused: bool,
     /// The public key from the file that the user's `user.signingkey` names.
     pub signing_key: Option<String>,
 }
@@ -125,6 +129,7 @@ pub struct GitQuestion {
 /// A `git config` that runs while other facts are looked up, unless the files were plain.
 pub struct PendingGitConfig {
     program: Option<HostPath>,
+    root: Option<HostPath>,
     source: Source,
 }
 
@@ -141,26 +146,42 @@ impl PendingGitConfig {
             Some(settings) => Source::Files(settings),
             None => start(host, path, program, &question.directory).map_or(Source::None, Source::Git),
         });
-        PendingGitConfig { program, source: source.unwrap_or(Source::None) }
+        let root = question.repository.as_ref().map(|repository| repository.root.clone());
+        PendingGitConfig { program, root, source: source.unwrap_or(Source::None) }
     }
 
     /// Waits for the answer. If Git fails or does not answer in time, there are no settings.
     pub fn finish(self, host: &Host) -> GitFacts {
-        let mut facts = GitFacts { program: self.program, ..GitFacts::default() };
+        let mut facts = GitFacts { program: self.program, root: self.root, ..GitFacts::default() };
         match self.source {
             Source::None => return facts,
             Source::Files(settings) => facts.settings = settings,
             Source::Git(mut child) => {
                 let output = child.stdout.take().and_then(|stdout| read_all(stdout, GIT_TIMEOUT));
-                let _ = child.kill();
-                let _ = child.wait();
+                if output.is_none() {
+                    let _ = child.kill();
+                }
+                let has_failed = child.wait().is_ok_and(|status| !status.success());
                 facts.is_silent = output.is_none();
+                facts.is_refused = has_failed && !facts.is_silent;
                 facts.settings = output.map(|output| parse(&output)).unwrap_or_default();
             }
         }
         facts.signing_key = signing_key(host, &facts);
         facts
     }
+}
+
+/// Asks Git whether it uses a repository of another user.
+fn accepts(host: &Host, root: &HostPath) -> bool {
+    let path = SearchPath::divide(host.env.raw(crate::vars::PATH), &[host.cwd.clone(), root.clone()]);
+    let Some(program) = path.find("git") else { return false };
+    let mut command = Command::new(program.as_path());
+    command.arg("-C").arg(root.as_path()).args(["rev-parse", "--git-dir"]);
+    command.env_clear().envs(host.env.iter().filter(|(name, _)| !UNSET_FOR_GIT.iter().any(|unset| name == unset)));
+    command.env("PATH", path.for_host()).env("HOME", host.home.as_path()).env("LC_ALL", "C");
+    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
 }
 
 fn start(host: &Host, path: &SearchPath, program: &HostPath, directory: &HostPath) -> Option<Child> {

@@ -6,10 +6,12 @@
 //! can arrange (attack 06).
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::host::Host;
 use crate::path::HostPath;
 use crate::process::untrusted;
 
@@ -54,6 +56,22 @@ impl Search {
             }
         }
         Search::Nothing
+    }
+
+    /// Refuses a repository of another user, unless Git accepts it: its settings can name programs.
+    pub fn refuse_foreign(self, host: &Host) -> Self {
+        let Search::Found(repository) = &self else { return self };
+        let Repository { root, git_dir, common_dir } = repository;
+        let is_own = |path: &HostPath| path.as_path().metadata().is_ok_and(|meta| meta.uid() == host.uid);
+        if [root, git_dir, common_dir].into_iter().all(is_own) || super::accepts(host, root) {
+            return self;
+        }
+        let reason = format!(
+            "it belongs to another user; `git config --global --add safe.directory {}` makes Git accept it",
+            root.as_path().display()
+        );
+        let is_file = root.join(".git").as_path().symlink_metadata().is_ok_and(|meta| meta.is_file());
+        Search::Unconfirmed { at: root.clone(), reason, is_file }
     }
 
     /// Looks for a repository whose root is this directory.

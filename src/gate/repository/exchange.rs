@@ -22,6 +22,7 @@ use crate::facts::git::index::{self, Index};
 use crate::facts::git::object_id::ObjectId;
 use crate::plan::repository::{PrivateGitDir, PrivateWorktree};
 use crate::process::untrusted_dir::UntrustedDir;
+use crate::ui::counted;
 
 /// Refs that come out; the stash does as well, in another way.
 const PASSING: &[&str] = &["refs/heads/", "refs/tags/", "refs/remotes/", "refs/notes/"];
@@ -52,6 +53,8 @@ pub struct GitDirExchange {
     pub dir: PrivateGitDir,
     pub trees: Vec<WorkingTree>,
     pub id: String,
+    /// The directory in which the user runs Git.
+    pub shown: PathBuf,
     /// Working trees of repositories made inside, which are out.
     pub remade: BTreeSet<PathBuf>,
     /// Whether no other sandbox over this repository is running, once this one has ended.
@@ -76,7 +79,7 @@ struct GuestState {
 struct GuestTree {
     head: Option<Head>,
     /// The content of the index, unless it is the base's.
-    index: Option<(Vec<u8>, Index)>,
+    index: io::Result<Option<(Vec<u8>, Index)>>,
     operation: Result<Operation, String>,
 }
 
@@ -110,6 +113,7 @@ impl GitDirExchange {
             dir: dir.clone(),
             trees: std::iter::once(main).chain(linked).collect(),
             id: id.to_owned(),
+            shown: dir.work_tree.as_ref().unwrap_or(&dir.host).clone(),
             remade: BTreeSet::new(),
             is_alone: false,
             deleted: RefCell::default(),
@@ -200,7 +204,7 @@ impl GitDirExchange {
         let mut trees = Vec::new();
         for tree in &self.trees {
             let Ok(private) = UntrustedDir::open(&tree.private) else {
-                trees.push(GuestTree { head: None, index: None, operation: Ok(Operation::default()) });
+                trees.push(GuestTree { head: None, index: Ok(None), operation: Ok(Operation::default()) });
                 continue;
             };
             let operation = if operation::is_in_progress(&private) {
@@ -212,19 +216,11 @@ impl GitDirExchange {
             } else {
                 Ok(Operation::default())
             };
-            trees.push(GuestTree {
-                head: refs::read_head(&private)?,
-                index: self.read_index(tree, &private)?,
-                operation,
-            });
+            // A part that cannot be read stays inside; the others come out.
+            let head = refs::read_head(&private).unwrap_or(None);
+            trees.push(GuestTree { head, index: self.read_index(tree, &private), operation });
         }
-        if trees.first().is_none_or(|main| main.head.is_none()) {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "HEAD is missing or broken, or the refs have another format",
-            ));
-        }
-        let stash = refs::read_reflog(&dir, STASH)?;
+        let stash = refs::read_reflog(&dir, STASH).unwrap_or_default();
         // A repository that was not replaced uses the host's objects.
         let alternates = UntrustedDir::open(&self.dir.private_objects)?.read("info/alternates", MAX_CONFIG)?;
         let alternates = alternates.unwrap_or_default();
@@ -290,7 +286,7 @@ impl GitDirExchange {
             report.problems.push(format!("{} refs changed inside, more than can come out", changes.len()));
             return Ok(());
         }
-        let (passing, other): (Vec<_>, Vec<_>) = changes.into_iter().partition(|change| passes(&change.name));
+        let (passing, other): (Vec<_>, Vec<_>) = changes.into_iter().partition(|change| passes(&change.name, moment));
         let given_stash = refs::read_reflog(&UntrustedDir::open(&self.dir.base)?, STASH)?;
         let mut wanted: BTreeSet<ObjectId> = passing.iter().filter_map(|change| change.now).collect();
         wanted.extend(guest.stash.iter().map(|entry| entry.new));
@@ -300,7 +296,11 @@ impl GitDirExchange {
                 _ => None,
             });
             wanted.extend(now.operation.iter().flat_map(Operation::ids).filter_map(|id| ObjectId::parse(&id)));
-            wanted.extend(apply_index::wanted(tree, now.index.as_ref().map(|(_, index)| index), self.id_len())?);
+            wanted.extend(apply_index::wanted(
+                tree,
+                now.index.as_ref().ok().and_then(Option::as_ref).map(|(_, index)| index),
+                self.id_len(),
+            )?);
         }
         let known: BTreeSet<ObjectId> = host.ids.values().copied().collect();
         wanted.retain(|id| !known.contains(id));
@@ -334,8 +334,13 @@ impl GitDirExchange {
         }
         if moment == Moment::Ended {
             self.report_deleted(report);
+            let odd = guest.refs.odd + guest.refs.broken.len();
+            if odd > 0 {
+                report.problems.push(format!("{} inside cannot be read and stay there", counted(odd, "ref")));
+            }
+            kept::report_names(&self.dir, report);
         }
-        kept::bring_settings(git, &self.dir, moment, report)?;
+        kept::bring_settings(git, &self.dir, &self.shown, moment, report)?;
         Ok(())
     }
 
@@ -361,6 +366,13 @@ impl GitDirExchange {
                 result.held.insert(change.name.clone());
                 if moment == Moment::Ended {
                     report.problems.push(format!("`{}` stays inside: {reason}", short(&change.name)));
+                }
+            } else if let Some(kind) = wrong_kind(change, taken) {
+                result.held.insert(change.name.clone());
+                if moment == Moment::Ended {
+                    report
+                        .problems
+                        .push(format!("`{}` stays inside: it is a {kind}, not a commit", short(&change.name)));
                 }
             } else if there == change.before && !is_replaced {
                 updates.push(change);
@@ -442,7 +454,12 @@ impl GitDirExchange {
         moment: Moment,
         report: &mut Report,
     ) -> GitResult<()> {
-        let Some(head) = &now.head else { return Ok(()) };
+        let Some(head) = &now.head else {
+            if moment == Moment::Ended {
+                report.problems.push("HEAD is missing or broken inside: the host's stays as it is".into());
+            }
+            return Ok(());
+        };
         let given = refs::read_head(&UntrustedDir::open(&tree.base)?)?;
         let host = self.host_head(git, tree)?;
         if given.as_ref() != Some(head) && host.as_ref() != Some(head) {
@@ -472,7 +489,10 @@ impl GitDirExchange {
         if outside.as_ref().and_then(|head| commit(head, &host_refs)) != commit(head, guest_refs) {
             return Ok(());
         }
-        if let Some((content, index)) = &now.index {
+        if let (Err(error), Moment::Ended) = (&now.index, moment) {
+            report.problems.push(format!("the index inside cannot be read, so it does not come out: {error}"));
+        }
+        if let Ok(Some((content, index))) = &now.index {
             apply_index::bring_out(git, self, tree, content, index, taken, moment, report)?;
         }
         if moment == Moment::Ended {
@@ -482,7 +502,13 @@ impl GitDirExchange {
     }
 
     fn move_head(&self, git: &HostGit, tree: &WorkingTree, head: &Head) -> GitResult<()> {
-        let message = format!("sandpen {}", self.id);
+        // The form of Git's own messages, from which it knows the previous branch.
+        let name_of = |head: &Head| match head {
+            Head::Branch(name) => short(name).to_owned(),
+            Head::Detached(id) => id.to_string(),
+        };
+        let before = self.host_head(git, tree)?.map_or_else(String::new, |head| name_of(&head));
+        let message = format!("checkout: moving from {before} to {}", name_of(head));
         match head {
             Head::Branch(name) => git.call(&tree.host, &["symbolic-ref", "-m", &message, "HEAD", name]).run(),
             Head::Detached(id) => {
@@ -514,6 +540,12 @@ impl GitDirExchange {
 struct RefResult {
     settled: BTreeSet<String>,
     held: BTreeSet<String>,
+}
+
+/// Returns the type of the object that a branch names, if it is not a commit.
+fn wrong_kind<'a>(change: &RefChange, taken: &'a Taken) -> Option<&'a str> {
+    let kind = taken.kinds.get(&change.now?).map(String::as_str).filter(|_| change.name.starts_with("refs/heads/"));
+    kind.filter(|kind| !matches!(*kind, "" | "commit"))
 }
 
 /// Tells whether the host has what HEAD names.
@@ -566,8 +598,10 @@ fn changed_refs(base: &Refs, now: &Refs) -> Vec<RefChange> {
         .collect()
 }
 
-fn passes(name: &str) -> bool {
-    PASSING.iter().any(|prefix| name.starts_with(prefix))
+fn passes(name: &str, moment: Moment) -> bool {
+    // The marks of a bisection belong to its other files, which come out at the end.
+    let is_mark = name.starts_with("refs/bisect/") && moment == Moment::Ended;
+    is_mark || PASSING.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// Shortens a ref's name as Git does in messages.

@@ -99,19 +99,20 @@ fn give_index(exchange: &GitDirExchange, tree: &WorkingTree) -> io::Result<()> {
     let private = UntrustedDir::open(&tree.private)?;
     let given = fs::read(&tree.given_index).unwrap_or_default();
     let guest = private.read("index", MAX_INDEX)?.unwrap_or_default();
-    if guest != given {
-        return Ok(());
-    }
     let Some(host) = UntrustedDir::open(&tree.host)?.read("index", MAX_INDEX)? else { return Ok(()) };
     let parsed = |content: &[u8]| match content {
         [] => Ok(index::Index::default()),
         content => index::parse(content, id_len).map_err(io::Error::other),
     };
-    let now = parsed(&host)?;
-    if host == given || now.is_split || now.is_sparse || apply_index::is_same(&now, &parsed(&given)?) {
+    let (now, before) = (parsed(&host)?, parsed(&given)?);
+    if host == given || now.is_split || now.is_sparse || apply_index::is_same(&now, &before) {
         return Ok(());
     }
-    let is_unchanged = || private.read("index", MAX_INDEX).is_ok_and(|now| now.unwrap_or_default() == given);
+    // `git status` inside writes another index with the same entries.
+    if guest != given && !apply_index::is_same(&parsed(&guest)?, &before) {
+        return Ok(());
+    }
+    let is_unchanged = || private.read("index", MAX_INDEX).is_ok_and(|now| now.unwrap_or_default() == guest);
     if private.replace("index", &host, is_unchanged)? {
         apply_index::save_given(tree, &host)?;
     }

@@ -16,13 +16,30 @@ use crate::process::untrusted_dir::UntrustedDir;
 /// Hooks that are larger are named, but not kept.
 const MAX_HOOK: u64 = 1 << 20;
 const MAX_HOOKS: usize = 100;
+const MAX_TOP_ENTRIES: usize = 10_000;
 /// The report names at most this many settings of a repository.
 const MAX_NAMED: usize = 8;
 
 /// Brings out the settings that may come out, where the host's are still the given ones.
-pub fn bring_settings(git: &HostGit, dir: &PrivateGitDir, moment: Moment, report: &mut Report) -> GitResult<()> {
+pub fn bring_settings(
+    git: &HostGit,
+    dir: &PrivateGitDir,
+    shown: &Path,
+    moment: Moment,
+    report: &mut Report,
+) -> GitResult<()> {
     let given = fs::read(dir.base.join("config")).unwrap_or_default();
-    let now = read_config(&UntrustedDir::open(&dir.private)?)?;
+    let now = match UntrustedDir::open(&dir.private).and_then(|private| read_config(&private)) {
+        Ok(now) => now,
+        Err(error) => {
+            if moment == Moment::Ended {
+                report
+                    .problems
+                    .push(format!("the configuration inside cannot be read, so nothing of it comes out: {error}"));
+            }
+            return Ok(());
+        }
+    };
     if given == now {
         return Ok(());
     }
@@ -33,20 +50,20 @@ pub fn bring_settings(git: &HostGit, dir: &PrivateGitDir, moment: Moment, report
         apply(git, dir, change, &host)?;
     }
     if moment == Moment::Ended {
-        report_settings(dir, &changes.kept_inside, report);
+        report_settings(shown, &changes.kept_inside, report);
     }
     Ok(())
 }
 
 /// Names the settings that stay inside in one line, with the commands that make them.
-fn report_settings(dir: &PrivateGitDir, kept: &[KeptSetting], report: &mut Report) {
+fn report_settings(shown: &Path, kept: &[KeptSetting], report: &mut Report) {
     if kept.is_empty() {
         return;
     }
     let names: Vec<String> = kept.iter().take(MAX_NAMED).map(|kept| format!("`{}`", kept.key)).collect();
     let more = kept.len().saturating_sub(MAX_NAMED);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    let place = dir.work_tree.as_ref().unwrap_or(&dir.host).to_string_lossy().into_owned();
+    let place = shown.to_string_lossy().into_owned();
     let commands = kept.iter().take(MAX_NAMED).filter_map(|kept| {
         let value = kept.value.as_ref()?;
         Some(["git", "-C", &place, "config", &kept.key, value].map(OsString::from).to_vec())
@@ -76,6 +93,69 @@ fn apply(git: &HostGit, dir: &PrivateGitDir, change: &SettingChange, host: &[(St
         _ => {}
     }
     Ok(())
+}
+
+/// Names of files and directories that Git creates in its ordinary work, or that come out in another
+/// way.
+const ORDINARY: &[&str] = &[
+    "AUTO_MERGE",
+    "COMMIT_EDITMSG",
+    "FETCH_HEAD",
+    "HEAD",
+    "NOTES_EDITMSG",
+    "ORIG_HEAD",
+    "REBASE_HEAD",
+    "TAG_EDITMSG",
+    "branches",
+    "config",
+    "config.worktree",
+    "description",
+    "gc.log",
+    "gc.pid",
+    "gitk.cache",
+    "hooks",
+    "index",
+    "info",
+    "lfs",
+    "logs",
+    "modules",
+    "objects",
+    "packed-refs",
+    "refs",
+    "rr-cache",
+    "shallow",
+    "sharedindex",
+    "worktrees",
+    "BISECT_",
+    "CHERRY_PICK_HEAD",
+    "MERGE_",
+    "REVERT_HEAD",
+    "SQUASH_MSG",
+    "rebase-apply",
+    "rebase-merge",
+    "sequencer",
+];
+
+/// Names other files that were made at the top of the Git directory.
+pub fn report_names(dir: &PrivateGitDir, report: &mut Report) {
+    let entries =
+        UntrustedDir::open(&dir.private).and_then(|private| private.entries(MAX_TOP_ENTRIES)).unwrap_or_default();
+    let is_ordinary =
+        |name: &str| ORDINARY.iter().any(|known| name == *known || known.ends_with('_') && name.starts_with(known));
+    let new = entries.iter().filter(|(name, kind)| {
+        let text = name.to_string_lossy();
+        let is_link = *kind == rustix::fs::FileType::Symlink;
+        let is_there = dir.host.join(name).symlink_metadata().is_ok() || text.ends_with(".lock");
+        is_link || !is_ordinary(&text) && !is_there
+    });
+    let mut names: Vec<String> = new.map(|(name, _)| format!("`{}`", name.to_string_lossy())).collect();
+    names.sort();
+    if !names.is_empty() {
+        let more = names.len().saturating_sub(MAX_NAMED);
+        names.truncate(MAX_NAMED);
+        let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+        report.keep(format!("other files in the Git directory stay inside: {}{more}", names.join(", ")));
+    }
 }
 
 /// Names hooks that are new or changed inside, and keeps a copy of each. `git_dir` is the Git

@@ -64,7 +64,12 @@ fn full(dir: &PrivateGitDir, git: Option<&HostGit>) -> io::Result<()> {
             write(&base.join(LOOSE), &loose, 0o644)?;
         }
     }
-    reflogs(&host.join("logs"), &private.join("logs"))
+    reflogs(&host.join("logs"), &private.join("logs"))?;
+    if private.join("logs/refs/stash").exists() {
+        directories(base, &["logs/refs"])?;
+        copy_if_regular(&private.join("logs/refs/stash"), &base.join("logs/refs/stash"), MAX_FILE)?;
+    }
+    Ok(())
 }
 
 /// Makes the private Git directory of a linked worktree.

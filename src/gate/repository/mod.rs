@@ -19,6 +19,7 @@ mod kept;
 mod make;
 mod move_tree;
 mod nested;
+mod nested_baseline;
 mod objects;
 mod operation;
 mod refs;
@@ -41,10 +42,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::path::HostPath;
 use crate::plan::RepositoryGate;
-use crate::process::lock::{self, OWNER};
+use crate::process::lock;
 use exchange::{GitDirExchange, Moment};
 use host_git::HostGit;
-use nested::{ChangeTime, Nested};
+use nested::Nested;
+use nested_baseline::NestedBaseline;
 pub use report::Report;
 use watched::Stamps;
 
@@ -57,7 +59,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 pub struct RepositoryExchange {
     gate: RepositoryGate,
     stamps: Stamps,
-    since: ChangeTime,
+    baseline: NestedBaseline,
     scratch: PathBuf,
     git: Option<HostGit>,
     dirs: Vec<GitDirExchange>,
@@ -72,15 +74,14 @@ pub struct RepositoryExchange {
 struct Saved {
     gate: RepositoryGate,
     stamps: Stamps,
-    since: ChangeTime,
+    baseline: NestedBaseline,
 }
 
 impl RepositoryExchange {
     /// Makes the private Git directories.
     pub fn start(gate: &RepositoryGate, session: &HostPath) -> io::Result<Self> {
-        // The file system's clock, which also stamps the guest's changes, set this time just now.
-        let since = ChangeTime::of(session.join(OWNER).as_path())?;
-        let saved = Saved { gate: gate.clone(), stamps: Stamps::of(&gate.watched), since };
+        let baseline = NestedBaseline::record(gate, &nested::known(gate));
+        let saved = Saved { gate: gate.clone(), stamps: Stamps::of(&gate.watched), baseline };
         fs::write(session.join(FILE).as_path(), serde_json::to_vec(&saved)?)?;
         let mut exchange = Self::new(saved, session)?;
         for repository in &exchange.gate.repositories {
@@ -105,7 +106,7 @@ impl RepositoryExchange {
     }
 
     fn new(saved: Saved, session: &HostPath) -> io::Result<Self> {
-        let Saved { gate, stamps, since } = saved;
+        let Saved { gate, stamps, baseline } = saved;
         let scratch = session.as_path().to_owned();
         let dirs = gate.repositories.iter().flat_map(|repository| {
             let full = repository.full.iter().enumerate();
@@ -120,7 +121,7 @@ impl RepositoryExchange {
         let shared =
             gate.repositories.iter().filter_map(|repository| share_repository(&locks, &repository.common_dir).ok());
         let shared = shared.collect();
-        Ok(RepositoryExchange { git, dirs, gate, stamps, since, scratch, locks, shared })
+        Ok(RepositoryExchange { git, dirs, gate, stamps, baseline, scratch, locks, shared })
     }
 
     /// Exchanges what changed since the last time. Problems are reported at the end, when they are
@@ -172,7 +173,7 @@ impl RepositoryExchange {
             gate: &self.gate,
             git,
             scratch: &self.scratch,
-            since: self.since,
+            baseline: &self.baseline,
             count: 0,
             remade: BTreeSet::new(),
             worktrees: Vec::new(),

@@ -11,15 +11,15 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::FileType;
-use serde::{Deserialize, Serialize};
 
 use super::exchange::{GitDirExchange, Moment, WorkingTree};
 use super::host_git::{GitResult, HostGit};
 use super::kept;
 use super::make::LOOSE;
 use super::move_tree::{move_in, move_out, remove};
+use super::nested_baseline::{Content, GitDirContent, NestedBaseline, search};
 use super::report::Report;
-use super::search::{self, Found, SeenDirectories};
+use super::search::Found;
 use crate::facts::git::syntax;
 use crate::plan::RepositoryGate;
 use crate::plan::repository::{PrivateGitDir, PrivateRepository};
@@ -27,24 +27,8 @@ use crate::process::untrusted_dir::UntrustedDir;
 
 const MAX_CONFIG: u64 = 1 << 20;
 const MAX_POINTER: u64 = 8 << 10;
-/// Files of a Git directory that the user configures.
+/// Files and directories that the user configures.
 const CONFIGURED: &[&str] = &["config", "hooks", "info"];
-
-/// The time of a change, which programs cannot set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct ChangeTime(i64, i64);
-
-impl ChangeTime {
-    pub fn of(path: &Path) -> io::Result<Self> {
-        use std::os::unix::fs::MetadataExt;
-        path.symlink_metadata().map(|meta| ChangeTime(meta.ctime(), meta.ctime_nsec()))
-    }
-
-    #[allow(clippy::unnecessary_cast, reason = "the types differ between platforms")]
-    fn of_stat(stat: &rustix::fs::Stat) -> Self {
-        ChangeTime(stat.st_ctime as i64, stat.st_ctime_nsec as i64)
-    }
-}
 
 /// The search for repositories after the guest has ended.
 pub struct Nested<'a> {
@@ -52,8 +36,8 @@ pub struct Nested<'a> {
     pub git: &'a HostGit,
     /// A directory of the session.
     pub scratch: &'a Path,
-    /// The start of the sandbox.
-    pub since: ChangeTime,
+    /// The repositories that were there before.
+    pub baseline: &'a NestedBaseline,
     pub count: usize,
     /// Working trees whose repository is out.
     pub remade: BTreeSet<PathBuf>,
@@ -68,23 +52,15 @@ struct Remake<'a> {
     work_tree: Option<&'a Path>,
     /// The Git directory on the host.
     git_dir: PathBuf,
-    /// Whether the user made it and the guest left configuration and hooks alone.
-    keeps_settings: bool,
+    /// The configuration and hooks of a repository that was there before.
+    before: Option<&'a GitDirContent>,
 }
 
 impl Nested<'_> {
     pub fn bring_out(&mut self, report: &mut Report) {
         self.fill_submodules(report);
         for root in &self.gate.roots {
-            let file = self.gate.aside.with_file_name("searched").join(crate::plan::flat_name(root));
-            let before = SeenDirectories::load(&file);
-            let mut seen = before.clone();
-            let all = search::repositories(root, &self.known(), &mut seen);
-            if seen != before {
-                // Without the list the next search takes longer.
-                let _ = seen.save(&file);
-            }
-            for found in all {
+            for found in search(self.gate, root, &self.known()) {
                 let result = match &found {
                     Found::GitDir(path) | Found::Bare(path) => self.repository(root, path, report),
                     Found::Pointer(path) => self.pointer(root, path, report),
@@ -101,13 +77,8 @@ impl Nested<'_> {
         }
     }
 
-    /// Lists the Git directories that the guest could not write, and their `.git` files.
     fn known(&self) -> Vec<PathBuf> {
-        let full = self.gate.repositories.iter().flat_map(|repository| &repository.full);
-        let full = full.flat_map(|dir| [Some(dir.host.clone()), dir.work_tree.as_ref().map(|tree| tree.join(".git"))]);
-        let linked = self.gate.repositories.iter().flat_map(|repository| &repository.worktrees);
-        let linked = linked.map(|dir| dir.work_tree.as_ref().map(|tree| tree.join(".git")));
-        full.chain(linked).flatten().chain(self.gate.fixed.iter().cloned()).collect()
+        known(self.gate)
     }
 
     fn next_place(&mut self) -> PathBuf {
@@ -117,17 +88,19 @@ impl Nested<'_> {
 
     /// Makes a repository anew, unless the guest did not touch it.
     fn repository(&mut self, root: &Path, path: &Path, report: &mut Report) -> io::Result<()> {
-        let (parent, name) = parent_of(root, path)?;
-        let git_dir = parent.directory(&name)?;
-        if !is_touched(&parent, &name, self.since)? {
+        if self.baseline.others.contains(path) {
             return Ok(());
         }
-        let since = self.since;
-        let is_changed =
-            |file: &str| git_dir.stat(file).is_ok() && is_touched(&git_dir, Path::new(file), since).unwrap_or(true);
+        let (parent, name) = parent_of(root, path)?;
+        let before = self.baseline.git_dir(path);
+        if before.is_some_and(|before| {
+            parent.directory(&name).and_then(|dir| GitDirContent::of(&dir)).is_ok_and(|now| now == *before)
+        }) {
+            return Ok(());
+        }
         let place = self.next_place();
         let remake = Remake {
-            keeps_settings: git_dir.stat("config").is_ok() && !CONFIGURED.iter().any(|file| is_changed(file)),
+            before,
             work_tree: if name == Path::new(".git") { path.parent() } else { None },
             git_dir: path.to_owned(),
             private: place.join("guest"),
@@ -196,16 +169,8 @@ impl Nested<'_> {
         let base = place.join("base");
         fs::create_dir_all(base.join("refs"))?;
         fs::write(base.join(LOOSE), "")?;
-        if remake.keeps_settings {
-            for name in CONFIGURED.iter().filter(|name| guest.stat(name).is_ok()) {
-                let target = fresh.join(name);
-                if target.is_dir() {
-                    fs::remove_dir_all(&target)?
-                } else {
-                    let _ = fs::remove_file(&target);
-                }
-                super::move_tree::copy(&guest, Path::new(name), &target)?;
-            }
+        if let Some(before) = remake.before {
+            restore(before, &fresh)?;
         }
         fs::copy(fresh.join("HEAD"), base.join("HEAD"))?;
         fs::copy(fresh.join("config"), base.join("config"))?;
@@ -232,7 +197,9 @@ impl Nested<'_> {
             objects: std::iter::once(fresh.join("objects")).chain(self.shared_objects(&guest)).collect(),
         };
         let problems = report.problems.len();
-        GitDirExchange::new(&dir, &[], &self.gate.id).exchange(self.git, Moment::Ended, report)?;
+        let mut exchange = GitDirExchange::new(&dir, &[], &self.gate.id);
+        exchange.shown = remake.work_tree.unwrap_or(&remake.git_dir).to_owned();
+        exchange.exchange(self.git, Moment::Ended, report)?;
         set_work_tree(&fresh)?;
         kept::report_hooks(&dir, &remake.git_dir, &self.gate.aside.join(&self.gate.id), report);
         Ok((fresh, report.problems.len() == problems))
@@ -294,7 +261,7 @@ impl Nested<'_> {
                     private: place.join("guest"),
                     work_tree: Some(directory),
                     git_dir: directory.join(".git"),
-                    keeps_settings: false,
+                    before: None,
                 };
                 move_out(&from, Path::new(".git"), &remake.private)?;
                 let made = self.remake(&remake, &place, report);
@@ -332,12 +299,8 @@ impl Nested<'_> {
         report: &mut Report,
     ) -> io::Result<()> {
         let place = self.next_place();
-        let remake = Remake {
-            private: place.join("guest"),
-            work_tree: Some(directory),
-            git_dir: host.to_owned(),
-            keeps_settings: false,
-        };
+        let remake =
+            Remake { private: place.join("guest"), work_tree: Some(directory), git_dir: host.to_owned(), before: None };
         let (from, name) = parent_of(module.parent().unwrap_or(module), module)?;
         move_out(&from, &name, &remake.private)?;
         let made = self.remake(&remake, &place, report);
@@ -353,11 +316,11 @@ impl Nested<'_> {
     /// Judges a `.git` file: it may name a worktree or a submodule that was made inside.
     fn pointer(&mut self, root: &Path, path: &Path, report: &mut Report) -> io::Result<()> {
         let (parent, name) = parent_of(root, path)?;
+        let text = parent.read(&name, MAX_POINTER)?.unwrap_or_default();
         let is_remade = path.parent().is_some_and(|directory| self.remade.contains(directory));
-        if is_remade || ChangeTime::of_stat(&parent.stat(&name)?) < self.since {
+        if is_remade || self.baseline.has_pointer(path, &text) {
             return Ok(());
         }
-        let text = parent.read(&name, MAX_POINTER)?.unwrap_or_default();
         let directory = path.parent().unwrap_or(root);
         let named = pointed(directory, &text);
         if let Some(git_dir) = &named {
@@ -375,10 +338,10 @@ impl Nested<'_> {
     }
 
     fn set_aside(&mut self, root: &Path, path: &Path, reason: &str, report: &mut Report) -> io::Result<()> {
-        let (parent, name) = parent_of(root, path)?;
-        if ChangeTime::of_stat(&parent.stat(&name)?) < self.since {
+        if self.baseline.others.contains(path) {
             return Ok(());
         }
+        let (parent, name) = parent_of(root, path)?;
         self.count += 1;
         let kept = self.gate.aside.join(&self.gate.id).join(format!("git-{}", self.count));
         move_out(&parent, &name, &kept)?;
@@ -388,6 +351,37 @@ impl Nested<'_> {
         );
         Ok(())
     }
+}
+
+/// Lists the Git directories that the guest could not write, and their `.git` files.
+pub fn known(gate: &RepositoryGate) -> Vec<PathBuf> {
+    let full = gate.repositories.iter().flat_map(|repository| &repository.full);
+    let full = full.flat_map(|dir| [Some(dir.host.clone()), dir.work_tree.as_ref().map(|tree| tree.join(".git"))]);
+    let linked = gate.repositories.iter().flat_map(|repository| &repository.worktrees);
+    let linked = linked.map(|dir| dir.work_tree.as_ref().map(|tree| tree.join(".git")));
+    let submodules = gate.empty_submodules.iter().map(|submodule| submodule.directory.clone());
+    full.chain(linked).flatten().chain(submodules).chain(gate.fixed.iter().cloned()).collect()
+}
+
+/// Writes the configuration and hooks that a repository had before.
+fn restore(before: &GitDirContent, git_dir: &Path) -> io::Result<()> {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    for (path, content) in before.0.iter().filter(|(path, _)| CONFIGURED.iter().any(|name| path.starts_with(name))) {
+        let target = git_dir.join(path);
+        if let Some(above) = target.parent() {
+            fs::create_dir_all(above)?;
+        }
+        let _ = fs::remove_file(&target);
+        match content {
+            Content::File { bytes, mode } => {
+                fs::write(&target, bytes)?;
+                fs::set_permissions(&target, fs::Permissions::from_mode(*mode))?;
+            }
+            Content::Link(to) => symlink(to, &target)?,
+            Content::Odd(_) => {}
+        }
+    }
+    Ok(())
 }
 
 /// Brings out a worktree that was made inside: the host's Git registers it, and its HEAD and index
@@ -447,30 +441,6 @@ fn parent_of(root: &Path, path: &Path) -> io::Result<(UntrustedDir, PathBuf)> {
             Ok((UntrustedDir::open(parent)?, name.into()))
         }
     }
-}
-
-/// Tells whether an entry, or one below it, changed since a time. Files of objects are not looked
-/// at, but their directories are.
-fn is_touched(parent: &UntrustedDir, name: &Path, since: ChangeTime) -> io::Result<bool> {
-    let stat = parent.stat(name)?;
-    if ChangeTime::of_stat(&stat) >= since {
-        return Ok(true);
-    }
-    if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
-        return Ok(false);
-    }
-    let directory = parent.directory(name)?;
-    let is_objects =
-        name.to_str().is_some_and(|name| name.len() == 2 && name.bytes().all(|byte| byte.is_ascii_hexdigit()));
-    if is_objects {
-        return Ok(false);
-    }
-    for (name, _) in directory.entries(usize::MAX)? {
-        if is_touched(&directory, Path::new(&name), since)? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }
 
 /// Returns the directory that a `.git` file names, in the form that Git writes.

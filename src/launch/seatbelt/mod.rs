@@ -116,6 +116,14 @@ fn helper_config(plan: &Plan, session: &HostPath, owner: ProcessStamp) -> Result
 /// Seatbelt has no resource limits and cannot show a file at another path.
 fn downgrades(plan: &Plan) -> Vec<Downgrade> {
     let (_, mut downgrades) = limits::divide(plan, |_| true, "Seatbelt has no limits");
+    if plan.asked_git_mode != plan.git_mode && !plan.fixed.git_dirs.is_empty() {
+        downgrades.push(Downgrade {
+            kind: DowngradeKind::Git,
+            asked: "a private Git directory".into(),
+            got: "the host's, with read-only hooks and configuration".into(),
+            reason: "sandbox-exec cannot put a directory in the place of another".into(),
+        });
+    }
     if let Some(keep) = &plan.keep {
         downgrades.push(Downgrade {
             kind: DowngradeKind::Keep,

@@ -1,0 +1,183 @@
+//! Records the repositories that are in the workspace before the sandbox starts, and tells whether
+//! the guest did more than ordinary work in them: everything in their Git directories apart from
+//! objects, refs, reflogs and the index must be as it was.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FileType;
+use serde::{Deserialize, Serialize};
+
+use super::search::{Found, SeenDirectories, repositories};
+use crate::facts::git::index;
+use crate::plan::RepositoryGate;
+use crate::process::untrusted_dir::UntrustedDir;
+
+/// Files that Git writes in ordinary work, and of which it executes nothing.
+const DATA_FILES: &[&str] =
+    &["HEAD", "ORIG_HEAD", "FETCH_HEAD", "COMMIT_EDITMSG", "index", "packed-refs", "gc.log", "shallow"];
+const DATA_DIRECTORIES: &[&str] = &["refs", "logs", "objects"];
+/// Larger files are compared by their size only, and are not restored.
+const MAX_FILE: u64 = 1 << 20;
+const MAX_ENTRIES: usize = 100_000;
+const MAX_INDEX: u64 = 256 << 20;
+
+/// The repositories in the workspace before the launch.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NestedBaseline {
+    pub git_dirs: Vec<(PathBuf, GitDirContent)>,
+    pub pointers: Vec<(PathBuf, Vec<u8>)>,
+    /// Other places that look like repositories.
+    pub others: BTreeSet<PathBuf>,
+}
+
+/// Everything in a Git directory that is not data.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GitDirContent(pub Vec<(PathBuf, Content)>);
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Content {
+    File {
+        bytes: Vec<u8>,
+        mode: u32,
+    },
+    Link(PathBuf),
+    /// A file that is too large, a pipe, or data that is not a regular file of its own.
+    Odd(u64),
+}
+
+impl NestedBaseline {
+    /// Searches the workspace.
+    pub fn record(gate: &RepositoryGate, known: &[PathBuf]) -> Self {
+        let mut baseline = NestedBaseline::default();
+        for found in gate.roots.iter().flat_map(|root| search(gate, root, known)) {
+            match found {
+                Found::GitDir(path) => {
+                    let content = UntrustedDir::open(&path).and_then(|dir| GitDirContent::of(&dir)).unwrap_or_default();
+                    baseline.git_dirs.push((path, content));
+                }
+                Found::Pointer(path) => {
+                    let content = crate::process::untrusted::read_bytes(&path, MAX_FILE).unwrap_or_default();
+                    baseline.pointers.push((path, content));
+                }
+                Found::Bare(path) | Found::Odd(path) | Found::Unreadable(path) => drop(baseline.others.insert(path)),
+            }
+        }
+        baseline
+    }
+
+    pub fn git_dir(&self, path: &Path) -> Option<&GitDirContent> {
+        self.git_dirs.iter().find(|(known, _)| known == path).map(|(_, content)| content)
+    }
+
+    pub fn has_pointer(&self, path: &Path, content: &[u8]) -> bool {
+        self.pointers.iter().any(|(known, before)| known == path && before == content)
+    }
+}
+
+/// Searches a directory, with the list of an earlier search.
+pub fn search(gate: &RepositoryGate, root: &Path, known: &[PathBuf]) -> Vec<Found> {
+    let file = gate.aside.with_file_name("searched").join(crate::plan::flat_name(root));
+    let before = SeenDirectories::load(&file);
+    let mut seen = before.clone();
+    let found = repositories(root, known, &mut seen);
+    if seen != before {
+        // Without the list the next search takes longer.
+        let _ = seen.save(&file);
+    }
+    found
+}
+
+impl GitDirContent {
+    pub fn of(git_dir: &UntrustedDir) -> io::Result<Self> {
+        let mut content = GitDirContent::default();
+        content.collect(git_dir, Path::new(""), false)?;
+        content.0.sort_by(|(one, _), (other, _)| one.cmp(other));
+        Ok(content)
+    }
+
+    fn collect(&mut self, directory: &UntrustedDir, path: &Path, is_data: bool) -> io::Result<()> {
+        for (name, kind) in directory.entries(MAX_ENTRIES)? {
+            let below = path.join(&name);
+            let text = name.to_str().unwrap_or_default();
+            let is_data = is_data || DATA_DIRECTORIES.contains(&text);
+            if kind == FileType::Directory {
+                // Objects are many, and Git verifies them.
+                let is_objects = path.file_name().is_some_and(|parent| parent == "objects") && text != "info";
+                if !is_objects {
+                    self.collect(&directory.directory(Path::new(&name))?, &below, is_data && text != "info")?;
+                }
+                continue;
+            }
+            let stat = directory.stat(&name)?;
+            let is_plain = kind == FileType::RegularFile && stat.st_nlink == 1;
+            let is_data = is_data || DATA_FILES.contains(&text) || text.ends_with(".lock");
+            if is_data && is_plain && (text != "index" || has_valid_index(directory)) {
+                continue;
+            }
+            self.0.push((below, Content::of(directory, Path::new(&name), kind, &stat)));
+        }
+        Ok(())
+    }
+}
+
+impl Content {
+    fn of(directory: &UntrustedDir, name: &Path, kind: FileType, stat: &rustix::fs::Stat) -> Self {
+        let odd = || Content::Odd(stat.st_ino ^ stat.st_size.unsigned_abs());
+        match kind {
+            FileType::Symlink => rustix::fs::readlinkat(directory, name, Vec::new()).map_or_else(
+                |_| odd(),
+                |target| {
+                    Content::Link(PathBuf::from(std::ffi::OsString::from(
+                        String::from_utf8_lossy(target.as_bytes()).into_owned(),
+                    )))
+                },
+            ),
+            FileType::RegularFile => match directory.read(name, MAX_FILE) {
+                Ok(Some(bytes)) => Content::File { bytes, mode: stat.st_mode & 0o777 },
+                _ => odd(),
+            },
+            _ => odd(),
+        }
+    }
+}
+
+/// Tells whether Git can check the paths of an index out: it does not verify them itself.
+fn has_valid_index(git_dir: &UntrustedDir) -> bool {
+    let Ok(Some(content)) = git_dir.read("index", MAX_INDEX) else { return false };
+    let parsed = index::parse(&content, 20).or_else(|_| index::parse(&content, 32));
+    parsed.is_ok_and(|index| index.entries.iter().all(|((path, _), entry)| index::is_valid_path(path, entry.mode)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::git::test_repository::TestRepository;
+
+    #[test]
+    fn ordinary_work_changes_nothing_that_counts() {
+        let repository = TestRepository::new(&[]);
+        repository.commit("first");
+        let content = || GitDirContent::of(&repository.git_dir()).unwrap();
+        let before = content();
+        repository.commit("second");
+        repository.git(&["branch", "other"]);
+        repository.git(&["status"]);
+        assert_eq!(content(), before);
+        for (path, text) in
+            [(".git/commondir", "x"), (".git/hooks/pre-commit", "x"), (".git/objects/info/alternates", "x")]
+        {
+            repository.write(path, text);
+            assert_ne!(content(), before, "{path}");
+            std::fs::remove_file(repository.at(path)).unwrap();
+        }
+        let log = repository.at(".git/logs/HEAD");
+        std::fs::remove_file(&log).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", &log).unwrap();
+        assert_ne!(content(), before, "a link in the place of a reflog");
+        std::fs::remove_file(&log).unwrap();
+        repository.git(&["config", "core.fsmonitor", "x"]);
+        assert_ne!(content(), before, "a setting");
+    }
+}
