@@ -443,7 +443,7 @@ fn attack_26_the_git_directory_is_whole_after_its_removal(fixture: &Fixture) {
             + git(fixture, directory, &["ls-files", "-s"]).success()
     };
     let refs = [&main, &tree, &main.join("a/b")].map(|directory| all(directory));
-    let finished = bash_in(fixture, &main, &[], "rm -rf .git 2>/dev/null; ls -A .git | wc -l");
+    let finished = bash_in(fixture, &main, &[], "rm -rf .git 2>/dev/null; ls .git/HEAD .git/refs 2>/dev/null | wc -l");
     assert_eq!(finished.success(), "0");
     assert!(finished.stderr.contains("the repository inside cannot be read"), "{}", finished.stderr);
     before.assert_unchanged(&main.join(".git"));
