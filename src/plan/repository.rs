@@ -444,7 +444,7 @@ impl Draft<'_> {
         RepositoryGate {
             id: self.id.to_string(),
             memory_dir: self.repository_memory().filter(|_| !repositories.is_empty()).as_ref().map(owned),
-            roots: self.searched_roots(&repositories),
+            roots: self.searched_roots(&repositories, fixed),
             repositories,
             empty_submodules: fixed.empty_submodules.clone(),
             fixed: fixed.paths.iter().chain(&fixed.git_dirs).map(owned).collect(),
@@ -457,8 +457,11 @@ impl Draft<'_> {
     }
 
     /// Lists the directories in which the guest may create repositories.
-    fn searched_roots(&self, private: &[PrivateRepository]) -> Vec<PathBuf> {
-        let is_bare = |root: &PathBuf| private.iter().any(|repository| repository.common_dir == *root);
+    fn searched_roots(&self, private: &[PrivateRepository], fixed: &FixedFiles) -> Vec<PathBuf> {
+        let is_bare = |root: &PathBuf| {
+            private.iter().any(|repository| repository.common_dir == *root)
+                || fixed.git_dirs.iter().any(|shared| shared.as_path() == root)
+        };
         let trees = self.workspace.trees().map(owned).chain(self.writable_mounts());
         trees.filter(|root| !is_bare(root)).collect()
     }

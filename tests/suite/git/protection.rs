@@ -422,12 +422,13 @@ fn attack_26_what_is_written_below_git_stays_inside(fixture: &Fixture) {
     let main = repository(fixture, &fixture.project.join("main"));
     fixture.write(".bashrc", "mine\n");
     let before = GitFiles::of(&main.join(".git"));
-    let script =
-        format!("{}; git {IDENTITY} commit --quiet --no-verify --allow-empty -m inside; true", litter(fixture));
+    // Git itself may wait for a pipe among the refs, so it runs before.
+    let commit = format!("git {IDENTITY} commit --quiet --allow-empty --message inside");
+    let script = format!("{commit}; {}", litter(fixture));
     bash_in(fixture, &main, &[], &script).success();
     before.assert_unchanged(&main.join(".git"));
     let refs = git(fixture, &main, &["for-each-ref", "--format=%(refname)"]).success().to_owned();
-    assert_eq!(refs, "refs/heads/main");
+    assert_eq!((refs.as_str(), last_subject(fixture, &main).as_str()), ("refs/heads/main", "inside"));
     assert_nothing_runs(fixture, &main);
     assert_eq!(fs::read_to_string(fixture.home.join(".bashrc")).expect("file"), "mine\n");
     git(fixture, &main, &["fsck", "--strict"]).success();
@@ -442,7 +443,7 @@ fn attack_26_the_git_directory_is_whole_after_its_removal(fixture: &Fixture) {
             + git(fixture, directory, &["ls-files", "-s"]).success()
     };
     let refs = [&main, &tree, &main.join("a/b")].map(|directory| all(directory));
-    let finished = bash_in(fixture, &main, &[], "rm -rf .git 2>/dev/null; ls -A .git | wc -l");
+    let finished = bash_in(fixture, &main, &[], "rm -rf .git 2>/dev/null; ls .git/HEAD .git/refs 2>/dev/null | wc -l");
     assert_eq!(finished.success(), "0");
     assert!(finished.stderr.contains("the repository inside cannot be read"), "{}", finished.stderr);
     before.assert_unchanged(&main.join(".git"));
@@ -454,16 +455,16 @@ fn attack_26_nothing_is_planted_while_the_sandbox_runs(fixture: &Fixture) {
     let main = repository(fixture, &fixture.project.join("main"));
     let before = GitFiles::of(&main.join(".git"));
     let script = format!(
-        "{}; {}; git config alias.st '!{}'
-        git {IDENTITY} commit --quiet --no-verify --allow-empty --message inside; read line; echo $line",
-        litter(fixture),
+        "git {IDENTITY} commit --quiet --allow-empty --message inside; git config alias.st '!{}'; {}
+        {}; cat .git/refs/heads/main > .git/refs/heads/late; read line; echo $line",
+        evil(fixture),
         plant_hook(fixture, ".git/hooks"),
-        evil(fixture)
+        litter(fixture)
     );
     let mut command = fixture.run();
     command.current_dir(&main).args(["--", "bash", "-c", &script]).stdin(Stdio::piped());
     let mut running = Running::start(&mut command);
-    eventually("the commit is out", || last_subject(fixture, &main) == "inside");
+    eventually("the last branch is out", || git(fixture, &main, &["rev-parse", "--verify", "late"]).code == Some(0));
     before.assert_unchanged(&main.join(".git"));
     assert_nothing_runs(fixture, &main);
     running.write("end\n");
