@@ -136,6 +136,12 @@ impl UntrustedDir {
         Ok(UntrustedDir { fd })
     }
 
+    /// Sets the permissions of a regular file below this directory.
+    pub fn set_mode(&self, path: impl AsRef<Path>, mode: u32) -> io::Result<()> {
+        let file = self.file(path.as_ref())?.ok_or(ErrorKind::NotFound)?;
+        Ok(rustix::fs::fchmod(file, Mode::from_raw_mode(mode))?)
+    }
+
     /// Grants the owner of a directory below this one all access to it.
     pub fn grant_access(&self, path: &Path) -> io::Result<()> {
         let (parent, name) = self.parent(path)?;

@@ -17,7 +17,7 @@ use super::refs::{self, Head, Refs};
 use super::report::{Kept, Report};
 use super::stash;
 use super::transfer::{Taken, Transfer};
-use super::{apply_index, give, kept};
+use super::{apply_index, give, kept, lfs};
 use crate::facts::git::index::{self, Index};
 use crate::facts::git::object_id::ObjectId;
 use crate::plan::repository::{PrivateGitDir, PrivateWorktree};
@@ -36,6 +36,8 @@ pub const MAX_INDEX: u64 = 1 << 30;
 const MAX_CONFIG: u64 = 1 << 20;
 /// The report names at most this many deleted refs.
 const MAX_NAMED: usize = 8;
+/// Of more deleted refs it is not checked whether their commits are lost.
+const MAX_CHECKED: usize = 50;
 
 /// One working tree of a repository: the main one or a linked one.
 pub struct WorkingTree {
@@ -74,6 +76,18 @@ struct GuestState {
     is_replaced: bool,
     trees: Vec<GuestTree>,
     stash: Vec<refs::ReflogEntry>,
+}
+
+impl GuestState {
+    /// Tells whether the branch of HEAD was removed, which Git does not do: then other refs may be
+    /// missing because their file was removed.
+    fn lacks_own_branch(&self, base: &Refs) -> bool {
+        let heads = self.trees.iter().filter_map(|tree| tree.head.as_ref());
+        heads.into_iter().any(|head| match head {
+            Head::Branch(name) => base.ids.contains_key(name) && !self.refs.ids.contains_key(name),
+            Head::Detached(_) => false,
+        })
+    }
 }
 
 struct GuestTree {
@@ -281,6 +295,11 @@ impl GitDirExchange {
             if moment == Moment::Ended {
                 report.problems.push("the repository was removed inside: the host's stays as it is".into());
             }
+        } else if guest.lacks_own_branch(base) {
+            changes.retain(|change| change.now.is_some());
+            if moment == Moment::Ended {
+                report.problems.push("the branch of HEAD is missing inside: no branch is deleted outside".into());
+            }
         }
         if changes.len() > MAX_CHANGED_REFS {
             report.problems.push(format!("{} refs changed inside, more than can come out", changes.len()));
@@ -302,6 +321,7 @@ impl GitDirExchange {
                 self.id_len(),
             )?);
         }
+        lfs::bring_out(&self.dir, git.scratch())?;
         let known: BTreeSet<ObjectId> = host.ids.values().copied().collect();
         wanted.retain(|id| !known.contains(id));
         let mut taken = self.transfer.take(git, &self.dir, &wanted, &known)?;
@@ -333,12 +353,9 @@ impl GitDirExchange {
             }
         }
         if moment == Moment::Ended {
-            self.report_deleted(report);
-            let odd = guest.refs.odd + guest.refs.broken.len();
-            if odd > 0 {
-                report.problems.push(format!("{} inside cannot be read and stay there", counted(odd, "ref")));
-            }
-            kept::report_names(&self.dir, report);
+            self.report_deleted(git, report);
+            report_odd_refs(&guest.refs, report);
+            self.bring_symbolic(git, &guest.refs, host, report)?;
         }
         kept::bring_settings(git, &self.dir, &self.shown, moment, report)?;
         Ok(())
@@ -403,10 +420,33 @@ impl GitDirExchange {
         Ok(result)
     }
 
-    /// Names the branches and tags that the guest deleted, with the commands that restore them.
-    fn report_deleted(&self, report: &mut Report) {
+    /// Brings out the default branches of remotes, which are symbolic refs. Others stay inside.
+    fn bring_symbolic(&self, git: &HostGit, guest: &Refs, host: &Refs, report: &mut Report) -> GitResult<()> {
+        for (name, target) in &guest.symbolic {
+            let remote = name.strip_prefix("refs/remotes/").and_then(|rest| rest.strip_suffix("/HEAD"));
+            let is_default = remote.is_some_and(|remote| target.starts_with(&format!("refs/remotes/{remote}/")));
+            if host.symbolic.get(name) == Some(target) {
+                continue;
+            }
+            if is_default && !host.symbolic.contains_key(name) && !host.ids.contains_key(name) {
+                git.call(&self.dir.host, &["symbolic-ref", name, target]).run()?;
+            } else {
+                report.keep(format!("`{}` stays inside: it is a symbolic ref", short(name)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Names the branches and tags that the guest deleted and whose commits no other ref has, with
+    /// the commands that restore them.
+    fn report_deleted(&self, git: &HostGit, report: &mut Report) {
         let deleted = self.deleted.borrow();
-        let deleted: Vec<_> = deleted.iter().filter(|(name, _)| !name.starts_with("refs/remotes/")).collect();
+        let is_lost = |id: &ObjectId| {
+            let arguments = ["rev-list", "--max-count=1", id.as_str(), "--not", "--all", "--"];
+            git.call(&self.dir.host, &arguments).run().is_ok_and(|output| !output.is_empty())
+        };
+        let local = deleted.iter().filter(|(name, _)| !name.starts_with("refs/remotes/"));
+        let deleted: Vec<_> = local.take(MAX_CHECKED).filter(|(_, id)| is_lost(id)).collect();
         if deleted.is_empty() {
             return;
         }
@@ -512,7 +552,19 @@ impl GitDirExchange {
         match head {
             Head::Branch(name) => git.call(&tree.host, &["symbolic-ref", "-m", &message, "HEAD", name]).run(),
             Head::Detached(id) => {
-                git.call(&tree.host, &["update-ref", "--no-deref", "-m", &message, "HEAD", id.as_str()]).run()
+                let update = |message: &str, id: &ObjectId| {
+                    git.call(&tree.host, &["update-ref", "--no-deref", "-m", message, "HEAD", id.as_str()]).run()
+                };
+                // Git names the commit at which HEAD was detached, not the latest one.
+                let log = UntrustedDir::open(&tree.private).and_then(|dir| refs::read_reflog(&dir, "HEAD"));
+                let log = log.unwrap_or_default();
+                let detached = log.iter().rfind(|entry| entry.message.starts_with("checkout: moving from "));
+                if let Some(entry) = detached.filter(|entry| entry.new != *id) {
+                    let _ = update(&entry.message, &entry.new);
+                    update(&format!("sandpen {}", self.id), id)
+                } else {
+                    update(&message, id)
+                }
             }
         }
         .map(|_| ())
@@ -540,6 +592,18 @@ impl GitDirExchange {
 struct RefResult {
     settled: BTreeSet<String>,
     held: BTreeSet<String>,
+}
+
+/// Names refs that cannot be read.
+fn report_odd_refs(refs: &Refs, report: &mut Report) {
+    let names: Vec<String> = refs.broken.iter().take(MAX_NAMED).map(|name| format!("`{}`", short(name))).collect();
+    let count = refs.broken.len() + refs.odd;
+    if count > 0 {
+        let names = if names.is_empty() { String::new() } else { format!(": {}", names.join(", ")) };
+        report
+            .problems
+            .push(format!("{} inside cannot be read, and so does not come out{names}", counted(count, "ref")));
+    }
 }
 
 /// Returns the type of the object that a branch names, if it is not a commit.

@@ -85,6 +85,10 @@ impl HostGit {
         Call { git: self, command, input: None, output: None }
     }
 
+    pub fn scratch(&self) -> &Path {
+        &self.scratch
+    }
+
     /// Creates a private file without a name.
     pub fn temporary(&self) -> io::Result<File> {
         let path = self.scratch.join(format!("git-{}", crate::session_id::random_name()));

@@ -33,9 +33,8 @@ pub fn bring_settings(
         Ok(now) => now,
         Err(error) => {
             if moment == Moment::Ended {
-                report
-                    .problems
-                    .push(format!("the configuration inside cannot be read, so nothing of it comes out: {error}"));
+                report.keep("the setting stays inside: `config`");
+                report.problems.push(format!("the configuration inside cannot be read: {error}"));
             }
             return Ok(());
         }
@@ -144,7 +143,7 @@ pub fn report_names(dir: &PrivateGitDir, report: &mut Report) {
         |name: &str| ORDINARY.iter().any(|known| name == *known || known.ends_with('_') && name.starts_with(known));
     let new = entries.iter().filter(|(name, kind)| {
         let text = name.to_string_lossy();
-        let is_link = *kind == rustix::fs::FileType::Symlink;
+        let is_link = *kind == rustix::fs::FileType::Symlink && text != "config";
         let is_there = dir.host.join(name).symlink_metadata().is_ok() || text.ends_with(".lock");
         is_link || !is_ordinary(&text) && !is_there
     });
@@ -155,6 +154,17 @@ pub fn report_names(dir: &PrivateGitDir, report: &mut Report) {
         names.truncate(MAX_NAMED);
         let more = if more == 0 { String::new() } else { format!(" and {more} more") };
         report.keep(format!("other files in the Git directory stay inside: {}{more}", names.join(", ")));
+    }
+}
+
+/// Names the files by which a worktree's Git directory names others, if they were changed.
+pub fn report_pointers(host: &Path, private: &Path, report: &mut Report) {
+    let Ok(private) = UntrustedDir::open(private) else { return };
+    for name in ["commondir", "gitdir"] {
+        let Ok(given) = untrusted::read_bytes(&host.join(name), MAX_HOOK) else { continue };
+        if private.read(name, MAX_HOOK).ok().flatten().as_ref() != Some(&given) {
+            report.keep(format!("`{name}` of the worktree `{}` stays inside", host.display()));
+        }
     }
 }
 
@@ -177,10 +187,10 @@ pub fn report_hooks(dir: &PrivateGitDir, git_dir: &Path, aside: &Path, report: &
             continue;
         }
         let shown = name.to_string_lossy();
-        let kept = aside.join("hooks").join(&name);
-        let saved = content.is_some_and(|content| {
-            fs::create_dir_all(aside.join("hooks")).and_then(|()| fs::write(&kept, content)).is_ok()
-        });
+        let directory = aside.join("hooks").join(crate::plan::flat_name(git_dir));
+        let kept = directory.join(&name);
+        let saved = content
+            .is_some_and(|content| fs::create_dir_all(&directory).and_then(|()| fs::write(&kept, content)).is_ok());
         let what = format!("the hook `{shown}` stays inside");
         let target = git_dir.join("hooks").join(&name);
         match (saved, kept.to_str(), target.to_str()) {

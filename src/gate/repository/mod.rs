@@ -16,6 +16,7 @@ mod exchange;
 mod give;
 mod host_git;
 mod kept;
+mod lfs;
 mod make;
 mod move_tree;
 mod nested;
@@ -152,6 +153,12 @@ impl RepositoryExchange {
             if let Err(error) = result {
                 report.problems.push(format!("the repository `{}` cannot be updated: {error}", dir.dir.host.display()));
                 has_failed = true;
+            }
+        }
+        for dir in &self.dirs {
+            kept::report_names(&dir.dir, &mut report);
+            for tree in &dir.trees {
+                kept::report_pointers(&tree.host, &tree.private, &mut report);
             }
             kept::report_hooks(&dir.dir, &dir.dir.host, &self.gate.aside.join(&self.gate.id), &mut report);
         }

@@ -27,6 +27,8 @@ use crate::process::untrusted_dir::UntrustedDir;
 
 const MAX_CONFIG: u64 = 1 << 20;
 const MAX_POINTER: u64 = 8 << 10;
+/// The report names at most this many files of a repository.
+const MAX_NAMED: usize = 8;
 /// Files and directories that the user configures.
 const CONFIGURED: &[&str] = &["config", "hooks", "info"];
 
@@ -92,15 +94,14 @@ impl Nested<'_> {
             return Ok(());
         }
         let (parent, name) = parent_of(root, path)?;
-        let before = self.baseline.git_dir(path);
-        if before.is_some_and(|before| {
-            parent.directory(&name).and_then(|dir| GitDirContent::of(&dir)).is_ok_and(|now| now == *before)
-        }) {
+        if let Some(before) = self.baseline.git_dir(path)
+            && self.restore(&parent.directory(&name)?, path, before, report).unwrap_or(false)
+        {
             return Ok(());
         }
         let place = self.next_place();
         let remake = Remake {
-            before,
+            before: self.baseline.git_dir(path),
             work_tree: if name == Path::new(".git") { path.parent() } else { None },
             git_dir: path.to_owned(),
             private: place.join("guest"),
@@ -108,6 +109,58 @@ impl Nested<'_> {
         move_out(&parent, &name, &remake.private)?;
         let made = self.remake(&remake, &place, report);
         self.install(made, &remake, &place, &parent, &name, path, report)
+    }
+
+    /// Undoes what the guest did in a repository of the user, apart from ordinary work: files that it
+    /// made are set aside, others are as they were. Returns `false` if that is not possible.
+    fn restore(
+        &mut self,
+        git_dir: &UntrustedDir,
+        path: &Path,
+        before: &GitDirContent,
+        report: &mut Report,
+    ) -> io::Result<bool> {
+        let now = GitDirContent::of(git_dir)?;
+        if now == *before {
+            return Ok(true);
+        }
+        self.count += 1;
+        let kept = self.gate.aside.join(&self.gate.id).join(format!("files-{}", self.count));
+        let mut changed = Vec::new();
+        for (file, content) in now.0.iter().filter(|entry| !before.0.contains(entry)) {
+            let parent = git_dir.directory(file.parent().unwrap_or(Path::new("")))?;
+            let name = Path::new(file.file_name().unwrap_or_default());
+            match content {
+                Content::File { .. } => move_out(&parent, name, &kept.join(file))?,
+                Content::Link(_) | Content::Odd(_) => remove(&parent, name)?,
+            }
+            changed.push(format!("`{}`", file.display()));
+        }
+        for (file, content) in before.0.iter().filter(|entry| !now.0.contains(entry)) {
+            let parent = git_dir.create_directory(file.parent().unwrap_or(Path::new("")))?;
+            let name = Path::new(file.file_name().unwrap_or_default());
+            match content {
+                Content::File { bytes, mode } => {
+                    parent.replace(name, bytes, || true)?;
+                    parent.set_mode(name, *mode)?;
+                }
+                Content::Link(to) => rustix::fs::symlinkat(to, &parent, name)?,
+                Content::Odd(_) => return Ok(false),
+            }
+        }
+        let is_restored = GitDirContent::of(git_dir)? == *before;
+        if is_restored && !changed.is_empty() {
+            let more = changed.len().saturating_sub(MAX_NAMED);
+            changed.truncate(MAX_NAMED);
+            let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+            report.keep(format!(
+                "changed in `{}` and kept in `{}`: {}{more}",
+                path.display(),
+                kept.display(),
+                changed.join(", ")
+            ));
+        }
+        Ok(is_restored)
     }
 
     /// Puts the new Git directory in its place, and removes or keeps the guest's.

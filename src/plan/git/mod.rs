@@ -89,8 +89,10 @@ impl Draft<'_> {
                 "Git did not read its configuration for this directory in time, so your settings may not apply inside: try `git config --list` here"));
         }
         if self.facts.git.is_refused && self.facts.git_dirs.iter().all(|dirs| dirs.problem.is_none()) {
-            self.warnings.push(Warning::new(WarningTopic::Git,
-                "Git cannot read its configuration for this directory, so it may not work inside: try `git config --list` here"));
+            let root = self.workspace.root();
+            self.warnings.push(Warning::new(WarningTopic::Git, format!(
+                "Git cannot read its configuration for `{root}`, so it may not work inside: try `git config --list` there"
+            )));
         }
         for root in self.workspace.repositories().map(|repository| &repository.root) {
             // Git still refuses repositories of other users elsewhere.
