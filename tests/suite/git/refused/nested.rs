@@ -1,13 +1,10 @@
 //! Repositories that a guest made in the working tree run no code on the host, wherever they are
 //! hidden.
 
+use std::fs;
 use std::path::Path;
 
-use std::fs;
-
 use super::Snapshot;
-use std::fs;
-
 use super::attack::{self, Attack};
 use crate::for_every_engine;
 use crate::git::{bash_in, git, last_subject, repository};
