@@ -37,7 +37,7 @@ use crate::config::Sourced;
 use crate::config::value::EngineKind;
 use crate::error::{Error, Result};
 use crate::host::{Host, Platform};
-use crate::path::{HostPath, constant};
+use crate::path::HostPath;
 use crate::process::Client;
 use crate::vars;
 use engines::connection::Connection;
@@ -292,8 +292,8 @@ pub fn session_base(host: &Host) -> HostPath {
 #[cfg(target_os = "linux")]
 fn memory_dir() -> Option<HostPath> {
     const TMPFS_MAGIC: i64 = 0x0102_1994;
-    let path = constant!(HostPath, "/dev/shm");
-    let is_memory = rustix::fs::statfs(path.as_path()).is_ok_and(|fs| fs.f_type as i64 == TMPFS_MAGIC);
+    let path = crate::path::constant!(HostPath, "/dev/shm");
+    let is_memory = rustix::fs::statfs(path.as_path()).is_ok_and(|fs| fs.f_type == TMPFS_MAGIC);
     let is_writable = rustix::fs::access(path.as_path(), rustix::fs::Access::WRITE_OK).is_ok();
     (is_memory && is_writable).then_some(path)
 }

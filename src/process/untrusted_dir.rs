@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RawMode, Stat};
 use rustix::io::Errno;
 
 const DIRECTORY: OFlags =
@@ -139,7 +139,7 @@ impl UntrustedDir {
     /// Sets the permissions of a regular file below this directory.
     pub fn set_mode(&self, path: impl AsRef<Path>, mode: u32) -> io::Result<()> {
         let file = self.file(path.as_ref())?.ok_or(ErrorKind::NotFound)?;
-        Ok(rustix::fs::fchmod(file, Mode::from_raw_mode(mode))?)
+        Ok(rustix::fs::fchmod(file, mode_of(mode))?)
     }
 
     /// Grants the owner of a directory below this one all access to it.
@@ -183,6 +183,18 @@ impl AsFd for UntrustedDir {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+/// Returns the permissions of an entry.
+#[allow(clippy::unnecessary_cast, reason = "the type differs between platforms")]
+pub fn permissions(stat: &Stat) -> u32 {
+    stat.st_mode as u32 & 0o777
+}
+
+/// Makes a mode of permissions.
+#[allow(clippy::unnecessary_cast, reason = "the type differs between platforms")]
+pub fn mode_of(permissions: u32) -> Mode {
+    Mode::from_raw_mode((permissions & 0o777) as RawMode)
 }
 
 /// Splits a path into names, and refuses one that leads upwards or starts at the root.

@@ -64,7 +64,7 @@ pub fn run_with_inspection<T>(
         // Without a record `ps` does not list the sandbox, which runs all the same.
         let _ = registry::write(&plan.session_dir, &record);
         let started = RepositoryExchange::start(&plan.repository_gate, &plan.session_dir);
-        *repositories = Repositories::Ready(started.map_err(SessionError::Repositories)?);
+        *repositories = Repositories::Ready(Box::new(started.map_err(SessionError::Repositories)?));
         Ok(())
     };
     let mut sweep = registry::BackgroundSweep::new(&plan.session_dir);
@@ -114,7 +114,7 @@ pub fn run_with_inspection<T>(
 pub enum Repositories {
     #[default]
     None,
-    Ready(RepositoryExchange),
+    Ready(Box<RepositoryExchange>),
     Live(LiveExchange),
 }
 
@@ -122,7 +122,7 @@ impl Repositories {
     /// Lets another thread exchange what changes while the sandbox runs.
     pub fn exchange_in_background(&mut self) {
         if let Repositories::Ready(exchange) = std::mem::take(self) {
-            *self = Repositories::Live(LiveExchange::start(exchange));
+            *self = Repositories::Live(LiveExchange::start(*exchange));
         }
     }
 

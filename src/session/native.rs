@@ -104,6 +104,7 @@ impl GuestGroup {
 }
 
 /// Runs a sandbox and waits for its end. Calls `record_start` before the guest runs.
+#[allow(clippy::too_many_arguments, reason = "each is another part of the session")]
 pub fn run(
     host: &Host,
     plan: &Plan,

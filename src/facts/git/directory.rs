@@ -136,7 +136,7 @@ impl GitDirs {
         let files = CONFIG_FILES.iter().chain(POINTERS).chain(&["info/attributes"]);
         let all = dirs.full.iter().map(|dir| &dir.path).chain(dirs.worktrees.iter().map(|dir| &dir.path));
         let files = all.flat_map(|dir| files.clone().map(|name| dir.join(name)));
-        dirs.decisive = files.filter(|file| is_file(file)).collect();
+        dirs.decisive = files.filter(is_file).collect();
         dirs
     }
 

@@ -131,8 +131,7 @@ impl Call<'_> {
 
     /// Runs Git and returns its output.
     pub fn run(mut self) -> GitResult<Vec<u8>> {
-        let what =
-            self.command.get_args().skip(2 * SETTINGS.len()).next().unwrap_or_default().to_string_lossy().into_owned();
+        let what = self.command.get_args().nth(2 * SETTINGS.len()).unwrap_or_default().to_string_lossy().into_owned();
         let mut messages = self.git.temporary()?;
         self.command.stdin(self.input.take().map_or_else(Stdio::null, Stdio::from));
         self.command.stderr(messages.try_clone()?);

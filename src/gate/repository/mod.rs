@@ -186,7 +186,7 @@ impl RepositoryExchange {
             worktrees: Vec::new(),
         };
         nested.bring_out(report);
-        let is_alone = self.shared.iter().all(|file| lock::is_only_one(file));
+        let is_alone = self.shared.iter().all(lock::is_only_one);
         for dir in &mut self.dirs {
             dir.remade.clone_from(&nested.remade);
             dir.is_alone = is_alone;

@@ -10,7 +10,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::process::untrusted_dir::UntrustedDir;
+use crate::process::untrusted_dir::{UntrustedDir, mode_of, permissions};
 
 /// Moves an entry of `parent` to a path that does not exist yet.
 pub fn move_out(parent: &UntrustedDir, name: &Path, to: &Path) -> io::Result<()> {
@@ -29,7 +29,7 @@ pub fn move_out(parent: &UntrustedDir, name: &Path, to: &Path) -> io::Result<()>
 /// Copies an entry of `parent` with everything below it.
 pub fn copy(parent: &UntrustedDir, name: &Path, to: &Path) -> io::Result<()> {
     let stat = parent.stat(name)?;
-    let mode = stat.st_mode & 0o777;
+    let mode = permissions(&stat);
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::Directory => {
             let directory = parent.directory(name)?;
@@ -70,7 +70,7 @@ pub fn move_in(from: &Path, parent: &UntrustedDir, name: &Path) -> io::Result<()
 fn copy_in(from: &Path, parent: &UntrustedDir, name: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     let meta = from.symlink_metadata()?;
-    let mode = Mode::from_raw_mode(meta.permissions().mode() & 0o777);
+    let mode = mode_of(meta.permissions().mode());
     if meta.is_dir() {
         rustix::fs::mkdirat(parent, name, mode | Mode::RWXU)?;
         let directory = parent.directory(name)?;

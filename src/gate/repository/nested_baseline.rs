@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::search::{Found, SeenDirectories, repositories};
 use crate::facts::git::index;
 use crate::plan::RepositoryGate;
-use crate::process::untrusted_dir::UntrustedDir;
+use crate::process::untrusted_dir::{UntrustedDir, permissions};
 
 /// Files that Git writes in ordinary work, and of which it executes nothing.
 const DATA_FILES: &[&str] =
@@ -135,7 +135,7 @@ impl Content {
                 },
             ),
             FileType::RegularFile => match directory.read(name, MAX_FILE) {
-                Ok(Some(bytes)) => Content::File { bytes, mode: stat.st_mode & 0o777 },
+                Ok(Some(bytes)) => Content::File { bytes, mode: permissions(stat) },
                 _ => odd(),
             },
             _ => odd(),
