@@ -10,6 +10,9 @@ from bench_launch import BWRAP_HOST_NETWORK
 from bench_rig import FILES, START_GIT
 
 
+TEN_REFS, MANY_REFS = "a Git repository, 10 branches", "a Git repository, 100,000 files, 10,000 branches"
+
+
 class ssh_agent:
     """Runs an SSH agent with one key and yields its socket, or None if OpenSSH is not installed."""
 
@@ -56,15 +59,29 @@ def extras(rig, engine):
 def git_facts(rig):
     """Compare launches in Git repositories to a launch in a plain directory."""
     repository = rig.repository("repository")
+    branches = rig.repository("branches", refs=10)
+    large = rig.repository("large-with-branches", files=FILES, refs=10_000)
     included = rig.repository("with-includes", includes=True)
     table = rig.runner.compare(rig.rounds, rig.run("native"), {
         "a Git repository": rig.run("native", cwd=repository),
+        TEN_REFS: rig.run("native", cwd=branches),
+        MANY_REFS: rig.run("native", cwd=large),
         "a Git repository, config with includes": rig.run("native", cwd=included),
         "a Git repository, --git shared": rig.run("native", "--git", "shared", cwd=repository),
         "a Git repository, Git started": rig.run("native", cwd=repository, env=START_GIT),
     })
     os.remove(f"{rig.home}/.gitconfig")
     print_table("Git repositories on native", table)
+    return table
+
+
+def commit(rig):
+    """Compare a commit in a private repository, which has to be brought out, to one in the host's."""
+    repository = rig.repository("commits")
+    script = "echo a line >> file; git add file; git -c user.name=bench -c user.email=bench@example.org commit -q -m message"
+    run = lambda mode: rig.run("native", "--git", mode, command=("sh", "-c", script), cwd=repository)
+    table = rig.runner.compare(rig.rounds, run("shared"), {"private": run("private")}, with_repeat=False)
+    print_table("a commit on native, compared to --git shared", table)
     return table
 
 

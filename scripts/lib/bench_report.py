@@ -1,8 +1,9 @@
 """Print the summary, and write the generated part of docs/benchmarks.md and its chart."""
 import os
 
-import bench_chart
 import bench_breakdown
+import bench_chart
+import bench_cost
 from bench_rig import HERE
 
 ENGINES = ("docker", "podman")
@@ -45,7 +46,11 @@ def goals(results):
     for engine in ("native", *ENGINES):
         levels = results.get("neighbours", {}).get(engine, {})
         goal(f"{engine}: growth of the ratio to the bare engine with 100 other sandboxes", 1.1, levels.get("100", {}).get("growth"))
-    for engine in ("native", "docker"):
+    goal("native: launch in a repository with 10 branches / in a plain directory", 1.1, ratio("git", bench_cost.TEN_REFS))
+    goal("native: launch in a repository with 100,000 files and 10,000 branches / in a plain directory", 1.5, ratio("git", bench_cost.MANY_REFS))
+    times = [results.get("commit", {}).get(name, {}).get("ms") for name in ("reference", "private")]
+    goal("native: time to bring a commit of one file out", 200, times[1] - times[0] if None not in times else None, "{:.0f} ms")
+    for engine in ("docker",):
         goal(f"{engine}: launch in a repository of 100,000 files / in an empty one", 1.05,
              results.get("files", {}).get(engine, {}).get("100,000 files", {}).get("ratio"))
     goal("binary, stripped", 6.0, results["binary_bytes"] / 1e6, "{:.1f} MB")
@@ -135,6 +140,7 @@ def page(results):
     lines += comparison("Other container launchers", results.get("launchers"))
     lines += comparison("sandpen commands without a sandbox", results.get("alone"))
     lines += comparison("Git repositories on native", results.get("git"), "a plain launch")
+    lines += comparison("A commit on native", results.get("commit"), "a commit with --git shared")
     for engine, table in results.get("extras", {}).items():
         lines += comparison(f"Additional features on {engine}", table, "a plain launch")
     for engine, table in results.get("files", {}).items():

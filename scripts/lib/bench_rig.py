@@ -116,8 +116,8 @@ class Rig:
                 file.write(line)
         return replaced
 
-    def repository(self, name, files=0, includes=False):
-        """Create a Git repository, optionally with files or with includes in the configuration."""
+    def repository(self, name, files=0, refs=0, includes=False):
+        """Create a Git repository, optionally with files, branches, or includes in the configuration."""
         path = self.make_directory(f"home/{name}")
         if os.path.exists(f"{path}/.git"):
             return path
@@ -132,6 +132,10 @@ class Rig:
         if files:
             call("add", "--all")
         call("commit", "--quiet", "--allow-empty", "--message", "a commit")
+        if refs:
+            branches = "".join(f"create refs/heads/branch-{number} HEAD\n" for number in range(refs))
+            subprocess.run([*git, "update-ref", "--stdin"], input=branches, text=True, env=self.runner.env, check=True)
+            call("pack-refs", "--all")
         if includes:
             with open(f"{self.home}/.gitconfig", "w") as file:
                 file.write("[user]\n\tname = bench\n[include]\n\tpath = ~/included\n[includeIf \"gitdir:~/\"]\n\tpath = ~/included-too\n")

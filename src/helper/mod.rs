@@ -11,6 +11,7 @@ mod relay;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode};
@@ -41,15 +42,36 @@ const TERMINAL_RETRY_DELAY: Duration = Duration::from_millis(200);
 /// How often the helper checks that its parent is still the launcher.
 const PARENT_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Git's own directories are less deep.
+const MAX_OPENED_DEPTH: usize = 64;
+
 /// The helper's `main`, with the arguments after `guest`.
 pub fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let config = arguments.next().and_then(|json| serde_json::from_str::<HelperConfig>(json.to_str()?).ok());
     let Some(config) = config else { return ExitCode::from(2) };
-    match run(&config, arguments.collect()) {
+    let ended = run(&config, arguments.collect());
+    for directory in &config.opened {
+        open_to_all(Path::new(directory), MAX_OPENED_DEPTH);
+    }
+    match ended {
         Ok(code) => ExitCode::from(code),
         Err(status) => {
             report(&config, status);
             ExitCode::from(status.exit_code())
+        }
+    }
+}
+
+/// Lets every user read and remove what the command left in a directory: the launcher is another
+/// one.
+fn open_to_all(path: &Path, depth: usize) {
+    let Ok(meta) = path.symlink_metadata() else { return };
+    if meta.is_file() {
+        let _ = fs::set_permissions(path, fs::Permissions::from_mode(meta.permissions().mode() | 0o444));
+    } else if meta.is_dir() && depth > 0 {
+        let _ = fs::set_permissions(path, fs::Permissions::from_mode(0o777));
+        for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+            open_to_all(&entry.path(), depth - 1);
         }
     }
 }

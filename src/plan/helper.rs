@@ -48,6 +48,10 @@ pub struct HelperConfig {
     /// The control directory, if it is not [`CONTROL_DIR`](super::CONTROL_DIR).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_dir: Option<String>,
+    /// Directories that the launcher reads and removes after the command, although the guest is
+    /// another user.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub opened: Vec<String>,
     /// The launcher's process id under Seatbelt, where it is the helper's parent. Helper and
     /// command are then one process group, which the launcher signals and which ends with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -103,6 +107,7 @@ impl Draft<'_> {
             handover: None,
             owner: self.host.platform == Platform::Linux,
             control_dir: None,
+            opened: Vec::new(),
             launcher: None,
         }
     }

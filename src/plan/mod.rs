@@ -261,7 +261,8 @@ impl Plan {
         let ports = ports(config);
         let handover = draft.filtered_network(&network)?;
         let names_host = draft.host_proxy(&network)?;
-        let helper_config = HelperConfig { handover, ..draft.helper_config(&ports) };
+        let opened = if user.is_host_user() { Vec::new() } else { repository::inside(&repositories) };
+        let helper_config = HelperConfig { handover, opened, ..draft.helper_config(&ports) };
         let helper = if engine.kind.is_container() { draft.helper(&helper_config, &request.command)? } else { None };
         if request.is_selftest {
             draft.probe();

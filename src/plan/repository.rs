@@ -29,6 +29,8 @@ pub const INSIDE: &str = "inside";
 pub struct RepositoryGate {
     /// Identifies the sandbox in refs and messages.
     pub id: String,
+    /// Whether the guest is another user than the host's.
+    pub is_other_user: bool,
     /// A directory outside of the session's, which is removed with it.
     pub memory_dir: Option<PathBuf>,
     /// Private repositories; none if the host's are shared.
@@ -443,6 +445,7 @@ impl Draft<'_> {
     pub fn repository_gate(&self, repositories: Vec<PrivateRepository>, fixed: &FixedFiles) -> RepositoryGate {
         RepositoryGate {
             id: self.id.to_string(),
+            is_other_user: !self.user.is_host_user(),
             memory_dir: self.repository_memory().filter(|_| !repositories.is_empty()).as_ref().map(owned),
             roots: self.searched_roots(&repositories, fixed),
             repositories,
@@ -497,6 +500,13 @@ impl Draft<'_> {
         watched.dedup();
         watched
     }
+}
+
+/// Lists the Git directories and objects inside.
+pub fn inside(repositories: &[PrivateRepository]) -> Vec<String> {
+    let full = repositories.iter().flat_map(|repository| &repository.full);
+    let places = full.flat_map(|dir| [dir.host.clone(), dir.host.join("objects")]);
+    places.map(|path| path.to_string_lossy().into_owned()).collect()
 }
 
 /// Lists the files that Git's settings come from, without those from the environment.

@@ -42,6 +42,28 @@ pub fn make(repository: &PrivateRepository, git: Option<&HostGit>) -> io::Result
     Ok(())
 }
 
+/// Lets a guest that is another user write the private directories. The session's directory above
+/// them is closed to others on the host.
+pub fn open_to_all(repository: &PrivateRepository) -> io::Result<()> {
+    let objects = repository.full.iter().map(|dir| &dir.private_objects);
+    let private = repository.full.iter().map(|dir| &dir.private);
+    private.chain(objects).try_for_each(|path| open_tree(path))
+}
+
+fn open_tree(path: &Path) -> io::Result<()> {
+    let meta = path.symlink_metadata()?;
+    let mode = meta.permissions().mode();
+    if meta.is_dir() {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o777))?;
+        for entry in fs::read_dir(path)? {
+            open_tree(&entry?.path())?;
+        }
+    } else if meta.is_file() {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode | 0o666))?;
+    }
+    Ok(())
+}
+
 /// Makes a private Git directory with objects, refs and configuration.
 fn full(dir: &PrivateGitDir, git: Option<&HostGit>) -> io::Result<()> {
     let PrivateGitDir { host, private, base, .. } = dir;

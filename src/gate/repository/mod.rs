@@ -87,6 +87,9 @@ impl RepositoryExchange {
         let mut exchange = Self::new(saved, session)?;
         for repository in &exchange.gate.repositories {
             make::make(repository, exchange.git.as_ref())?;
+            if exchange.gate.is_other_user {
+                make::open_to_all(repository)?;
+            }
         }
         for dir in &mut exchange.dirs {
             dir.mark_exchanged();
