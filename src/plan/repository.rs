@@ -71,6 +71,9 @@ pub struct PrivateGitDir {
     pub host: PathBuf,
     /// The private copy on the host.
     pub private: PathBuf,
+    /// The directory that is mounted, which contains the private copy. The guest can replace
+    /// everything below it by links.
+    pub private_root: PathBuf,
     /// The directory for the guest's objects.
     pub private_objects: PathBuf,
     /// The index that the guest was given last.
@@ -93,6 +96,7 @@ pub struct PrivateGitDir {
 pub struct PrivateWorktree {
     pub host: PathBuf,
     pub private: PathBuf,
+    pub private_root: PathBuf,
     pub base: PathBuf,
     pub given_index: PathBuf,
     pub work_tree: Option<PathBuf>,
@@ -243,6 +247,7 @@ impl Draft<'_> {
             given_index: owned(
                 &self.session_dir.join(format!("index-{}-{number}", super::flat_name(dir.path.as_path()))),
             ),
+            private_root: owned(&inside),
             private: owned(
                 &inside.join(dir.path.as_path().strip_prefix(common.as_path()).unwrap_or(dir.path.as_path())),
             ),
@@ -302,8 +307,10 @@ impl Draft<'_> {
             objects.push(owned(source));
         }
         let Format { is_sha256, is_reftable } = dir.format;
+        let inside = place.join(INSIDE);
         PrivateGitDir {
             host: owned(&dir.path),
+            private_root: owned(if private.is_within(&inside) { &inside } else { &private }),
             private: owned(&private),
             base: owned(&place.join(format!("base-{number}"))),
             import: owned(&self.session_dir.join(format!("import-{number}"))),

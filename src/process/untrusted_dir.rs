@@ -28,6 +28,13 @@ impl UntrustedDir {
         Ok(UntrustedDir { fd })
     }
 
+    /// Opens a directory below another one that is not a link itself; no link between them is
+    /// followed.
+    pub fn open_below(root: &Path, path: &Path) -> io::Result<Self> {
+        let below = path.strip_prefix(root).map_err(|_| ErrorKind::InvalidInput)?;
+        Self::open(root)?.directory(below)
+    }
+
     /// Opens a directory below this one.
     pub fn directory(&self, path: &Path) -> io::Result<Self> {
         let mut fd = rustix::io::fcntl_dupfd_cloexec(&self.fd, 0)?;
@@ -140,6 +147,12 @@ impl UntrustedDir {
     pub fn set_mode(&self, path: impl AsRef<Path>, mode: u32) -> io::Result<()> {
         let file = self.file(path.as_ref())?.ok_or(ErrorKind::NotFound)?;
         Ok(rustix::fs::fchmod(file, mode_of(mode))?)
+    }
+
+    /// Grants the owner of this directory all access to it.
+    pub fn grant_own_access(&self) -> io::Result<()> {
+        let mode = rustix::fs::fstat(&self.fd)?;
+        Ok(rustix::fs::fchmod(&self.fd, mode_of(permissions(&mode) | 0o700))?)
     }
 
     /// Grants the owner of a directory below this one all access to it.

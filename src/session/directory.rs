@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::error::SessionError;
 use super::spare;
@@ -16,6 +17,8 @@ use crate::plan::{Plan, Prepare, Secret};
 use crate::process::lock::{self, OWNER};
 use crate::session_id::random_name;
 
+/// The age at which a directory is no longer taken for one that is being created.
+const CREATION_TIMEOUT: Duration = Duration::from_secs(60);
 /// Begins the name of a directory that is being created and may not be locked yet.
 pub const NEW: &str = ".new-";
 /// Begins the name of a directory that is being removed. It is renamed first, so that the sandbox's
@@ -133,6 +136,24 @@ pub fn remove_stale(directory: &HostPath, before: impl FnOnce() -> bool) -> bool
         remove(directory);
     }
     is_removed
+}
+
+/// Removes directories in memory whose sessions do not exist: their launchers were killed before the
+/// sessions named them.
+pub fn remove_memory_of_killed(base: &HostPath) {
+    let start = format!("sandpen-{}-", rustix::process::getuid().as_raw());
+    for entry in fs::read_dir("/dev/shm").into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(id) = name.to_str().and_then(|name| name.strip_prefix(&start)) else { continue };
+        let is_old = entry
+            .metadata()
+            .and_then(|meta| meta.modified())
+            .is_ok_and(|time| time.elapsed().is_ok_and(|age| age > CREATION_TIMEOUT));
+        let is_unused = base.join(id).as_path().symlink_metadata().is_err();
+        if is_unused && is_old {
+            remove_all(&entry.path());
+        }
+    }
 }
 
 fn remove_all(path: &Path) {

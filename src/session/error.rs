@@ -62,7 +62,7 @@ impl Diagnostic for SessionError {
 
     fn hints(&self) -> Vec<String> {
         match self {
-            SessionError::Create { .. } => {
+            SessionError::Create { .. } | SessionError::Repositories(_) => {
                 vec!["check free space and permissions, or set XDG_STATE_HOME to another directory of yours".into()]
             }
             SessionError::NameTaken(id) => vec![

@@ -9,6 +9,7 @@ mod rows;
 
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::fs::chown;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
@@ -61,6 +62,10 @@ const SCENARIOS: [Scenario; 9] = [
                 fs::create_dir_all(git_dir.join(directory)).expect("repository");
             }
             fs::write(git_dir.join("HEAD"), "ref: refs/heads/main\n").expect("HEAD");
+            // The repository of another user would not be used.
+            for path in [&handwritten.files.project, &git_dir] {
+                chown(path, Some(handwritten.host.uid), None).expect("the tests run as root");
+            }
             handwritten.change_to("home/project/src/deep");
             Options::default()
         },

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::text::because;
+use crate::path::HostPath;
 use crate::plan::{Mount, Plan, Source, Topic};
 use crate::ui::{Page, View};
 
@@ -92,7 +93,7 @@ fn place(mount: &Mount, plan: &Plan, view: View) -> String {
     let target = &mount.target;
     match &mount.source {
         Source::Host(path) if path.as_path() == target.as_path() => target.to_string(),
-        Source::Host(path) if path.is_within(&plan.session_dir) && !view.detailed => target.to_string(),
+        Source::Host(path) if is_of_session(plan, path) && !view.detailed => target.to_string(),
         Source::Host(path) => format!("{target} ← {path}"),
         Source::Machine(path) => format!("{target} ← {path}"),
         Source::Tmpfs { .. } => format!("{target} ← tmpfs"),
@@ -121,4 +122,10 @@ fn summary(mounts: &[&Mount]) -> String {
 
 fn parent(mount: &Mount) -> PathBuf {
     mount.target.as_path().parent().map(Path::to_owned).unwrap_or_default()
+}
+
+/// Tells whether a path is in a directory that is removed with the session.
+fn is_of_session(plan: &Plan, path: &HostPath) -> bool {
+    let memory = plan.repository_gate.memory_dir.as_ref();
+    path.is_within(&plan.session_dir) || memory.is_some_and(|memory| path.as_path().starts_with(memory))
 }

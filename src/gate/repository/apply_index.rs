@@ -88,7 +88,7 @@ pub fn bring_out(
         if there == wanted {
             continue;
         }
-        if there != before {
+        if there != before || is_in_the_way(path, &wanted, &host, &given) {
             if moment == Moment::Ended {
                 report.keep(format!(
                     "`{}` was staged on the host meanwhile: the host's stays",
@@ -119,10 +119,18 @@ pub fn bring_out(
         }
     }
     changes.apply(git, tree, work_tree)?;
+    let skipped = changes.skipped.iter().filter(|byte| **byte == 0).count();
+    if skipped > 0 {
+        report.keep(format!("{} hidden from `git status` (skip-worktree) by the sandbox", counted_files(skipped)));
+    }
     if !changes.is_held {
         save_given(tree, content)?;
     }
     Ok(())
+}
+
+fn counted_files(count: usize) -> String {
+    if count == 1 { "1 file is".into() } else { format!("{count} files are") }
 }
 
 /// Whether entries of the guest come out.
@@ -147,6 +155,9 @@ fn judge(
         if !index::is_valid_path(path, entry.mode) {
             return Verdict::Refused("the path is not valid".into());
         }
+        if entry.id.is_null() {
+            return Verdict::Refused("it names no object".into());
+        }
         if !MODES.contains(&entry.mode) {
             return Verdict::Refused(format!("its mode is {:o}", entry.mode));
         }
@@ -157,7 +168,7 @@ fn judge(
             let directory = work_tree.join(std::ffi::OsStr::from_bytes(path));
             let pointer = directory.join(".git").symlink_metadata();
             let is_safe = match pointer {
-                Ok(meta) => was_there && meta.is_file() || exchange.remade.contains(&directory),
+                Ok(meta) => was_there && meta.is_file() || exchange.is_alone && exchange.remade.contains(&directory),
                 // Nothing can make a repository there.
                 Err(_) => exchange.is_alone,
             };
@@ -170,7 +181,9 @@ fn judge(
             return Verdict::Refused(reason.clone());
         }
         if entry.is_intent_to_add {
-            return Verdict::Later;
+            let file = work_tree.join(std::ffi::OsStr::from_bytes(path));
+            let is_file = file.symlink_metadata().is_ok_and(|meta| meta.is_file());
+            return if is_file { Verdict::Later } else { Verdict::Refused("there is no such file".into()) };
         }
     }
     Verdict::Passes
@@ -183,8 +196,6 @@ struct Changes {
     entries: Vec<u8>,
     skipped: Vec<u8>,
     unskipped: Vec<u8>,
-    assumed: Vec<u8>,
-    unassumed: Vec<u8>,
     intents: Vec<u8>,
     is_held: bool,
 }
@@ -208,10 +219,9 @@ impl Changes {
         let Some(entry) = wanted.get(&0) else { return };
         let before = there.get(&0).filter(|_| !is_replaced);
         let flag = |was: fn(&Entry) -> bool| (was(entry), before.is_some_and(|before| was(before)));
-        for (now_and_before, set, unset) in [
-            (flag(|entry| entry.is_skip_worktree), &mut self.skipped, &mut self.unskipped),
-            (flag(|entry| entry.is_assumed_valid), &mut self.assumed, &mut self.unassumed),
-        ] {
+        for (now_and_before, set, unset) in
+            [(flag(|entry| entry.is_skip_worktree), &mut self.skipped, &mut self.unskipped)]
+        {
             match now_and_before {
                 (true, false) => line(set, b"", path),
                 (false, true) => line(unset, b"", path),
@@ -234,8 +244,6 @@ impl Changes {
         update(&["update-index", "-z", "--index-info"], &self.entries)?;
         update(&["update-index", "-z", "--skip-worktree", "--stdin"], &self.skipped)?;
         update(&["update-index", "-z", "--no-skip-worktree", "--stdin"], &self.unskipped)?;
-        update(&["update-index", "-z", "--assume-unchanged", "--stdin"], &self.assumed)?;
-        update(&["update-index", "-z", "--no-assume-unchanged", "--stdin"], &self.unassumed)?;
         let add = ["--literal-pathspecs", "add", "-f", "-N", "--pathspec-from-file=-", "--pathspec-file-nul"];
         update(&add, &self.intents)?;
         if !self.entries.is_empty() {
@@ -258,6 +266,21 @@ fn line(list: &mut Vec<u8>, start: &[u8], path: &[u8]) {
 fn stages<'a>(index: &'a Index, path: &[u8]) -> Stages<'a> {
     let all = index.entries.range((path.to_vec(), 0)..=(path.to_vec(), u8::MAX));
     all.map(|((_, stage), entry)| (*stage, entry)).collect()
+}
+
+/// Tells whether an entry would replace one of the host: a file in the place of a directory, or a
+/// directory in the place of a file.
+fn is_in_the_way(path: &[u8], wanted: &Stages, host: &Index, given: &Index) -> bool {
+    let is_new = |key: &(Vec<u8>, u8)| !given.entries.contains_key(key);
+    let below = [path, b"/"].concat();
+    let mut entries = host.entries.range((below.clone(), 0)..).map(|(key, _)| key);
+    let has_below = entries.by_ref().take_while(|(other, _)| other.starts_with(&below)).any(|key| is_new(key));
+    let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| path[..at].to_vec());
+    let has_above = slashes.into_iter().any(|above| {
+        let key = (above, 0);
+        host.entries.contains_key(&key) && is_new(&key)
+    });
+    !wanted.is_empty() && (has_below || has_above)
 }
 
 fn changed_paths<'a>(before: &'a Index, now: &'a Index) -> BTreeSet<&'a [u8]> {

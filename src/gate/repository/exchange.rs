@@ -4,7 +4,6 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -14,7 +13,7 @@ use super::host_git::{GitResult, HostGit};
 use super::make::LOOSE;
 use super::operation::{self, Operation};
 use super::refs::{self, Head, Refs};
-use super::report::{Kept, Report};
+use super::report::Report;
 use super::stash;
 use super::transfer::{Taken, Transfer};
 use super::{apply_index, give, kept, lfs};
@@ -34,20 +33,31 @@ const MAX_CHANGED_REFS: usize = 50_000;
 /// Holds the index of some ten million files.
 pub const MAX_INDEX: u64 = 1 << 30;
 const MAX_CONFIG: u64 = 1 << 20;
-/// The report names at most this many deleted refs.
+/// The report names at most this many refs.
 const MAX_NAMED: usize = 8;
-/// Of more deleted refs it is not checked whether their commits are lost.
-const MAX_CHECKED: usize = 50;
 
 /// One working tree of a repository: the main one or a linked one.
 pub struct WorkingTree {
     /// The Git directory on the host, the private one and the base.
     pub host: PathBuf,
     pub private: PathBuf,
+    pub private_root: PathBuf,
     pub base: PathBuf,
     /// The index that the guest was given last.
     pub given_index: PathBuf,
     pub directory: Option<PathBuf>,
+}
+
+impl WorkingTree {
+    /// Opens the private Git directory. Links that the guest put above it are not followed.
+    pub fn open(&self) -> io::Result<UntrustedDir> {
+        UntrustedDir::open_below(&self.private_root, &self.private)
+    }
+}
+
+/// Opens a private Git directory. Links that the guest put above it are not followed.
+pub fn open_private(dir: &PrivateGitDir) -> io::Result<UntrustedDir> {
+    UntrustedDir::open_below(&dir.private_root, &dir.private)
 }
 
 /// A Git directory with objects, and the working trees that use it.
@@ -61,8 +71,8 @@ pub struct GitDirExchange {
     pub remade: BTreeSet<PathBuf>,
     /// Whether no other sandbox over this repository is running, once this one has ended.
     pub is_alone: bool,
-    /// Refs that the guest deleted, with their last values.
-    deleted: RefCell<Vec<(String, ObjectId)>>,
+    /// Refs that the guest deleted, with those that keep their commits.
+    deleted: RefCell<Vec<(String, String)>>,
     transfer: Transfer,
     seen: Option<(u64, u64)>,
     /// Whether anything was exchanged while the guest was running.
@@ -75,7 +85,8 @@ struct GuestState {
     /// Whether the guest removed the repository and perhaps made another in its place.
     is_replaced: bool,
     trees: Vec<GuestTree>,
-    stash: Vec<refs::ReflogEntry>,
+    /// `None` if it cannot be read.
+    stash: Option<Vec<refs::ReflogEntry>>,
 }
 
 impl GuestState {
@@ -111,6 +122,7 @@ impl GitDirExchange {
         let main = WorkingTree {
             host: dir.host.clone(),
             private: dir.private.clone(),
+            private_root: dir.private_root.clone(),
             base: dir.base.clone(),
             given_index: dir.given_index.clone(),
             directory: dir.work_tree.clone(),
@@ -118,6 +130,7 @@ impl GitDirExchange {
         let linked = linked.iter().filter(|tree| tree.work_tree.is_some()).map(|tree| WorkingTree {
             host: tree.host.clone(),
             private: tree.private.clone(),
+            private_root: tree.private_root.clone(),
             base: tree.base.clone(),
             given_index: tree.given_index.clone(),
             directory: tree.work_tree.clone(),
@@ -138,21 +151,21 @@ impl GitDirExchange {
 
     /// Returns values that change when the private directory or the host's changes.
     fn fingerprints(&self) -> (u64, u64) {
-        let combined = |path: fn(&WorkingTree) -> &PathBuf| {
+        let combined = |open: fn(&WorkingTree) -> io::Result<UntrustedDir>| {
             let of_files = |dir: &UntrustedDir| {
                 ["config", "hooks"].map(|name| dir.stat(name).map_or(0, |stat| refs::stat_hash(&stat)))
             };
             let of_tree = |dir: UntrustedDir| {
                 of_files(&dir).into_iter().fold(refs::fingerprint(&dir), |all, one| all.rotate_left(7) ^ one)
             };
-            let each = self.trees.iter().map(|tree| UntrustedDir::open(path(tree)).map_or(0, of_tree));
+            let each = self.trees.iter().map(|tree| open(tree).map_or(0, of_tree));
             each.fold(0_u64, |all, one| all.rotate_left(7) ^ one)
         };
         let table = fs::metadata(self.dir.host.join("reftable/tables.list")).map_or(0, |meta| {
             use std::os::unix::fs::MetadataExt;
             meta.ino() ^ meta.mtime_nsec().unsigned_abs()
         });
-        (combined(|tree| &tree.private), combined(|tree| &tree.host) ^ table)
+        (combined(WorkingTree::open), combined(|tree| UntrustedDir::open(&tree.host)) ^ table)
     }
 
     /// Remembers the present state as the one that needs no exchange.
@@ -203,7 +216,7 @@ impl GitDirExchange {
 
     /// Tells whether the private directory is what this exchange has read or written.
     fn is_given(&self, guest: &GuestState) -> bool {
-        let Ok(dir) = UntrustedDir::open(&self.dir.private) else { return false };
+        let Ok(dir) = open_private(&self.dir) else { return false };
         let Ok(base) = read_base(&self.dir.base) else { return false };
         refs::read_refs(&dir).is_ok_and(|now| now.ids == base.ids || now.ids == guest.refs.ids)
     }
@@ -213,11 +226,11 @@ impl GitDirExchange {
     }
 
     fn read_guest(&self, moment: Moment) -> io::Result<GuestState> {
-        let dir = UntrustedDir::open(&self.dir.private)?;
+        let dir = open_private(&self.dir)?;
         let refs = refs::read_refs(&dir)?;
         let mut trees = Vec::new();
         for tree in &self.trees {
-            let Ok(private) = UntrustedDir::open(&tree.private) else {
+            let Ok(private) = tree.open() else {
                 trees.push(GuestTree { head: None, index: Ok(None), operation: Ok(Operation::default()) });
                 continue;
             };
@@ -234,7 +247,9 @@ impl GitDirExchange {
             let head = refs::read_head(&private).unwrap_or(None);
             trees.push(GuestTree { head, index: self.read_index(tree, &private), operation });
         }
-        let stash = refs::read_reflog(&dir, STASH).unwrap_or_default();
+        // The ref without its reflog means that the file was removed, and not that entries were dropped.
+        let stash = refs::read_reflog(&dir, STASH).ok();
+        let stash = stash.filter(|entries| !entries.is_empty() || !refs.ids.contains_key(STASH));
         // A repository that was not replaced uses the host's objects.
         let alternates = UntrustedDir::open(&self.dir.private_objects)?.read("info/alternates", MAX_CONFIG)?;
         let alternates = alternates.unwrap_or_default();
@@ -308,7 +323,7 @@ impl GitDirExchange {
         let (passing, other): (Vec<_>, Vec<_>) = changes.into_iter().partition(|change| passes(&change.name, moment));
         let given_stash = refs::read_reflog(&UntrustedDir::open(&self.dir.base)?, STASH)?;
         let mut wanted: BTreeSet<ObjectId> = passing.iter().filter_map(|change| change.now).collect();
-        wanted.extend(guest.stash.iter().map(|entry| entry.new));
+        wanted.extend(guest.stash.iter().flatten().map(|entry| entry.new));
         for (tree, now) in self.trees.iter().zip(&guest.trees) {
             wanted.extend(match &now.head {
                 Some(Head::Detached(id)) => Some(*id),
@@ -338,7 +353,9 @@ impl GitDirExchange {
             };
         }
         write_base(&self.dir.base, &base)?;
-        stash::bring_out(git, &self.dir, &given_stash, &guest.stash, &taken)?;
+        if let Some(now) = &guest.stash {
+            stash::bring_out(git, &self.dir, &given_stash, now, &taken, report)?;
+        }
         for (tree, now) in self.trees.iter().zip(&guest.trees) {
             self.bring_tree(git, tree, now, &guest.refs, &refs, &taken, moment, report)?;
         }
@@ -353,7 +370,7 @@ impl GitDirExchange {
             }
         }
         if moment == Moment::Ended {
-            self.report_deleted(git, report);
+            self.report_deleted(report);
             report_odd_refs(&guest.refs, report);
             self.bring_symbolic(git, &guest.refs, host, report)?;
         }
@@ -409,7 +426,7 @@ impl GitDirExchange {
             if is_done || update(&[change]).is_ok() {
                 result.settled.insert(change.name.clone());
                 match (change.before, change.now) {
-                    (Some(before), None) => self.deleted.borrow_mut().push((change.name.clone(), before)),
+                    (Some(before), None) => self.keep_deleted(git, &change.name, before),
                     _ => report.brought.push(short(&change.name).to_owned()),
                 }
             } else {
@@ -437,26 +454,25 @@ impl GitDirExchange {
         Ok(())
     }
 
-    /// Names the branches and tags that the guest deleted and whose commits no other ref has, with
-    /// the commands that restore them.
-    fn report_deleted(&self, git: &HostGit, report: &mut Report) {
-        let deleted = self.deleted.borrow();
-        let is_lost = |id: &ObjectId| {
-            let arguments = ["rev-list", "--max-count=1", id.as_str(), "--not", "--all", "--"];
-            git.call(&self.dir.host, &arguments).run().is_ok_and(|output| !output.is_empty())
-        };
-        let local = deleted.iter().filter(|(name, _)| !name.starts_with("refs/remotes/"));
-        let deleted: Vec<_> = local.take(MAX_CHECKED).filter(|(_, id)| is_lost(id)).collect();
-        if deleted.is_empty() {
-            return;
+    /// Keeps the commits of a deleted ref that no other ref has.
+    fn keep_deleted(&self, git: &HostGit, name: &str, id: ObjectId) {
+        let arguments = ["rev-list", "--max-count=1", id.as_str(), "--not", "--all", "--"];
+        let is_lost = git.call(&self.dir.host, &arguments).run().map_or(true, |output| !output.is_empty());
+        let kept = format!("refs/sandpen/{}/{}", self.id, name.trim_start_matches("refs/"));
+        if is_lost
+            && !name.starts_with("refs/remotes/")
+            && git.call(&self.dir.host, &["update-ref", &kept, id.as_str()]).run().is_ok()
+        {
+            self.deleted.borrow_mut().push((name.to_owned(), kept));
         }
-        let named = deleted.iter().take(MAX_NAMED);
-        let names: Vec<String> = named.clone().map(|(name, _)| format!("`{}`", short(name))).collect();
-        let more = deleted.len().saturating_sub(MAX_NAMED);
-        let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-        let commands = named.map(|(name, id)| ["git", "update-ref", name, id.as_str()].map(OsString::from).to_vec());
-        let what = format!("deleted inside: {}{more}", names.join(", "));
-        report.kept.push(Kept { what, commands: commands.collect() });
+    }
+
+    /// Names the branches and tags that the guest deleted and whose commits no other ref has.
+    fn report_deleted(&self, report: &mut Report) {
+        for (name, kept) in self.deleted.borrow().iter() {
+            let what = format!("`{}` was deleted inside, and its commits are kept as `{kept}`", short(name));
+            report.keep_with(what, &["git", "update-ref", name, kept]);
+        }
     }
 
     /// Keeps the guest's value of a ref that moved on the host as well.
@@ -556,7 +572,7 @@ impl GitDirExchange {
                     git.call(&tree.host, &["update-ref", "--no-deref", "-m", message, "HEAD", id.as_str()]).run()
                 };
                 // Git names the commit at which HEAD was detached, not the latest one.
-                let log = UntrustedDir::open(&tree.private).and_then(|dir| refs::read_reflog(&dir, "HEAD"));
+                let log = tree.open().and_then(|dir| refs::read_reflog(&dir, "HEAD"));
                 let log = log.unwrap_or_default();
                 let detached = log.iter().rfind(|entry| entry.message.starts_with("checkout: moving from "));
                 if let Some(entry) = detached.filter(|entry| entry.new != *id) {

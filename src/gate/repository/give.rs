@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 
 use super::apply_index;
-use super::exchange::{GitDirExchange, MAX_INDEX, WorkingTree, head_text, read_base, write_base};
+use super::exchange::{GitDirExchange, MAX_INDEX, WorkingTree, head_text, open_private, read_base, write_base};
 use super::host_git::{GitResult, HostGit};
 use super::refs::{self, Refs};
 use crate::facts::git::index;
@@ -15,7 +15,7 @@ use crate::facts::git::object_id::ObjectId;
 use crate::process::untrusted_dir::UntrustedDir;
 
 pub fn bring_in(exchange: &GitDirExchange, git: &HostGit, guest: &Refs) -> GitResult<()> {
-    let private = UntrustedDir::open(&exchange.dir.private)?;
+    let private = open_private(&exchange.dir)?;
     let (host, mut base) = (exchange.read_host(git)?, read_base(&exchange.dir.base)?);
     let changed: Vec<String> = names(&host, &base)
         .filter(|name| host.ids.get(*name) != base.ids.get(*name) && guest.ids.get(*name) == base.ids.get(*name))
@@ -81,7 +81,7 @@ fn give_ref(private: &UntrustedDir, name: &str, before: Option<ObjectId>, id: Op
 }
 
 fn give_head(exchange: &GitDirExchange, git: &HostGit, tree: &WorkingTree) -> GitResult<()> {
-    let (private, given) = (UntrustedDir::open(&tree.private)?, refs::read_head(&UntrustedDir::open(&tree.base)?)?);
+    let (private, given) = (tree.open()?, refs::read_head(&UntrustedDir::open(&tree.base)?)?);
     let Some(host) = exchange.host_head(git, tree)? else { return Ok(()) };
     let is_unchanged = || refs::read_head(&private).is_ok_and(|now| now == given);
     if given.as_ref() != Some(&host)
@@ -96,7 +96,7 @@ fn give_head(exchange: &GitDirExchange, git: &HostGit, tree: &WorkingTree) -> Gi
 /// Replaces the guest's index by the host's, if the guest's has no changes that did not come out.
 fn give_index(exchange: &GitDirExchange, tree: &WorkingTree) -> io::Result<()> {
     let id_len = if exchange.dir.is_sha256 { 32 } else { 20 };
-    let private = UntrustedDir::open(&tree.private)?;
+    let private = tree.open()?;
     let given = fs::read(&tree.given_index).unwrap_or_default();
     let guest = private.read("index", MAX_INDEX)?.unwrap_or_default();
     let Some(host) = UntrustedDir::open(&tree.host)?.read("index", MAX_INDEX)? else { return Ok(()) };

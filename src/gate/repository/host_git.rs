@@ -64,6 +64,24 @@ pub enum GitError {
     Failed { what: String, message: String },
 }
 
+impl GitError {
+    /// Tells whether another attempt may succeed: Git did not run, or the disk was full.
+    pub fn is_temporary(&self) -> bool {
+        let known = [
+            "No space left",
+            "Disk quota",
+            "Read-only file system",
+            "Permission denied",
+            "insufficient permission",
+            "File exists",
+        ];
+        match self {
+            GitError::Start(_) | GitError::Timeout { .. } => true,
+            GitError::Failed { message, .. } => known.iter().any(|known| message.contains(known)),
+        }
+    }
+}
+
 pub type GitResult<T> = Result<T, GitError>;
 
 impl HostGit {
@@ -101,11 +119,6 @@ impl HostGit {
 impl Call<'_> {
     pub fn work_tree(mut self, directory: &Path) -> Self {
         self.command.env("GIT_WORK_TREE", directory).current_dir(directory);
-        self
-    }
-
-    pub fn arguments<S: AsRef<std::ffi::OsStr>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
-        self.command.args(arguments);
         self
     }
 

@@ -4,14 +4,13 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 
-use super::exchange::{Moment, read_config};
+use super::exchange::{Moment, WorkingTree, open_private, read_config};
 use super::host_git::{GitResult, HostGit};
 use super::report::{Kept, Report};
 use super::settings::{self, KeptSetting, SettingChange};
 use crate::facts::git::syntax;
 use crate::plan::repository::PrivateGitDir;
 use crate::process::untrusted;
-use crate::process::untrusted_dir::UntrustedDir;
 
 /// Hooks that are larger are named, but not kept.
 const MAX_HOOK: u64 = 1 << 20;
@@ -29,7 +28,7 @@ pub fn bring_settings(
     report: &mut Report,
 ) -> GitResult<()> {
     let given = fs::read(dir.base.join("config")).unwrap_or_default();
-    let now = match UntrustedDir::open(&dir.private).and_then(|private| read_config(&private)) {
+    let now = match open_private(dir).and_then(|private| read_config(&private)) {
         Ok(now) => now,
         Err(error) => {
             if moment == Moment::Ended {
@@ -46,7 +45,7 @@ pub fn bring_settings(
     let host = untrusted::read(&dir.host.join("config"), 1 << 20).unwrap_or_default();
     let host = syntax::settings(&host).unwrap_or_default();
     for change in &changes.accepted {
-        apply(git, dir, change, &host)?;
+        apply(git, dir, change, &host, report)?;
     }
     if moment == Moment::Ended {
         report_settings(shown, &changes.kept_inside, report);
@@ -77,10 +76,21 @@ fn value<'a>(settings: &'a [(String, String)], key: &str) -> Option<&'a String> 
 }
 
 /// Makes a change with the host's Git, if the host has what the guest was given.
-fn apply(git: &HostGit, dir: &PrivateGitDir, change: &SettingChange, host: &[(String, String)]) -> GitResult<()> {
+fn apply(
+    git: &HostGit,
+    dir: &PrivateGitDir,
+    change: &SettingChange,
+    host: &[(String, String)],
+    report: &mut Report,
+) -> GitResult<()> {
     match change {
         SettingChange::Set { key, given, value: new } if value(host, key) == given.as_ref() => {
             git.call(&dir.host, &["config", key, new]).run()?;
+            // A push would go elsewhere than before.
+            if let Some(given) = given.as_ref().filter(|_| key.ends_with(".remote")) {
+                let what = format!("the sandbox changed `{key}` from `{given}` to `{new}`");
+                report.keep_with(what, &["git", "config", key, given]);
+            }
         }
         SettingChange::Unset { key, given } if value(host, key) == Some(given) => {
             git.call(&dir.host, &["config", "--unset-all", key]).run()?;
@@ -137,8 +147,7 @@ const ORDINARY: &[&str] = &[
 
 /// Names other files that were made at the top of the Git directory.
 pub fn report_names(dir: &PrivateGitDir, report: &mut Report) {
-    let entries =
-        UntrustedDir::open(&dir.private).and_then(|private| private.entries(MAX_TOP_ENTRIES)).unwrap_or_default();
+    let entries = open_private(dir).and_then(|private| private.entries(MAX_TOP_ENTRIES)).unwrap_or_default();
     let is_ordinary =
         |name: &str| ORDINARY.iter().any(|known| name == *known || known.ends_with('_') && name.starts_with(known));
     let new = entries.iter().filter(|(name, kind)| {
@@ -158,8 +167,9 @@ pub fn report_names(dir: &PrivateGitDir, report: &mut Report) {
 }
 
 /// Names the files by which a worktree's Git directory names others, if they were changed.
-pub fn report_pointers(host: &Path, private: &Path, report: &mut Report) {
-    let Ok(private) = UntrustedDir::open(private) else { return };
+pub fn report_pointers(tree: &WorkingTree, report: &mut Report) {
+    let host = &tree.host;
+    let Ok(private) = tree.open() else { return };
     for name in ["commondir", "gitdir"] {
         let Ok(given) = untrusted::read_bytes(&host.join(name), MAX_HOOK) else { continue };
         if private.read(name, MAX_HOOK).ok().flatten().as_ref() != Some(&given) {
@@ -171,7 +181,7 @@ pub fn report_pointers(host: &Path, private: &Path, report: &mut Report) {
 /// Names hooks that are new or changed inside, and keeps a copy of each. `git_dir` is the Git
 /// directory in which they would run.
 pub fn report_hooks(dir: &PrivateGitDir, git_dir: &Path, aside: &Path, report: &mut Report) {
-    let Ok(private) = UntrustedDir::open(&dir.private) else { return };
+    let Ok(private) = open_private(dir) else { return };
     let Ok(hooks) = private.directory(Path::new("hooks")) else { return };
     let mut entries = hooks.entries(MAX_HOOKS).unwrap_or_default();
     entries.sort_by(|(one, _), (other, _)| one.cmp(other));

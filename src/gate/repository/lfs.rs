@@ -6,6 +6,7 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
+use super::exchange::open_private;
 use crate::plan::repository::PrivateGitDir;
 use crate::process::untrusted_dir::UntrustedDir;
 
@@ -15,7 +16,7 @@ const MAX_ENTRIES: usize = 100_000;
 
 /// Copies the files that the host lacks and whose contents match their names.
 pub fn bring_out(dir: &PrivateGitDir, scratch: &Path) -> io::Result<()> {
-    let private = UntrustedDir::open(&dir.private)?;
+    let private = open_private(dir)?;
     let Ok(objects) = private.directory(Path::new(OBJECTS)) else { return Ok(()) };
     for (first, _) in objects.entries(MAX_ENTRIES)? {
         let Ok(below) = objects.directory(Path::new(&first)) else { continue };
@@ -40,6 +41,10 @@ fn is_digest(name: &str) -> bool {
 /// Copies a file to the session's directory, and from there to its place if it is what it claims.
 fn take(directory: &UntrustedDir, name: &str, target: &Path, scratch: &Path) -> io::Result<()> {
     let Some(mut file) = directory.file(Path::new(name))? else { return Ok(()) };
+    // Git LFS writes no files with holes, and a copy of one would fill the disk.
+    if super::objects::is_sparse(&rustix::fs::fstat(&file)?) {
+        return Ok(());
+    }
     let copy = scratch.join("lfs-object");
     let mut digest = Sha256::new();
     let mut to = OpenOptions::new().write(true).create(true).truncate(true).open(&copy)?;

@@ -43,7 +43,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::path::HostPath;
 use crate::plan::RepositoryGate;
+use crate::plan::repository::PrivateGitDir;
 use crate::process::lock;
+use crate::process::untrusted_dir::UntrustedDir;
 use exchange::{GitDirExchange, Moment};
 use host_git::HostGit;
 use nested::Nested;
@@ -53,6 +55,9 @@ use watched::Stamps;
 
 /// The name of the saved gate in the session's directory.
 const FILE: &str = "repositories.json";
+/// The file's time is that of the last exchange, so a launcher was killed at most so many seconds
+/// after it.
+const KILL_MARGIN: u64 = 3;
 /// Changes are noticed after at most two seconds.
 const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -61,6 +66,8 @@ pub struct RepositoryExchange {
     gate: RepositoryGate,
     stamps: Stamps,
     baseline: NestedBaseline,
+    /// The time in seconds at which the launcher was killed, if it was.
+    killed: Option<i64>,
     scratch: PathBuf,
     git: Option<HostGit>,
     dirs: Vec<GitDirExchange>,
@@ -83,7 +90,11 @@ impl RepositoryExchange {
     pub fn start(gate: &RepositoryGate, session: &HostPath) -> io::Result<Self> {
         let baseline = NestedBaseline::record(gate, &nested::known(gate));
         let saved = Saved { gate: gate.clone(), stamps: Stamps::of(&gate.watched), baseline };
-        fs::write(session.join(FILE).as_path(), serde_json::to_vec(&saved)?)?;
+        let written = fs::write(session.join(FILE).as_path(), serde_json::to_vec(&saved)?);
+        // Without a repository there is nothing to bring out after a kill.
+        if !gate.repositories.is_empty() {
+            written?;
+        }
         let mut exchange = Self::new(saved, session)?;
         for repository in &exchange.gate.repositories {
             make::make(repository, exchange.git.as_ref())?;
@@ -100,7 +111,11 @@ impl RepositoryExchange {
     /// Continues the exchange of a launcher that was killed.
     pub fn of_session(session: &HostPath) -> Option<Self> {
         let saved = serde_json::from_slice(&fs::read(session.join(FILE).as_path()).ok()?).ok()?;
-        Self::new(saved, session).ok()
+        let seen = session.join(FILE).as_path().metadata().and_then(|meta| meta.modified()).ok()?;
+        let seen = seen.duration_since(std::time::UNIX_EPOCH).ok()?.as_secs();
+        let mut exchange = Self::new(saved, session).ok()?;
+        exchange.killed = i64::try_from(seen + KILL_MARGIN).ok();
+        Some(exchange)
     }
 
     /// Returns the directory in memory that a session uses.
@@ -125,12 +140,16 @@ impl RepositoryExchange {
         let shared =
             gate.repositories.iter().filter_map(|repository| share_repository(&locks, &repository.common_dir).ok());
         let shared = shared.collect();
-        Ok(RepositoryExchange { git, dirs, gate, stamps, baseline, scratch, locks, shared })
+        Ok(RepositoryExchange { git, dirs, gate, stamps, baseline, killed: None, scratch, locks, shared })
     }
 
     /// Exchanges what changed since the last time. Problems are reported at the end, when they are
     /// still there.
     fn exchange_if_changed(&mut self) {
+        // The time of this file tells when the launcher was last alive.
+        if let Ok(file) = File::options().append(true).open(self.scratch.join(FILE)) {
+            let _ = file.set_modified(std::time::SystemTime::now());
+        }
         let Some(git) = &self.git else { return };
         for dir in self.dirs.iter_mut().filter(|dir| dir.needs_exchange()) {
             let Ok(_lock) = lock_repository(&self.locks, &dir.dir.host) else { continue };
@@ -155,13 +174,16 @@ impl RepositoryExchange {
                 .and_then(|_lock| dir.exchange(git, Moment::Ended, &mut report));
             if let Err(error) = result {
                 report.problems.push(format!("the repository `{}` cannot be updated: {error}", dir.dir.host.display()));
-                has_failed = true;
+                has_failed |= error.is_temporary();
+                if !error.is_temporary() {
+                    keep_aside(&self.gate, &dir.dir, &mut report);
+                }
             }
         }
         for dir in &self.dirs {
             kept::report_names(&dir.dir, &mut report);
             for tree in &dir.trees {
-                kept::report_pointers(&tree.host, &tree.private, &mut report);
+                kept::report_pointers(tree, &mut report);
             }
             kept::report_hooks(&dir.dir, &dir.dir.host, &self.gate.aside.join(&self.gate.id), &mut report);
         }
@@ -184,6 +206,7 @@ impl RepositoryExchange {
             git,
             scratch: &self.scratch,
             baseline: &self.baseline,
+            killed: self.killed,
             count: 0,
             remade: BTreeSet::new(),
             worktrees: Vec::new(),
@@ -206,7 +229,7 @@ impl RepositoryExchange {
     ) -> host_git::GitResult<()> {
         let (Some(git), Some(repository)) = (&self.git, self.gate.repositories.get(number)) else { return Ok(()) };
         let place = self.scratch.join(format!("worktree-{name}"));
-        let tree = nested::add_worktree(git, repository, directory, name, &place)?;
+        let tree = nested::add_worktree(git, &self.gate.roots, repository, directory, name, &place)?;
         let Some(dir) = self.dirs.iter_mut().find(|dir| dir.dir.host == repository.common_dir) else { return Ok(()) };
         dir.trees.push(tree);
         dir.exchange(git, Moment::Ended, report)
@@ -214,6 +237,22 @@ impl RepositoryExchange {
 
     pub fn id(&self) -> &str {
         &self.gate.id
+    }
+}
+
+/// Keeps a private Git directory that could not come out, for the user to look at.
+fn keep_aside(gate: &RepositoryGate, dir: &PrivateGitDir, report: &mut Report) {
+    let kept = gate.aside.join(&gate.id).join(crate::plan::flat_name(&dir.host));
+    let copied = exchange::open_private(dir).and_then(|private| {
+        fs::create_dir_all(&kept)?;
+        move_tree::copy_entries(&private, &kept)?;
+        let _ = fs::remove_dir(kept.join("objects"));
+        let objects = UntrustedDir::open(&dir.private_objects)?;
+        fs::create_dir_all(kept.join("objects"))?;
+        move_tree::copy_entries(&objects, &kept.join("objects"))
+    });
+    if copied.is_ok() {
+        report.keep(format!("the sandbox's Git directory is kept in `{}`", kept.display()));
     }
 }
 

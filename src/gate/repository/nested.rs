@@ -17,7 +17,7 @@ use super::host_git::{GitResult, HostGit};
 use super::kept;
 use super::make::LOOSE;
 use super::move_tree::{move_in, move_out, remove};
-use super::nested_baseline::{Content, GitDirContent, NestedBaseline, search};
+use super::nested_baseline::{Content, GitDirContent, NestedBaseline, odd_content, search};
 use super::report::Report;
 use super::search::Found;
 use crate::facts::git::syntax;
@@ -29,8 +29,6 @@ const MAX_CONFIG: u64 = 1 << 20;
 const MAX_POINTER: u64 = 8 << 10;
 /// The report names at most this many files of a repository.
 const MAX_NAMED: usize = 8;
-/// Files and directories that the user configures.
-const CONFIGURED: &[&str] = &["config", "hooks", "info"];
 
 /// The search for repositories after the guest has ended.
 pub struct Nested<'a> {
@@ -40,6 +38,8 @@ pub struct Nested<'a> {
     pub scratch: &'a Path,
     /// The repositories that were there before.
     pub baseline: &'a NestedBaseline,
+    /// The time in seconds at which the launcher was killed, if it was.
+    pub killed: Option<i64>,
     pub count: usize,
     /// Working trees whose repository is out.
     pub remade: BTreeSet<PathBuf>,
@@ -54,8 +54,6 @@ struct Remake<'a> {
     work_tree: Option<&'a Path>,
     /// The Git directory on the host.
     git_dir: PathBuf,
-    /// The configuration and hooks of a repository that was there before.
-    before: Option<&'a GitDirContent>,
 }
 
 impl Nested<'_> {
@@ -64,7 +62,8 @@ impl Nested<'_> {
         for root in &self.gate.roots {
             for found in search(self.gate, root, &self.known()) {
                 let result = match &found {
-                    Found::GitDir(path) | Found::Bare(path) => self.repository(root, path, report),
+                    Found::GitDir(path) => self.repository(root, path, false, report),
+                    Found::Bare(path) => self.repository(root, path, true, report),
                     Found::Pointer(path) => self.pointer(root, path, report),
                     Found::Odd(path) => self.set_aside(root, path, "is neither a file nor a directory", report),
                     Found::Unreadable(path) => {
@@ -88,27 +87,58 @@ impl Nested<'_> {
         self.scratch.join(format!("nested-{}", self.count))
     }
 
-    /// Makes a repository anew, unless the guest did not touch it.
-    fn repository(&mut self, root: &Path, path: &Path, report: &mut Report) -> io::Result<()> {
-        if self.baseline.others.contains(path) {
+    /// Restores a repository of the user, or makes one of the guest anew.
+    fn repository(&mut self, root: &Path, path: &Path, is_bare: bool, report: &mut Report) -> io::Result<()> {
+        let (parent, name) = parent_of(root, path)?;
+        let git_dir = if path == root { UntrustedDir::open(root)? } else { open_granted(&parent, &name)? };
+        if let Some(before) = self.baseline.git_dir(path) {
+            return match self.restore(&git_dir, path, before, report) {
+                Ok(true) => Ok(()),
+                _ => self.disable(&git_dir, path, report),
+            };
+        }
+        if self.is_later(&git_dir) {
             return Ok(());
         }
-        let (parent, name) = parent_of(root, path)?;
-        if let Some(before) = self.baseline.git_dir(path)
-            && self.restore(&parent.directory(&name)?, path, before, report).unwrap_or(false)
-        {
-            return Ok(());
+        if is_bare {
+            let is_harmless = GitDirContent::of(&git_dir).is_ok_and(|content| content.is_harmless());
+            return if is_harmless { Ok(()) } else { self.disable(&git_dir, path, report) };
         }
         let place = self.next_place();
-        let remake = Remake {
-            before: self.baseline.git_dir(path),
-            work_tree: if name == Path::new(".git") { path.parent() } else { None },
-            git_dir: path.to_owned(),
-            private: place.join("guest"),
-        };
-        move_out(&parent, &name, &remake.private)?;
+        let remake = Remake { work_tree: path.parent(), git_dir: path.to_owned(), private: place.join("guest") };
+        // Renaming a directory needs the permission to write it and the one above it.
+        let _ = parent.grant_own_access();
+        let _ = git_dir.grant_own_access();
+        if let Err(error) = move_out(&parent, &name, &remake.private) {
+            self.disable(&git_dir, path, report)?;
+            return Err(error);
+        }
         let made = self.remake(&remake, &place, report);
         self.install(made, &remake, &place, &parent, &name, path, report)
+    }
+
+    /// Takes HEAD away, without which Git does not use a directory.
+    fn disable(&mut self, git_dir: &UntrustedDir, path: &Path, report: &mut Report) -> io::Result<()> {
+        self.count += 1;
+        let kept = self.gate.aside.join(&self.gate.id).join(format!("HEAD-{}", self.count));
+        let _ = git_dir.grant_own_access();
+        move_out(git_dir, Path::new("HEAD"), &kept)?;
+        let head = path.join("HEAD");
+        report.keep_with(
+            format!(
+                "`{}` is a Git directory with settings or hooks of the sandbox, so its HEAD is set aside",
+                path.display()
+            ),
+            &["mv", &kept.to_string_lossy(), &head.to_string_lossy()],
+        );
+        Ok(())
+    }
+
+    /// Tells whether something was made after the launcher was killed, and so by the user.
+    fn is_later(&self, entry: &UntrustedDir) -> bool {
+        let Some(killed) = self.killed else { return false };
+        let changed = rustix::fs::fstat(entry).map_or(0, |stat| stat.st_ctime);
+        i64::try_from(changed).is_ok_and(|changed| changed > killed)
     }
 
     /// Undoes what the guest did in a repository of the user, apart from ordinary work: files that it
@@ -139,6 +169,10 @@ impl Nested<'_> {
         for (file, content) in before.0.iter().filter(|entry| !now.0.contains(entry)) {
             let parent = git_dir.create_directory(file.parent().unwrap_or(Path::new("")))?;
             let name = Path::new(file.file_name().unwrap_or_default());
+            if parent.stat(name).is_ok() {
+                self.count += 1;
+                move_out(&parent, name, &kept.with_extension(self.count.to_string()))?;
+            }
             match content {
                 Content::File { bytes, mode } => {
                     parent.replace(name, bytes, || true)?;
@@ -209,22 +243,13 @@ impl Nested<'_> {
         let settings = syntax::settings(&String::from_utf8_lossy(&config)).unwrap_or_default();
         let is_sha256 = settings.iter().any(|(key, value)| key == "extensions.objectformat" && value == "sha256");
         let format = if is_sha256 { "--object-format=sha256" } else { "--object-format=sha1" };
-        let fresh = match remake.work_tree {
-            Some(_) => place.join("tree/.git"),
-            None => place.join("bare.git"),
-        };
+        let fresh = place.join("tree/.git");
         fs::create_dir_all(place.join("tree"))?;
         let init = ["init", "--quiet", "--template=", format];
-        match remake.work_tree {
-            Some(_) => self.git.call(&fresh, &init).work_tree(&place.join("tree")).run()?,
-            None => self.git.call(&fresh, &init).arguments(["--bare"]).run()?,
-        };
+        self.git.call(&fresh, &init).work_tree(&place.join("tree")).run()?;
         let base = place.join("base");
         fs::create_dir_all(base.join("refs"))?;
         fs::write(base.join(LOOSE), "")?;
-        if let Some(before) = remake.before {
-            restore(before, &fresh)?;
-        }
         fs::copy(fresh.join("HEAD"), base.join("HEAD"))?;
         fs::copy(fresh.join("config"), base.join("config"))?;
         // A Git directory that is not in its working tree names it.
@@ -239,6 +264,7 @@ impl Nested<'_> {
         let dir = PrivateGitDir {
             host: fresh.clone(),
             private: remake.private.clone(),
+            private_root: remake.private.clone(),
             private_objects: remake.private.join("objects"),
             given_index: base.join("index"),
             base,
@@ -314,7 +340,6 @@ impl Nested<'_> {
                     private: place.join("guest"),
                     work_tree: Some(directory),
                     git_dir: directory.join(".git"),
-                    before: None,
                 };
                 move_out(&from, Path::new(".git"), &remake.private)?;
                 let made = self.remake(&remake, &place, report);
@@ -324,7 +349,7 @@ impl Nested<'_> {
                 let text = from.read(".git", MAX_POINTER)?.unwrap_or_default();
                 let git_dir = pointed(directory, &text);
                 match git_dir.and_then(|git_dir| self.module(&git_dir)) {
-                    Some((host, module)) => self.submodule(&host, &module, directory, &target, report),
+                    Some(module) => self.submodule(module, directory, &target, report),
                     None => Ok(()),
                 }
             }
@@ -332,35 +357,44 @@ impl Nested<'_> {
         }
     }
 
-    /// Returns the host's path and the private one of a new submodule's Git directory.
-    fn module(&self, git_dir: &Path) -> Option<(PathBuf, PathBuf)> {
+    /// Returns the host's path of a new submodule's Git directory, the private directory that contains
+    /// the guest's, and its name there.
+    fn module(&self, git_dir: &Path) -> Option<(PathBuf, UntrustedDir, PathBuf)> {
         self.gate.repositories.iter().find_map(|repository| {
             let below =
                 git_dir.strip_prefix(&repository.common_dir).ok().filter(|below| below.starts_with("modules"))?;
-            let private = repository.full.first()?.private.join(below);
-            (git_dir.symlink_metadata().is_err() && private.is_dir()).then(|| (git_dir.to_owned(), private))
+            let is_name = |part: &std::ffi::OsStr| part.to_str().is_some_and(is_plain_name);
+            // A submodule in the Git directory of another one would change that.
+            let mut above = git_dir.ancestors().skip(1).take_while(|above| *above != repository.common_dir);
+            if !below.iter().all(is_name) || above.any(|above| above.join("HEAD").symlink_metadata().is_ok()) {
+                return None;
+            }
+            let inside = &repository.full.first()?.private;
+            let parent = UntrustedDir::open_below(inside, inside.join(below).parent()?).ok()?;
+            let name = PathBuf::from(below.file_name()?);
+            let is_there = parent.directory(&name).is_ok_and(|dir| dir.stat("HEAD").is_ok());
+            (git_dir.symlink_metadata().is_err() && is_there).then(|| (git_dir.to_owned(), parent, name))
         })
     }
 
     /// Makes the Git directory of a new submodule, and the `.git` file that names it.
     fn submodule(
         &mut self,
-        host: &Path,
-        module: &Path,
+        module: (PathBuf, UntrustedDir, PathBuf),
         directory: &Path,
         target: &UntrustedDir,
         report: &mut Report,
     ) -> io::Result<()> {
+        let (host, from, name) = module;
         let place = self.next_place();
-        let remake =
-            Remake { private: place.join("guest"), work_tree: Some(directory), git_dir: host.to_owned(), before: None };
-        let (from, name) = parent_of(module.parent().unwrap_or(module), module)?;
+        let remake = Remake { private: place.join("guest"), work_tree: Some(directory), git_dir: host.clone() };
         move_out(&from, &name, &remake.private)?;
         let made = self.remake(&remake, &place, report);
-        fs::create_dir_all(host.parent().unwrap_or(host))?;
-        let (parent, name) = parent_of(host.parent().unwrap_or(host), host)?;
-        self.install(made, &remake, &place, &parent, &name, host, report)?;
-        let pointer = format!("gitdir: {}\n", relative(directory, host).display());
+        let above = host.parent().unwrap_or(&host).to_owned();
+        fs::create_dir_all(&above)?;
+        let (parent, name) = parent_of(&above, &host)?;
+        self.install(made, &remake, &place, &parent, &name, &host, report)?;
+        let pointer = format!("gitdir: {}\n", relative(directory, &host).display());
         let _ = target.remove_file(".git");
         target.replace(".git", pointer.as_bytes(), || true)?;
         Ok(())
@@ -377,11 +411,18 @@ impl Nested<'_> {
         let directory = path.parent().unwrap_or(root);
         let named = pointed(directory, &text);
         if let Some(git_dir) = &named {
-            if let Some((host, module)) = self.module(git_dir) {
-                return self.submodule(&host, &module, directory, &parent, report);
+            // The guest cannot write the host's Git directories, so what is there is the user's.
+            let is_hosts = |repository: &PrivateRepository| git_dir.starts_with(&repository.common_dir);
+            if git_dir.symlink_metadata().is_ok() && self.gate.repositories.iter().any(is_hosts) {
+                return Ok(());
+            }
+            if let Some(module) = self.module(git_dir) {
+                return self.submodule(module, directory, &parent, report);
             }
             for (number, repository) in self.gate.repositories.iter().enumerate() {
-                if let Some(name) = new_worktree(repository, git_dir) {
+                if let Some(name) = new_worktree(repository, git_dir)
+                    && !self.worktrees.iter().any(|(_, known, taken)| *known == number && *taken == name)
+                {
                     self.worktrees.push((directory.to_owned(), number, name));
                     return Ok(());
                 }
@@ -391,7 +432,7 @@ impl Nested<'_> {
     }
 
     fn set_aside(&mut self, root: &Path, path: &Path, reason: &str, report: &mut Report) -> io::Result<()> {
-        if self.baseline.others.contains(path) {
+        if self.baseline.odd.iter().any(|(known, before)| known == path && odd_content(path).as_ref() == Some(before)) {
             return Ok(());
         }
         let (parent, name) = parent_of(root, path)?;
@@ -412,64 +453,70 @@ pub fn known(gate: &RepositoryGate) -> Vec<PathBuf> {
     let full = full.flat_map(|dir| [Some(dir.host.clone()), dir.work_tree.as_ref().map(|tree| tree.join(".git"))]);
     let linked = gate.repositories.iter().flat_map(|repository| &repository.worktrees);
     let linked = linked.map(|dir| dir.work_tree.as_ref().map(|tree| tree.join(".git")));
-    let submodules = gate.empty_submodules.iter().map(|submodule| submodule.directory.clone());
-    full.chain(linked).flatten().chain(submodules).chain(gate.fixed.iter().cloned()).collect()
-}
-
-/// Writes the configuration and hooks that a repository had before.
-fn restore(before: &GitDirContent, git_dir: &Path) -> io::Result<()> {
-    use std::os::unix::fs::{PermissionsExt, symlink};
-    for (path, content) in before.0.iter().filter(|(path, _)| CONFIGURED.iter().any(|name| path.starts_with(name))) {
-        let target = git_dir.join(path);
-        if let Some(above) = target.parent() {
-            fs::create_dir_all(above)?;
-        }
-        let _ = fs::remove_file(&target);
-        match content {
-            Content::File { bytes, mode } => {
-                fs::write(&target, bytes)?;
-                fs::set_permissions(&target, fs::Permissions::from_mode(*mode))?;
-            }
-            Content::Link(to) => symlink(to, &target)?,
-            Content::Odd(_) => {}
-        }
-    }
-    Ok(())
+    full.chain(linked).flatten().chain(gate.fixed.iter().cloned()).collect()
 }
 
 /// Brings out a worktree that was made inside: the host's Git registers it, and its HEAD and index
 /// come out as those of other worktrees.
 pub fn add_worktree(
     git: &HostGit,
+    roots: &[PathBuf],
     repository: &PrivateRepository,
     directory: &Path,
     name: &str,
     place: &Path,
 ) -> GitResult<WorkingTree> {
     let common = &repository.common_dir;
-    let private = repository.full.first().map(|dir| dir.private.join("worktrees").join(name)).unwrap_or_default();
+    let private_root = repository.full.first().map(|dir| dir.private.clone()).unwrap_or_default();
+    let private = private_root.join("worktrees").join(name);
+    let root = roots
+        .iter()
+        .find(|root| directory.starts_with(root))
+        .ok_or(io::ErrorKind::NotFound)
+        .map_err(io::Error::from)?;
+    let tree = UntrustedDir::open_below(root, directory)?;
     let temporary = place.join(name);
     fs::create_dir_all(place)?;
     let path = temporary.to_string_lossy().into_owned();
     git.call(common, &["worktree", "add", "--quiet", "--no-checkout", "--force", "--detach", &path]).run()?;
     let host = common.join("worktrees").join(name);
     fs::write(host.join("gitdir"), format!("{}\n", directory.join(".git").display()))?;
-    let tree = UntrustedDir::open(directory)?;
     tree.remove_file(".git")?;
     tree.replace(".git", format!("gitdir: {}\n", host.display()).as_bytes(), || true)?;
     fs::remove_dir_all(&temporary)?;
     let base = place.join("base");
     fs::create_dir_all(base.join("refs"))?;
     fs::copy(host.join("HEAD"), base.join("HEAD"))?;
-    Ok(WorkingTree { host, private, given_index: base.join("index"), base, directory: Some(directory.to_owned()) })
+    Ok(WorkingTree {
+        host,
+        private,
+        private_root,
+        given_index: base.join("index"),
+        base,
+        directory: Some(directory.to_owned()),
+    })
 }
 
 /// Returns the name of a worktree that exists inside only.
 fn new_worktree(repository: &PrivateRepository, git_dir: &Path) -> Option<String> {
     let name = git_dir.strip_prefix(repository.common_dir.join("worktrees")).ok()?.to_str()?;
-    let is_name = !name.is_empty() && !name.contains('/') && !name.starts_with(['-', '.']);
-    let private = repository.full.first()?.private.join("worktrees").join(name);
-    (is_name && git_dir.symlink_metadata().is_err() && private.is_dir()).then(|| name.to_owned())
+    let inside = &repository.full.first()?.private;
+    let is_there = UntrustedDir::open_below(inside, &inside.join("worktrees").join(name)).is_ok();
+    (is_plain_name(name) && git_dir.symlink_metadata().is_err() && is_there).then(|| name.to_owned())
+}
+
+/// Tells whether a name has no special meaning to Git or to a file system.
+fn is_plain_name(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    !name.is_empty() && name.chars().all(is_plain) && !name.starts_with(['-', '.']) && !name.ends_with(".lock")
+}
+
+/// Opens a directory, and grants its owner access first if necessary.
+fn open_granted(parent: &UntrustedDir, name: &Path) -> io::Result<UntrustedDir> {
+    parent.directory(name).or_else(|_| {
+        parent.grant_access(name)?;
+        parent.directory(name)
+    })
 }
 
 fn path(found: &Found) -> &Path {

@@ -2,7 +2,6 @@
 //! the guest did more than ordinary work in them: everything in their Git directories apart from
 //! objects, refs, reflogs and the index must be as it was.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -10,14 +9,26 @@ use rustix::fs::FileType;
 use serde::{Deserialize, Serialize};
 
 use super::search::{Found, SeenDirectories, repositories};
-use crate::facts::git::index;
+use crate::facts::git::{index, syntax};
 use crate::plan::RepositoryGate;
 use crate::process::untrusted_dir::{UntrustedDir, permissions};
 
 /// Files that Git writes in ordinary work, and of which it executes nothing.
 const DATA_FILES: &[&str] =
     &["HEAD", "ORIG_HEAD", "FETCH_HEAD", "COMMIT_EDITMSG", "index", "packed-refs", "gc.log", "shallow"];
-const DATA_DIRECTORIES: &[&str] = &["refs", "logs", "objects"];
+/// The settings that `git init` writes.
+const INITIAL_SETTINGS: &[&str] = &[
+    "core.bare",
+    "core.filemode",
+    "core.ignorecase",
+    "core.logallrefupdates",
+    "core.precomposeunicode",
+    "core.repositoryformatversion",
+    "core.symlinks",
+    "extensions.objectformat",
+];
+/// The contents of more files are not kept.
+const MAX_TOTAL: u64 = 16 << 20;
 /// Larger files are compared by their size only, and are not restored.
 const MAX_FILE: u64 = 1 << 20;
 const MAX_ENTRIES: usize = 100_000;
@@ -28,8 +39,8 @@ const MAX_INDEX: u64 = 256 << 20;
 pub struct NestedBaseline {
     pub git_dirs: Vec<(PathBuf, GitDirContent)>,
     pub pointers: Vec<(PathBuf, Vec<u8>)>,
-    /// Other places that look like repositories.
-    pub others: BTreeSet<PathBuf>,
+    /// A `.git` that is neither a file nor a directory, with what tells it from another.
+    pub odd: Vec<(PathBuf, Content)>,
 }
 
 /// Everything in a Git directory that is not data.
@@ -53,7 +64,7 @@ impl NestedBaseline {
         let mut baseline = NestedBaseline::default();
         for found in gate.roots.iter().flat_map(|root| search(gate, root, known)) {
             match found {
-                Found::GitDir(path) => {
+                Found::GitDir(path) | Found::Bare(path) => {
                     let content = UntrustedDir::open(&path).and_then(|dir| GitDirContent::of(&dir)).unwrap_or_default();
                     baseline.git_dirs.push((path, content));
                 }
@@ -61,7 +72,8 @@ impl NestedBaseline {
                     let content = crate::process::untrusted::read_bytes(&path, MAX_FILE).unwrap_or_default();
                     baseline.pointers.push((path, content));
                 }
-                Found::Bare(path) | Found::Odd(path) | Found::Unreadable(path) => drop(baseline.others.insert(path)),
+                Found::Odd(path) => baseline.odd.extend(odd_content(&path).map(|content| (path, content))),
+                Found::Unreadable(_) => {}
             }
         }
         baseline
@@ -74,6 +86,14 @@ impl NestedBaseline {
     pub fn has_pointer(&self, path: &Path, content: &[u8]) -> bool {
         self.pointers.iter().any(|(known, before)| known == path && before == content)
     }
+}
+
+/// Describes a `.git` that is neither a file nor a directory.
+pub fn odd_content(path: &Path) -> Option<Content> {
+    let parent = UntrustedDir::open(path.parent()?).ok()?;
+    let name = Path::new(path.file_name()?);
+    let stat = parent.stat(name).ok()?;
+    Some(Content::of(&parent, name, FileType::from_raw_mode(stat.st_mode), &stat))
 }
 
 /// Searches a directory, with the list of an earlier search.
@@ -89,36 +109,91 @@ pub fn search(gate: &RepositoryGate, root: &Path, known: &[PathBuf]) -> Vec<Foun
     found
 }
 
+/// How the entries of a directory are judged.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Level {
+    /// A Git directory.
+    GitDir,
+    /// Contains Git directories of worktrees.
+    Worktrees,
+    /// Contains Git directories of submodules, at any depth.
+    Modules,
+    /// Contains data only.
+    Data,
+    /// Contains files that count, whatever their names.
+    Other,
+}
+
 impl GitDirContent {
     pub fn of(git_dir: &UntrustedDir) -> io::Result<Self> {
         let mut content = GitDirContent::default();
-        content.collect(git_dir, Path::new(""), false)?;
+        content.collect(git_dir, Path::new(""), Level::GitDir, &mut { MAX_TOTAL })?;
         content.0.sort_by(|(one, _), (other, _)| one.cmp(other));
         Ok(content)
     }
 
-    fn collect(&mut self, directory: &UntrustedDir, path: &Path, is_data: bool) -> io::Result<()> {
-        for (name, kind) in directory.entries(MAX_ENTRIES)? {
+    fn collect(&mut self, directory: &UntrustedDir, path: &Path, level: Level, left: &mut u64) -> io::Result<()> {
+        let entries = directory.entries(MAX_ENTRIES)?;
+        let has_head = entries.iter().any(|(name, _)| name == "HEAD");
+        let level = if level == Level::Modules && has_head { Level::GitDir } else { level };
+        for (name, kind) in entries {
             let below = path.join(&name);
             let text = name.to_str().unwrap_or_default();
-            let is_data = is_data || DATA_DIRECTORIES.contains(&text);
             if kind == FileType::Directory {
-                // Objects are many, and Git verifies them.
-                let is_objects = path.file_name().is_some_and(|parent| parent == "objects") && text != "info";
-                if !is_objects {
-                    self.collect(&directory.directory(Path::new(&name))?, &below, is_data && text != "info")?;
-                }
+                let level = match (level, text) {
+                    (Level::GitDir, "refs" | "logs") => Level::Data,
+                    // Objects are many, and Git verifies them.
+                    (Level::GitDir, "objects") => {
+                        if let Ok(info) = directory.directory(Path::new("objects/info")) {
+                            self.collect(&info, &below.join("info"), Level::Other, left)?;
+                        }
+                        continue;
+                    }
+                    (Level::GitDir, "worktrees") => Level::Worktrees,
+                    (Level::GitDir, "modules") => Level::Modules,
+                    (Level::Worktrees, _) => Level::GitDir,
+                    (Level::Modules, _) => Level::Modules,
+                    (Level::Data, _) => Level::Data,
+                    _ => Level::Other,
+                };
+                let inner = directory.directory(Path::new(&name)).or_else(|_| {
+                    directory.grant_access(Path::new(&name))?;
+                    directory.directory(Path::new(&name))
+                })?;
+                self.collect(&inner, &below, level, left)?;
                 continue;
             }
             let stat = directory.stat(&name)?;
             let is_plain = kind == FileType::RegularFile && stat.st_nlink == 1;
-            let is_data = is_data || DATA_FILES.contains(&text) || text.ends_with(".lock");
+            let is_data = level == Level::Data
+                || level == Level::GitDir && (DATA_FILES.contains(&text) || text.ends_with(".lock"));
             if is_data && is_plain && (text != "index" || has_valid_index(directory)) {
                 continue;
             }
-            self.0.push((below, Content::of(directory, Path::new(&name), kind, &stat)));
+            let size = stat.st_size.unsigned_abs();
+            let content = if size > *left {
+                Content::Odd(stat.st_ino ^ size)
+            } else {
+                Content::of(directory, Path::new(&name), kind, &stat)
+            };
+            *left = left.saturating_sub(size);
+            self.0.push((below, content));
         }
         Ok(())
+    }
+
+    /// Tells whether it is what `git init` makes, so that Git runs nothing because of it.
+    pub fn is_harmless(&self) -> bool {
+        self.0.iter().all(|(path, content)| match (path.to_str(), content) {
+            (Some("description" | "info/exclude"), Content::File { .. }) => true,
+            (Some("config"), Content::File { bytes, .. }) => {
+                let settings = syntax::settings(&String::from_utf8_lossy(bytes));
+                settings
+                    .is_some_and(|settings| settings.iter().all(|(key, _)| INITIAL_SETTINGS.contains(&key.as_str())))
+            }
+            (Some(path), Content::File { .. }) => path.starts_with("hooks/") && path.ends_with(".sample"),
+            _ => false,
+        })
     }
 }
 

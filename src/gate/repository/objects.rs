@@ -218,7 +218,7 @@ impl ObjectCopy {
 
 /// Tells whether most of a file has no place on the disk: Git writes no such packs, and a copy would
 /// fill the disk.
-fn is_sparse(stat: &Stat) -> bool {
+pub fn is_sparse(stat: &Stat) -> bool {
     const MIN_SIZE: u64 = 1 << 20;
     const BLOCK: u64 = 512;
     let size = stat.st_size.unsigned_abs();

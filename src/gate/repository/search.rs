@@ -23,7 +23,7 @@ const MAX_OPEN_DEPTH: usize = 200;
 pub enum Found {
     /// A directory `.git`.
     GitDir(PathBuf),
-    /// A directory with the files of a Git directory, and another name.
+    /// A directory that Git takes for a Git directory, or nearly so, with another name.
     Bare(PathBuf),
     /// A `.git` that is a file.
     Pointer(PathBuf),
@@ -49,6 +49,9 @@ pub fn repositories(root: &Path, known: &[PathBuf], seen: &mut SeenDirectories) 
     let mut open = vec![Pending { parent: None, path: PathBuf::new(), depth: 0 }];
     while let Some(Pending { parent, path, depth }) = open.pop() {
         let absolute = root.join(&path);
+        if known.contains(&absolute) {
+            continue;
+        }
         let stamp = DirectoryStamp::of(&absolute);
         if let Some(below) = stamp.and_then(|stamp| seen.unchanged(&path, stamp)) {
             open.extend(below.iter().map(|name| Pending { parent: None, path: path.join(name), depth: depth + 1 }));
@@ -69,16 +72,13 @@ pub fn repositories(root: &Path, known: &[PathBuf], seen: &mut SeenDirectories) 
                 continue;
             }
         };
-        let has = |name: &str, kind: FileType| entries.iter().any(|(known, found)| known == name && *found == kind);
-        if has("objects", FileType::Directory)
-            && has("refs", FileType::Directory)
-            && entries.iter().any(|(name, _)| name == "HEAD")
-        {
-            found.push(Found::Bare(absolute));
-            continue;
+        let has = |name: &str| entries.iter().any(|(known, _)| known == name);
+        let is_bare = has("HEAD") && (has("objects") || has("refs") || has("commondir"));
+        if is_bare {
+            found.push(Found::Bare(absolute.clone()));
         }
         let shared = (depth < MAX_OPEN_DEPTH).then(|| Rc::new(directory));
-        let (mut below, mut has_repository) = (Vec::new(), false);
+        let (mut below, mut has_repository) = (Vec::new(), is_bare);
         for (name, kind) in entries {
             let place = absolute.join(&name);
             if is_dot_git(&name) {
@@ -90,7 +90,7 @@ pub fn repositories(root: &Path, known: &[PathBuf], seen: &mut SeenDirectories) 
                         _ => Found::Odd(place),
                     });
                 }
-            } else if kind == FileType::Directory && !known.contains(&place) {
+            } else if kind == FileType::Directory && !(is_bare && name == "objects") {
                 open.push(Pending { parent: shared.clone(), path: path.join(&name), depth: depth + 1 });
                 below.push(name);
             }
@@ -107,6 +107,7 @@ pub fn repositories(root: &Path, known: &[PathBuf], seen: &mut SeenDirectories) 
 /// The identity of a directory, which changes whenever an entry is added, removed or renamed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct DirectoryStamp {
+    device: u64,
     inode: u64,
     changed: (i64, i64),
 }
@@ -114,7 +115,7 @@ struct DirectoryStamp {
 impl DirectoryStamp {
     fn of(path: &Path) -> Option<Self> {
         let meta = path.symlink_metadata().ok().filter(std::fs::Metadata::is_dir)?;
-        Some(DirectoryStamp { inode: meta.ino(), changed: (meta.ctime(), meta.ctime_nsec()) })
+        Some(DirectoryStamp { device: meta.dev(), inode: meta.ino(), changed: (meta.ctime(), meta.ctime_nsec()) })
     }
 
     /// Tells whether a later change would have another time: a file system's clock advances by some
@@ -137,17 +138,22 @@ impl SeenDirectories {
         let mut seen = SeenDirectories::default();
         let mut fields = content.split(|byte| *byte == 0);
         let number = |field: &[u8]| std::str::from_utf8(field).ok()?.parse::<i64>().ok();
-        // A record: path, inode, seconds, nanoseconds, and the names of subdirectories up to an
-        // empty one.
-        while let (Some(path), Some(inode), Some(seconds), Some(nanos)) =
-            (fields.next(), fields.next(), fields.next(), fields.next())
+        // A record: path, device, inode, seconds, nanoseconds, and the names of subdirectories up to
+        // an empty one.
+        while let (Some(path), Some(device), Some(inode), Some(seconds), Some(nanos)) =
+            (fields.next(), fields.next(), fields.next(), fields.next(), fields.next())
         {
-            let (Some(inode), Some(seconds), Some(nanos)) = (number(inode), number(seconds), number(nanos)) else {
+            let numbers = (number(device), number(inode), number(seconds), number(nanos));
+            let (Some(device), Some(inode), Some(seconds), Some(nanos)) = numbers else {
                 return SeenDirectories::default();
             };
             let names = fields.by_ref().take_while(|name| !name.is_empty());
             let names = names.map(|name| OsStr::from_bytes(name).to_owned()).collect();
-            let stamp = DirectoryStamp { inode: inode.cast_unsigned(), changed: (seconds, nanos) };
+            let stamp = DirectoryStamp {
+                device: device.cast_unsigned(),
+                inode: inode.cast_unsigned(),
+                changed: (seconds, nanos),
+            };
             seen.0.insert(PathBuf::from(OsStr::from_bytes(path)), (stamp, names));
         }
         seen
@@ -157,7 +163,8 @@ impl SeenDirectories {
         let mut content = Vec::new();
         for (path, (stamp, names)) in &self.0 {
             content.extend_from_slice(path.as_os_str().as_bytes());
-            let numbers = format!("\0{}\0{}\0{}\0", stamp.inode.cast_signed(), stamp.changed.0, stamp.changed.1);
+            let (device, inode) = (stamp.device.cast_signed(), stamp.inode.cast_signed());
+            let numbers = format!("\0{device}\0{inode}\0{}\0{}\0", stamp.changed.0, stamp.changed.1);
             content.extend_from_slice(numbers.as_bytes());
             for name in names {
                 content.extend_from_slice(name.as_bytes());

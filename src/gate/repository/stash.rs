@@ -6,6 +6,7 @@ use std::fs;
 use super::exchange::STASH;
 use super::host_git::{GitResult, HostGit};
 use super::refs::{self, ReflogEntry};
+use super::report::Report;
 use super::transfer::Taken;
 use crate::plan::repository::PrivateGitDir;
 use crate::process::untrusted_dir::UntrustedDir;
@@ -19,6 +20,7 @@ pub fn bring_out(
     given: &[ReflogEntry],
     now: &[ReflogEntry],
     taken: &Taken,
+    report: &mut Report,
 ) -> GitResult<()> {
     let has = |list: &[ReflogEntry], entry: &ReflogEntry| list.iter().any(|other| other.new == entry.new);
     if now.len() > MAX_ENTRIES || given.iter().map(|entry| entry.new).eq(now.iter().map(|entry| entry.new)) {
@@ -32,6 +34,8 @@ pub fn bring_out(
             if !has(now, entry) {
                 let name = format!("{STASH}@{{{number}}}");
                 git.call(&dir.host, &["reflog", "delete", "--rewrite", "--updateref", &name]).run()?;
+                let what = format!("the stash entry `{}` was dropped inside", entry.message);
+                report.keep_with(what, &["git", "stash", "store", "-m", &entry.message, entry.new.as_str()]);
             }
         }
         if !host.is_empty() && host.iter().all(|entry| !has(now, entry)) {
@@ -39,7 +43,11 @@ pub fn bring_out(
         }
     }
     for entry in now.iter().filter(|entry| !has(&host, entry) && taken.kinds.contains_key(&entry.new)) {
-        git.call(&dir.host, &["stash", "store", "-q", "-m", &entry.message, entry.new.as_str()]).run()?;
+        // Git refuses a commit that is not a stash.
+        let stored = git.call(&dir.host, &["stash", "store", "-q", "-m", &entry.message, entry.new.as_str()]).run();
+        if let Err(error) = stored {
+            report.problems.push(format!("a stash entry stays inside: {error}"));
+        }
     }
     save_given(dir, now)?;
     Ok(())

@@ -88,7 +88,7 @@ impl Transfer {
                         taken.refused.insert(id, error.to_string());
                     }
                 }
-                Err(error) if is_host_failure(&error) => return Err(error),
+                Err(error) if error.is_temporary() => return Err(error),
                 Err(_) => {
                     let (first, second) = group.split_at(group.len() / 2);
                     groups.extend([first.to_vec(), second.to_vec()]);
@@ -117,15 +117,6 @@ impl Transfer {
         }
         Ok(taken)
     }
-}
-
-/// Tells whether the host is the reason of a failure, so that it makes no sense to try with fewer
-/// objects.
-fn is_host_failure(error: &GitError) -> bool {
-    let text = error.to_string();
-    ["No space left", "Disk quota", "Read-only file system", "Permission denied", "insufficient permission"]
-        .iter()
-        .any(|known| text.contains(known))
 }
 
 /// Makes the repository for the guest's objects.

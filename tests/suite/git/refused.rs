@@ -2,6 +2,7 @@
 //! refs and the index, and no planted code runs outside.
 
 mod attack;
+mod found;
 mod nested;
 mod objects;
 mod options;
@@ -10,13 +11,13 @@ mod snapshot;
 use std::fs;
 use std::path::Path;
 
-use crate::for_every_engine;
+use crate::for_docker_and_native;
 use crate::support::Fixture;
 
 use attack::Attack;
 pub use snapshot::{Snapshot, leftovers};
 
-for_every_engine!(
+for_docker_and_native!(
     settings_stay_inside,
     a_lazy_fetch_is_not_planted,
     hooks_stay_inside,

@@ -90,6 +90,22 @@ macro_rules! for_every_engine {
     };
 }
 
+/// Defines tests for Docker and native, for long tables of attacks on what all engines share.
+#[macro_export]
+macro_rules! for_docker_and_native {
+    ($($name:ident),+ $(,)?) => {$(
+        mod $name {
+            use $crate::support::{Engine, Fixture};
+            #[test]
+            fn docker() { Fixture::on_prepared(Engine::Docker, std::convert::identity, super::$name) }
+            #[test]
+            fn native() { Fixture::on_prepared(Engine::Native, std::convert::identity, super::$name) }
+            #[test]
+            fn native_root() { Fixture::on_prepared(Engine::NativeRoot, std::convert::identity, super::$name) }
+        }
+    )+};
+}
+
 /// Defines one test per container engine, for images, containers and the engines' clients.
 #[macro_export]
 macro_rules! for_every_container_engine {

@@ -474,6 +474,9 @@ fn nothing_is_written_through_a_link_of_the_host() -> io::Result<()> {
     fs::remove_file(host.path().join("rebase-merge"))?;
     symlink(elsewhere.path().join("file"), host.path().join("MERGE_MSG"))?;
     assert!(apply(host.path(), &Operation::default(), &operation(&[("MERGE_MSG", "x")])).is_err());
+    // No link is in the way of these, which are not files of an operation.
+    fs::remove_file(host.path().join("MERGE_MSG"))?;
+    fs::create_dir(host.path().join("hooks"))?;
     assert!(apply(host.path(), &Operation::default(), &operation(&[("../x", "x")])).is_err());
     assert!(apply(host.path(), &Operation::default(), &operation(&[("hooks/pre-commit", "x")])).is_err());
     Ok(())

@@ -27,8 +27,17 @@ const IDENTITY: &str = "[user]\n\tname = Me\n\temail = me@example.org\n[init]\n\
 const QUESTIONS: &[&[&str]] = &[
     &["status", "--porcelain=v2", "--branch"],
     &["status"],
-    &["log", "--all", "--format=%H %D %s"],
-    &["for-each-ref"],
+    &["log", "--exclude=refs/sandpen/*", "--all", "--format=%H %D %s"],
+    &[
+        "for-each-ref",
+        "refs/heads",
+        "refs/tags",
+        "refs/remotes",
+        "refs/notes",
+        "refs/stash",
+        "refs/bisect",
+        "refs/custom",
+    ],
     &["symbolic-ref", "--quiet", "HEAD"],
     &["stash", "list"],
     &["ls-files", "--stage", "-v"],
@@ -111,7 +120,11 @@ impl<'a> Twin<'a> {
             let mut run = self.fixture.run();
             let finished = run.current_dir(directory).args(self.options).args(["--", "bash", "-c", &script]).finish();
             // A branch whose commits nothing else has is named when the sandbox deletes it.
-            let is_unexpected = |line: &&str| line.starts_with("sandpen:") && !line.contains("deleted inside");
+            let is_unexpected = |line: &&str| {
+                line.starts_with("sandpen:")
+                    && !line.contains("was deleted inside")
+                    && !line.contains("was dropped inside")
+            };
             let messages: Vec<&str> = finished.stderr.lines().filter(is_unexpected).collect();
             assert!(!self.is_silent || messages.is_empty(), "messages of sandpen: {messages:#?}");
             finished

@@ -6,11 +6,11 @@ use std::path::Path;
 
 use super::Snapshot;
 use super::attack::{self, Attack};
-use crate::for_every_engine;
+use crate::for_docker_and_native;
 use crate::git::{bash_in, git, last_subject, repository};
 use crate::support::{Fixture, Running, eventually, holds_within};
 
-for_every_engine!(
+for_docker_and_native!(
     a_gitlink_to_a_new_repository_runs_nothing,
     hidden_repositories_run_nothing,
     pointers_of_the_guest_lead_nowhere,

@@ -6,11 +6,11 @@ use std::io::Write;
 use std::process::Stdio;
 
 use super::attack::{self, Attack};
-use crate::for_every_engine;
+use crate::for_docker_and_native;
 use crate::git::git;
 use crate::support::{Engine, Fixture};
 
-for_every_engine!(objects_that_do_not_match_their_names_are_refused, trees_with_forbidden_names_are_refused);
+for_docker_and_native!(objects_that_do_not_match_their_names_are_refused, trees_with_forbidden_names_are_refused);
 
 /// Makes the branch `bad` with a commit whose id is `$id`, and goes back to `main`.
 const BAD: &str =

@@ -5,11 +5,11 @@ use std::os::unix::fs::chown;
 use std::path::Path;
 
 use super::Snapshot;
-use crate::for_every_engine;
+use crate::for_docker_and_native;
 use crate::git::{bash_in, git, last_subject, repository};
 use crate::support::{Engine, Finished, Fixture, RunToEnd, is_root_or_skip};
 
-for_every_engine!(
+for_docker_and_native!(
     a_shared_repository_has_read_only_hooks_and_settings,
     a_broken_repository_is_left_out,
     a_broken_repository_is_not_repaired_with_planted_code,
