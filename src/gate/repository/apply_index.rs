@@ -235,17 +235,21 @@ impl Changes {
     }
 
     fn apply(&self, git: &HostGit, tree: &WorkingTree, work_tree: &Path) -> GitResult<()> {
-        let update = |arguments: &[&str], input: &[u8]| -> GitResult<()> {
+        // In an empty working tree Git compares no files, and so runs no filters.
+        let empty = git.scratch().join("empty");
+        fs::create_dir_all(&empty)?;
+        let call = |arguments: &[&str], input: &[u8], work_tree: &Path| -> GitResult<()> {
             if input.is_empty() {
                 return Ok(());
             }
             git.call(&tree.host, arguments).work_tree(work_tree).input(input)?.run().map(|_| ())
         };
+        let update = |arguments: &[&str], input: &[u8]| call(arguments, input, &empty);
         update(&["update-index", "-z", "--index-info"], &self.entries)?;
         update(&["update-index", "-z", "--skip-worktree", "--stdin"], &self.skipped)?;
         update(&["update-index", "-z", "--no-skip-worktree", "--stdin"], &self.unskipped)?;
         let add = ["--literal-pathspecs", "add", "-f", "-N", "--pathspec-from-file=-", "--pathspec-file-nul"];
-        update(&add, &self.intents)?;
+        call(&add, &self.intents, work_tree)?;
         if !self.entries.is_empty() {
             // New entries lack the times of their files. It fails if a file differs from its entry,
             // which is no error here.
@@ -274,7 +278,7 @@ fn is_in_the_way(path: &[u8], wanted: &Stages, host: &Index, given: &Index) -> b
     let is_new = |key: &(Vec<u8>, u8)| !given.entries.contains_key(key);
     let below = [path, b"/"].concat();
     let mut entries = host.entries.range((below.clone(), 0)..).map(|(key, _)| key);
-    let has_below = entries.by_ref().take_while(|(other, _)| other.starts_with(&below)).any(|key| is_new(key));
+    let has_below = entries.by_ref().take_while(|(other, _)| other.starts_with(&below)).any(is_new);
     let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| path[..at].to_vec());
     let has_above = slashes.into_iter().any(|above| {
         let key = (above, 0);

@@ -137,8 +137,7 @@ impl Nested<'_> {
     /// Tells whether something was made after the launcher was killed, and so by the user.
     fn is_later(&self, entry: &UntrustedDir) -> bool {
         let Some(killed) = self.killed else { return false };
-        let changed = rustix::fs::fstat(entry).map_or(0, |stat| stat.st_ctime);
-        i64::try_from(changed).is_ok_and(|changed| changed > killed)
+        rustix::fs::fstat(entry).is_ok_and(|stat| stat.st_ctime > killed)
     }
 
     /// Undoes what the guest did in a repository of the user, apart from ordinary work: files that it

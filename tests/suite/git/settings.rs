@@ -27,6 +27,9 @@ fn a_repository_of_another_owner_is_not_dubious(fixture: &Fixture) {
         for entry in walk(&main) {
             std::os::unix::fs::chown(entry, Some(4321), Some(4321)).expect("chown");
         }
+        let refused = bash_in(fixture, &main, &[], "git log --format=%s");
+        assert!(refused.stderr.contains("belongs to another user"), "{refused:?}");
+        fixture.write(".gitconfig", &format!("[safe]\n\tdirectory = {}\n", main.display()));
         assert_eq!(bash_in(fixture, &main, &[], "git log --format=%s").success(), "first");
     }
     // The exception applies only to this repository.
