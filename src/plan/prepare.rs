@@ -8,8 +8,8 @@ pub enum Prepare {
     /// A directory in the session's directory.
     Directory { path: HostPath, mode: u32 },
     /// A directory outside of the session's directory that only this user may enter, and that must
-    /// not exist yet.
-    Private { path: HostPath },
+    /// not exist yet. It names the session, with which it is removed.
+    Private { path: HostPath, session: HostPath },
     /// A directory for Git's objects in the session's directory, which is used again by later
     /// sessions if it stays empty.
     Objects { path: HostPath },

@@ -194,7 +194,7 @@ impl Draft<'_> {
         let mut objects_count = 0;
         let memory = self.repository_memory();
         if let Some(path) = memory.clone().filter(|_| !self.facts.git_dirs.is_empty()) {
-            self.prepare.push(Prepare::Private { path });
+            self.prepare.push(Prepare::Private { path, session: self.session_dir.clone() });
         }
         for (number, dirs) in self.facts.git_dirs.iter().enumerate() {
             let Some(common) = dirs.full.first().map(|dir| &dir.path) else { continue };

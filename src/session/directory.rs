@@ -1,6 +1,7 @@
 //! The session's directory on the host: created before the launch, removed after it, however that
 //! ends.
 
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -17,6 +18,8 @@ use crate::plan::{Plan, Prepare, Secret};
 use crate::process::lock::{self, OWNER};
 use crate::session_id::random_name;
 
+/// The file in a directory in memory that names its session.
+const SESSION: &str = "session";
 /// The age at which a directory is no longer taken for one that is being created.
 const CREATION_TIMEOUT: Duration = Duration::from_secs(60);
 /// Begins the name of a directory that is being created and may not be locked yet.
@@ -89,7 +92,7 @@ impl Drop for SessionDirectory {
 fn prepare(item: &Prepare) -> Result<()> {
     let (path, created) = match item {
         Prepare::Directory { path, mode } => (path, make_directory(path.as_path(), *mode)),
-        Prepare::Private { path } => (path, make_private(path.as_path())),
+        Prepare::Private { path, session } => (path, make_private(path.as_path(), session)),
         Prepare::Objects { path } => (path, spare::take(path.as_path())),
         Prepare::File { path, content } => (path, make_file(path.as_path(), content.as_bytes(), 0o644)),
         Prepare::Shared { path } => (path, make_shared(path.as_path())),
@@ -140,17 +143,18 @@ pub fn remove_stale(directory: &HostPath, before: impl FnOnce() -> bool) -> bool
 
 /// Removes directories in memory whose sessions do not exist: their launchers were killed before the
 /// sessions named them.
-pub fn remove_memory_of_killed(base: &HostPath) {
+pub fn remove_memory_of_killed() {
     let start = format!("sandpen-{}-", rustix::process::getuid().as_raw());
     for entry in fs::read_dir("/dev/shm").into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let Some(id) = name.to_str().and_then(|name| name.strip_prefix(&start)) else { continue };
-        let is_old = entry
-            .metadata()
-            .and_then(|meta| meta.modified())
-            .is_ok_and(|time| time.elapsed().is_ok_and(|age| age > CREATION_TIMEOUT));
-        let is_unused = base.join(id).as_path().symlink_metadata().is_err();
-        if is_unused && is_old {
+        if !name.as_bytes().starts_with(start.as_bytes()) {
+            continue;
+        }
+        // The user may have several directories of sessions.
+        let session = fs::read(entry.path().join(SESSION)).unwrap_or_default();
+        let age = entry.metadata().and_then(|meta| meta.modified()).ok().and_then(|time| time.elapsed().ok());
+        let is_unused = Path::new(OsStr::from_bytes(&session)).symlink_metadata().is_err();
+        if is_unused && age.is_some_and(|age| age > CREATION_TIMEOUT) {
             remove_all(&entry.path());
         }
     }
@@ -202,14 +206,15 @@ fn make_directory(path: &Path, mode: u32) -> io::Result<()> {
 }
 
 /// Creates a directory beside those of other users. A leftover of this user is removed first.
-fn make_private(path: &Path) -> io::Result<()> {
+fn make_private(path: &Path, session: &HostPath) -> io::Result<()> {
     if let Ok(meta) = path.symlink_metadata() {
         if !meta.is_dir() || meta.uid() != rustix::process::getuid().as_raw() {
             return Err(io::Error::other("it belongs to another user"));
         }
         remove_all(path);
     }
-    DirBuilder::new().mode(0o700).create(path)
+    DirBuilder::new().mode(0o700).create(path)?;
+    make_file(&path.join(SESSION), session.as_os_str().as_bytes(), 0o600)
 }
 
 fn make_file(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {

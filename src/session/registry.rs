@@ -267,7 +267,7 @@ pub fn sweep(base: &HostPath) -> SweepResult {
     let is_over =
         |entry: &&Entry| entry.is_stale() && !entry.record.as_ref().is_some_and(|record| is_in_use(&record.name));
     let mut result = SweepResult::default();
-    directory::remove_memory_of_killed(base);
+    directory::remove_memory_of_killed();
     // The records of running sandboxes are not read: there may be hundreds.
     let ended = directories(base).filter(|(_, is_live)| !is_live).map(|(path, is_live)| Entry::read(path, is_live));
     for entry in ended.collect::<Vec<_>>().iter().filter(is_over) {
