@@ -1,20 +1,23 @@
 //! A directory that a guest may change at any time. Every access starts at its descriptor and
 //! follows no link, in no component of the path, so nothing outside of it is read or written.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CStr, OsStr, OsString};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RawMode, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawMode, Stat};
 use rustix::io::Errno;
 
 const DIRECTORY: OFlags =
     OFlags::DIRECTORY.union(OFlags::RDONLY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC).union(OFlags::NONBLOCK);
 /// Ends the name of a file that Git, or sandpen in its place, is about to rename over another.
 const LOCK: &str = ".lock";
+/// Holds the entries of most directories.
+#[cfg(target_os = "linux")]
+const LIST_BUFFER: usize = 8 << 10;
 
 #[derive(Debug)]
 pub struct UntrustedDir {
@@ -37,24 +40,37 @@ impl UntrustedDir {
 
     /// Opens a directory below this one.
     pub fn directory(&self, path: &Path) -> io::Result<Self> {
-        let mut fd = rustix::io::fcntl_dupfd_cloexec(&self.fd, 0)?;
+        let mut opened: Option<OwnedFd> = None;
         for name in names(path)? {
-            fd = rustix::fs::openat(&fd, name, DIRECTORY, Mode::empty())?;
+            let above = opened.as_ref().unwrap_or(&self.fd);
+            opened = Some(rustix::fs::openat(above, name, DIRECTORY, Mode::empty())?);
         }
+        let fd = match opened {
+            Some(fd) => fd,
+            None => rustix::io::fcntl_dupfd_cloexec(&self.fd, 0)?,
+        };
         Ok(UntrustedDir { fd })
     }
 
-    /// Opens the directory below this one that contains `path`, and returns the last name.
-    fn parent<'a>(&self, path: &'a Path) -> io::Result<(Self, &'a OsStr)> {
+    /// Opens the directory below this one that contains `path`, and calls `access` with it and the
+    /// last name.
+    fn at_parent<T>(
+        &self,
+        path: &Path,
+        access: impl FnOnce(BorrowedFd<'_>, &OsStr) -> io::Result<T>,
+    ) -> io::Result<T> {
         let name = path.file_name().ok_or(ErrorKind::InvalidInput)?;
-        Ok((self.directory(path.parent().unwrap_or(Path::new("")))?, name))
+        match path.parent() {
+            Some(above) if !above.as_os_str().is_empty() => access(self.directory(above)?.as_fd(), name),
+            _ => access(self.as_fd(), name),
+        }
     }
 
     /// Opens a regular file below this directory; `None` if there is none.
     pub fn file(&self, path: &Path) -> io::Result<Option<File>> {
-        let opened = self.parent(path).and_then(|(parent, name)| {
+        let opened = self.at_parent(path, |parent, name| {
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-            Ok(File::from(rustix::fs::openat(&parent.fd, name, flags, Mode::empty())?))
+            Ok(File::from(rustix::fs::openat(parent, name, flags, Mode::empty())?))
         });
         let file = match opened {
             Ok(file) => file,
@@ -82,52 +98,67 @@ impl UntrustedDir {
     /// than `most`.
     pub fn entries(&self, most: usize) -> io::Result<Vec<(OsString, FileType)>> {
         let mut found = Vec::new();
-        for entry in Dir::read_from(&self.fd)? {
-            let entry = entry?;
-            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        let mut add = |name: &CStr, kind: FileType| {
+            let name = OsStr::from_bytes(name.to_bytes());
             if name == "." || name == ".." {
-                continue;
+                return Ok(());
             }
             if found.len() == most {
                 return Err(io::Error::new(ErrorKind::FileTooLarge, "too many entries"));
             }
             // Some file systems do not report the type.
-            let kind = match entry.file_type() {
+            let kind = match kind {
                 FileType::Unknown => FileType::from_raw_mode(self.stat(name)?.st_mode),
                 kind => kind,
             };
             found.push((name.to_owned(), kind));
+            Ok(())
+        };
+        #[cfg(target_os = "linux")]
+        {
+            rustix::fs::seek(&self.fd, rustix::fs::SeekFrom::Start(0))?;
+            let mut buffer = [std::mem::MaybeUninit::uninit(); LIST_BUFFER];
+            let mut list = rustix::fs::RawDir::new(&self.fd, &mut buffer);
+            while let Some(entry) = list.next() {
+                let entry = entry?;
+                add(entry.file_name(), entry.file_type())?;
+            }
+        }
+        #[cfg(not(target_os = "linux"))]
+        for entry in rustix::fs::Dir::read_from(&self.fd)? {
+            let entry = entry?;
+            add(entry.file_name(), entry.file_type())?;
         }
         Ok(found)
     }
 
     /// Examines an entry below this directory without following a link.
     pub fn stat(&self, path: impl AsRef<Path>) -> io::Result<Stat> {
-        let (parent, name) = self.parent(path.as_ref())?;
-        Ok(rustix::fs::statat(&parent.fd, name, AtFlags::SYMLINK_NOFOLLOW)?)
+        self.at_parent(path.as_ref(), |parent, name| Ok(rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?))
     }
 
     /// Creates or replaces a file as Git does: under the name with `.lock` first, which fails if a
     /// process in the sandbox is about to do the same. Calls `check` once the lock is held; if it
     /// returns `false`, nothing changes.
     pub fn replace(&self, path: impl AsRef<Path>, content: &[u8], check: impl FnOnce() -> bool) -> io::Result<bool> {
-        let (parent, name) = self.parent(path.as_ref())?;
-        let mut lock = name.to_owned();
-        lock.push(LOCK);
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut file = File::from(rustix::fs::openat(&parent.fd, &lock, flags, Mode::from_raw_mode(0o644))?);
-        let replaced = || -> io::Result<bool> {
-            if !check() {
-                return Ok(false);
+        self.at_parent(path.as_ref(), |parent, name| {
+            let mut lock = name.to_owned();
+            lock.push(LOCK);
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let mut file = File::from(rustix::fs::openat(parent, &lock, flags, Mode::from_raw_mode(0o644))?);
+            let replaced = || -> io::Result<bool> {
+                if !check() {
+                    return Ok(false);
+                }
+                file.write_all(content)?;
+                rustix::fs::renameat(parent, &lock, parent, name)?;
+                Ok(true)
+            }();
+            if !matches!(replaced, Ok(true)) {
+                let _ = rustix::fs::unlinkat(parent, &lock, AtFlags::empty());
             }
-            file.write_all(content)?;
-            rustix::fs::renameat(&parent.fd, &lock, &parent.fd, name)?;
-            Ok(true)
-        }();
-        if !matches!(replaced, Ok(true)) {
-            let _ = rustix::fs::unlinkat(&parent.fd, &lock, AtFlags::empty());
-        }
-        replaced
+            replaced
+        })
     }
 
     /// Creates a directory, and those above it.
@@ -157,34 +188,34 @@ impl UntrustedDir {
 
     /// Grants the owner of a directory below this one all access to it.
     pub fn grant_access(&self, path: &Path) -> io::Result<()> {
-        let (parent, name) = self.parent(path)?;
-        let stat = rustix::fs::statat(&parent.fd, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
-            return Err(ErrorKind::NotADirectory.into());
-        }
-        // `fchmodat` follows links; with a descriptor from O_PATH nothing can be exchanged meanwhile.
-        #[cfg(target_os = "linux")]
-        {
-            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let fd = rustix::fs::openat(&parent.fd, name, flags, Mode::empty())?;
-            let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&fd));
-            rustix::fs::chmod(path, Mode::from_raw_mode(stat.st_mode & 0o777 | 0o700))?;
-        }
-        #[cfg(not(target_os = "linux"))]
-        rustix::fs::chmodat(
-            &parent.fd,
-            name,
-            Mode::from_raw_mode(stat.st_mode & 0o777 | 0o700),
-            AtFlags::SYMLINK_NOFOLLOW,
-        )?;
-        Ok(())
+        self.at_parent(path, |parent, name| {
+            let stat = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
+            if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+                return Err(ErrorKind::NotADirectory.into());
+            }
+            // `fchmodat` follows links; with a descriptor from O_PATH nothing can be exchanged meanwhile.
+            #[cfg(target_os = "linux")]
+            {
+                let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                let fd = rustix::fs::openat(parent, name, flags, Mode::empty())?;
+                let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&fd));
+                rustix::fs::chmod(path, Mode::from_raw_mode(stat.st_mode & 0o777 | 0o700))?;
+            }
+            #[cfg(not(target_os = "linux"))]
+            rustix::fs::chmodat(
+                parent,
+                name,
+                Mode::from_raw_mode(stat.st_mode & 0o777 | 0o700),
+                AtFlags::SYMLINK_NOFOLLOW,
+            )?;
+            Ok(())
+        })
     }
 
     /// Removes a file or a link; does nothing if it does not exist.
     pub fn remove_file(&self, path: impl AsRef<Path>) -> io::Result<()> {
-        let removed = self
-            .parent(path.as_ref())
-            .and_then(|(parent, name)| Ok(rustix::fs::unlinkat(&parent.fd, name, AtFlags::empty())?));
+        let removed =
+            self.at_parent(path.as_ref(), |parent, name| Ok(rustix::fs::unlinkat(parent, name, AtFlags::empty())?));
         match removed {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             other => other,

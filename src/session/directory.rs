@@ -84,7 +84,7 @@ impl Drop for SessionDirectory {
             if let Some(memory) = &self.memory {
                 remove_all(memory);
             }
-            remove(&self.path);
+            remove_on_disk(&self.path);
         }
     }
 }
@@ -105,11 +105,16 @@ fn prepare(item: &Prepare) -> Result<()> {
     created.map_err(|source| SessionError::Create { path: path.clone(), source }.into())
 }
 
-/// Removes the directory of a session whose lock the caller holds, or that has none.
+/// Removes the directory of a session whose lock the caller holds, or that has none, and its
+/// directory in memory.
 pub fn remove(directory: &HostPath) {
     if let Some(memory) = RepositoryExchange::memory_dir(directory) {
         remove_all(&memory);
     }
+    remove_on_disk(directory);
+}
+
+fn remove_on_disk(directory: &HostPath) {
     spare::put_back(directory.as_path());
     let aside = directory.as_path().with_file_name(format!("{OLD}{}", random_name()));
     match fs::rename(directory.as_path(), &aside) {

@@ -1,9 +1,10 @@
 //! Keeps empty directories for Git's objects between sessions, because some file systems take
 //! milliseconds to create and remove a directory.
 
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::session_id::random_name;
@@ -11,7 +12,12 @@ use crate::session_id::random_name;
 /// Begins the names of directories for objects in a session's directory.
 const OBJECTS: &str = "objects-";
 /// The subdirectories that Git expects.
-const SUBDIRECTORIES: &[&str] = &["info", "pack"];
+const SUBDIRECTORIES: &[&str] = &[INFO, PACK];
+const INFO: &str = "info";
+const PACK: &str = "pack";
+const ALTERNATES: &str = "alternates";
+/// More names than an empty directory of objects has.
+const MAX_NAMES: usize = 3;
 /// More are not kept.
 const MAX_SPARE: usize = 4;
 
@@ -42,18 +48,29 @@ pub fn put_back(session: &Path) {
     let directories = fs::read_dir(session).into_iter().flatten().flatten();
     let objects = directories.filter(|entry| entry.file_name().to_string_lossy().starts_with(OBJECTS));
     for entry in objects.take(MAX_SPARE.saturating_sub(count)) {
-        let _ = fs::remove_file(entry.path().join("info/alternates"));
         if is_empty(&entry.path()) && fs::create_dir_all(&spares).is_ok() {
             let _ = fs::rename(entry.path(), spares.join(random_name()));
         }
     }
 }
 
+/// Tells whether there is nothing but the list of alternates, which the next session reads and
+/// corrects.
 fn is_empty(objects: &Path) -> bool {
-    let count = |path: &Path| fs::read_dir(path).map_or(usize::MAX, Iterator::count);
     let is_real = |path: &Path| path.symlink_metadata().is_ok_and(|meta| meta.is_dir());
-    let below = || SUBDIRECTORIES.iter().map(|name| objects.join(name));
-    is_real(objects)
-        && count(objects) == SUBDIRECTORIES.len()
-        && below().all(|path| is_real(&path) && count(&path) == 0)
+    let names = |path: &Path| -> Option<Vec<OsString>> {
+        let entries = fs::read_dir(path).ok().filter(|_| is_real(path))?;
+        entries.take(MAX_NAMES).map(|entry| Some(entry.ok()?.file_name())).collect()
+    };
+    let is_alternates = |names: &[OsString]| match names {
+        [] => true,
+        [name] if name == ALTERNATES => {
+            let meta = objects.join(INFO).join(ALTERNATES).symlink_metadata();
+            meta.is_ok_and(|meta| meta.is_file() && meta.nlink() == 1)
+        }
+        _ => false,
+    };
+    names(objects).is_some_and(|names| names.len() == SUBDIRECTORIES.len())
+        && names(&objects.join(INFO)).is_some_and(|names| is_alternates(&names))
+        && names(&objects.join(PACK)).is_some_and(|names| names.is_empty())
 }

@@ -10,7 +10,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::host_git::{GitResult, HostGit};
-use super::make::LOOSE;
 use super::operation::{self, Operation};
 use super::refs::{self, Head, Refs};
 use super::report::Report;
@@ -75,6 +74,8 @@ pub struct GitDirExchange {
     deleted: RefCell<Vec<(String, String)>>,
     transfer: Transfer,
     seen: Option<(u64, u64)>,
+    /// Identifies hooks and other files that the guest was given; `None` if that is not known.
+    given_files: Option<u64>,
     /// Whether anything was exchanged while the guest was running.
     is_begun: bool,
 }
@@ -145,32 +146,48 @@ impl GitDirExchange {
             is_alone: false,
             deleted: RefCell::default(),
             seen: None,
+            given_files: None,
             is_begun: false,
         }
     }
 
-    /// Returns values that change when the private directory or the host's changes.
-    fn fingerprints(&self) -> (u64, u64) {
-        let combined = |open: fn(&WorkingTree) -> io::Result<UntrustedDir>| {
-            let of_files = |dir: &UntrustedDir| {
-                ["config", "hooks"].map(|name| dir.stat(name).map_or(0, |stat| refs::stat_hash(&stat)))
-            };
-            let of_tree = |dir: UntrustedDir| {
-                of_files(&dir).into_iter().fold(refs::fingerprint(&dir), |all, one| all.rotate_left(7) ^ one)
-            };
-            let each = self.trees.iter().map(|tree| open(tree).map_or(0, of_tree));
-            each.fold(0_u64, |all, one| all.rotate_left(7) ^ one)
-        };
+    /// Returns a value that changes when the refs, the index or the settings of the private directory
+    /// change.
+    fn private_fingerprint(&self) -> u64 {
+        self.fingerprint(WorkingTree::open)
+    }
+
+    fn host_fingerprint(&self) -> u64 {
         let table = fs::metadata(self.dir.host.join("reftable/tables.list")).map_or(0, |meta| {
             use std::os::unix::fs::MetadataExt;
             meta.ino() ^ meta.mtime_nsec().unsigned_abs()
         });
-        (combined(WorkingTree::open), combined(|tree| UntrustedDir::open(&tree.host)) ^ table)
+        self.fingerprint(|tree| UntrustedDir::open(&tree.host)) ^ table
+    }
+
+    fn fingerprint(&self, open: fn(&WorkingTree) -> io::Result<UntrustedDir>) -> u64 {
+        let of_files =
+            |dir: &UntrustedDir| ["config", "hooks"].map(|name| dir.stat(name).map_or(0, |stat| refs::stat_hash(&stat)));
+        let of_tree = |dir: UntrustedDir| {
+            of_files(&dir).into_iter().fold(refs::fingerprint(&dir), |all, one| all.rotate_left(7) ^ one)
+        };
+        let each = self.trees.iter().map(|tree| open(tree).map_or(0, of_tree));
+        each.fold(0_u64, |all, one| all.rotate_left(7) ^ one)
+    }
+
+    fn fingerprints(&self) -> (u64, u64) {
+        (self.private_fingerprint(), self.host_fingerprint())
     }
 
     /// Remembers the present state as the one that needs no exchange.
     pub fn mark_exchanged(&mut self) {
         self.seen = Some(self.fingerprints());
+        self.given_files = kept::fingerprint(self);
+    }
+
+    /// Tells whether the guest may have made files that stay inside.
+    pub fn may_keep_files(&self) -> bool {
+        self.given_files.is_none() || self.given_files != kept::fingerprint(self)
     }
 
     /// Tells whether the private directory or the host's changed since the last exchange.
@@ -181,7 +198,7 @@ impl GitDirExchange {
     /// Tells whether something may have to come out at the end. What is held back while the guest is
     /// running comes out then.
     pub fn needs_last_exchange(&self) -> bool {
-        self.is_begun || self.needs_exchange()
+        self.is_begun || self.seen.is_none_or(|(private, _)| private != self.private_fingerprint())
     }
 
     /// Exchanges everything. Fails if the host's Git does; the next exchange continues then.
@@ -697,10 +714,7 @@ fn parse_list(text: &str) -> BTreeMap<String, ObjectId> {
 
 /// Reads the refs that the guest was given.
 pub fn read_base(base: &Path) -> io::Result<Refs> {
-    let mut refs = refs::read_refs(&UntrustedDir::open(base)?)?;
-    let loose = fs::read_to_string(base.join(LOOSE)).unwrap_or_default();
-    refs.ids.extend(parse_list(&loose));
-    Ok(refs)
+    refs::read_refs(&UntrustedDir::open(base)?)
 }
 
 /// Saves the refs of the last exchange.
@@ -709,8 +723,7 @@ pub fn write_base(base: &Path, refs: &Refs) -> io::Result<()> {
     text.extend(refs.ids.iter().map(|(name, id)| format!("{id} {name}\n")));
     let new = base.join("packed-refs.new");
     fs::write(&new, text)?;
-    fs::rename(new, base.join("packed-refs"))?;
-    fs::write(base.join(LOOSE), "")
+    fs::rename(new, base.join("packed-refs"))
 }
 
 /// Reads a configuration file, which may be missing.

@@ -2,10 +2,12 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
-use super::exchange::{Moment, WorkingTree, open_private, read_config};
+use super::exchange::{GitDirExchange, Moment, WorkingTree, open_private, read_config};
 use super::host_git::{GitResult, HostGit};
+use super::refs;
 use super::report::{Kept, Report};
 use super::settings::{self, KeptSetting, SettingChange};
 use crate::facts::git::syntax;
@@ -15,6 +17,8 @@ use crate::process::untrusted;
 /// Hooks that are larger are named, but not kept.
 const MAX_HOOK: u64 = 1 << 20;
 const MAX_HOOKS: usize = 100;
+/// Files by which a worktree's Git directory names others.
+const POINTERS: [&str; 2] = ["commondir", "gitdir"];
 const MAX_TOP_ENTRIES: usize = 10_000;
 /// The report names at most this many settings of a repository.
 const MAX_NAMED: usize = 8;
@@ -145,6 +149,26 @@ const ORDINARY: &[&str] = &[
     "sequencer",
 ];
 
+/// Returns a value that changes when the files change that the functions below report; `None` if
+/// they cannot be read.
+pub fn fingerprint(exchange: &GitDirExchange) -> Option<u64> {
+    let mut hasher = DefaultHasher::new();
+    let top = open_private(&exchange.dir).ok()?;
+    refs::stat_hash(&rustix::fs::fstat(&top).ok()?).hash(&mut hasher);
+    if let Ok(hooks) = top.directory(Path::new("hooks")) {
+        for (name, _) in hooks.entries(MAX_HOOKS).ok()? {
+            (&name, refs::stat_hash(&hooks.stat(&name).ok()?)).hash(&mut hasher);
+        }
+    }
+    for tree in &exchange.trees {
+        let private = tree.open().ok()?;
+        for name in POINTERS {
+            private.stat(name).ok().map(|stat| refs::stat_hash(&stat)).hash(&mut hasher);
+        }
+    }
+    Some(hasher.finish())
+}
+
 /// Names other files that were made at the top of the Git directory.
 pub fn report_names(dir: &PrivateGitDir, report: &mut Report) {
     let entries = open_private(dir).and_then(|private| private.entries(MAX_TOP_ENTRIES)).unwrap_or_default();
@@ -170,7 +194,7 @@ pub fn report_names(dir: &PrivateGitDir, report: &mut Report) {
 pub fn report_pointers(tree: &WorkingTree, report: &mut Report) {
     let host = &tree.host;
     let Ok(private) = tree.open() else { return };
-    for name in ["commondir", "gitdir"] {
+    for name in POINTERS {
         let Ok(given) = untrusted::read_bytes(&host.join(name), MAX_HOOK) else { continue };
         if private.read(name, MAX_HOOK).ok().flatten().as_ref() != Some(&given) {
             report.keep(format!("`{name}` of the worktree `{}` stays inside", host.display()));

@@ -3,6 +3,7 @@
 //! makes of it; files that Git replaces as a whole are kept as hard links, so that a large index is
 //! copied once.
 
+use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -11,20 +12,23 @@ use std::path::Path;
 
 use super::host_git::HostGit;
 use super::operation;
+use crate::facts::git::object_id::ObjectId;
 use crate::plan::repository::{PrivateGitDir, PrivateRepository, PrivateWorktree};
 use crate::process::untrusted;
 use crate::process::untrusted_dir::UntrustedDir;
 
-/// The name of the file with the loose refs that the guest was given, in the base's directory.
-pub const LOOSE: &str = "loose";
 /// Files at the top of a Git directory that are larger are not copied.
 const MAX_FILE: u64 = 1 << 20;
 /// Reflogs of more branches than this are not copied, apart from those of HEAD and the stash.
 const MAX_REFLOGS: usize = 100;
+const MAX_LOOSE_REF: u64 = 4 << 10;
 /// Directories deeper than this are not copied.
 const MAX_DEPTH: usize = 16;
-/// Files that Git replaces and never changes in place.
-const REPLACED: &[&str] = &["index", "packed-refs"];
+const PACKED_REFS: &str = "packed-refs";
+/// The same limit as for the refs that come out.
+const MAX_PACKED_REFS: u64 = 64 << 20;
+/// Each working tree has its own refs of these names, which Git never packs.
+const OWN_REFS: &[&str] = &["refs/bisect/", "refs/rewritten/", "refs/worktree/"];
 /// Files that are compared at the end.
 const COMPARED: &[&str] = &["HEAD", "config"];
 /// Directories that are copied with everything in them.
@@ -75,16 +79,16 @@ fn full(dir: &PrivateGitDir, git: Option<&HostGit>) -> io::Result<()> {
         alternates.extend_from_slice(path.as_os_str().as_bytes());
         alternates.push(b'\n');
     }
-    fs::write(dir.private_objects.join("info/alternates"), &alternates)?;
+    let file = dir.private_objects.join("info/alternates");
+    // A spare directory often has the right one.
+    if untrusted::read_bytes(&file, MAX_FILE).ok().as_ref() != Some(&alternates) {
+        fs::write(file, &alternates)?;
+    }
     top_files(host, private, base, &dir.given_index)?;
     hooks(&host.join("hooks"), &private.join("hooks"))?;
     match git.filter(|_| dir.is_reftable) {
         Some(git) => convert_reftable(git, dir)?,
-        None => {
-            let mut loose = Vec::new();
-            loose_refs(&host.join("refs"), &private.join("refs"), "refs", MAX_DEPTH, &mut loose)?;
-            write(&base.join(LOOSE), &loose, 0o644)?;
-        }
+        None => give_refs(host, private, base)?,
     }
     reflogs(&host.join("logs"), &private.join("logs"))?;
     if private.join("logs/refs/stash").exists() {
@@ -100,7 +104,9 @@ fn linked(worktree: &PrivateWorktree, reftable: Option<&HostGit>) -> io::Result<
     directories(private, &["logs", "refs"])?;
     directories(base, &["refs"])?;
     top_files(host, private, base, &worktree.given_index)?;
-    loose_refs(&host.join("refs"), &private.join("refs"), "refs", MAX_DEPTH, &mut Vec::new())?;
+    if host.join("refs").is_dir() {
+        copy_tree(&host.join("refs"), &private.join("refs"), MAX_DEPTH)?;
+    }
     if let Some(git) = reftable {
         write_head(git, host, [private, base])?;
     }
@@ -125,12 +131,12 @@ fn top_files(host: &Path, private: &Path, base: &Path, given_index: &Path) -> io
                 copy_tree(&from, &base.join(text), MAX_DEPTH)?;
             }
         }
-        if !kind.is_file() || text.ends_with(".lock") || text == "gc.pid" {
+        if !kind.is_file() || text.ends_with(".lock") || text == "gc.pid" || text == PACKED_REFS {
             continue;
         }
-        if REPLACED.contains(&text) {
+        if text == "index" {
             copy(&from, &private.join(text))?;
-            keep(&from, &if text == "index" { given_index.to_owned() } else { base.join(text) })?;
+            keep(&from, given_index)?;
             continue;
         }
         copy_if_regular(&from, &private.join(text), MAX_FILE)?;
@@ -215,8 +221,71 @@ fn hooks(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Copies refs that have a file each, and lists them in the form `ID NAME`.
-fn loose_refs(from: &Path, to: &Path, name: &str, depth: usize, list: &mut Vec<u8>) -> io::Result<()> {
+/// Gives the guest all refs in one `packed-refs`, which is faster than a file for each.
+fn give_refs(host: &Path, private: &Path, base: &Path) -> io::Result<()> {
+    let mut loose = BTreeMap::new();
+    loose_refs(&host.join("refs"), &private.join("refs"), "refs", MAX_DEPTH, &mut loose)?;
+    let packed = match untrusted::read_bytes(&host.join(PACKED_REFS), MAX_PACKED_REFS) {
+        Ok(packed) => packed,
+        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(error),
+    };
+    let is_own = |name: &str| OWN_REFS.iter().any(|prefix| name.starts_with(prefix));
+    let own: BTreeMap<_, _> = loose.extract_if(.., |name, _| is_own(name)).collect();
+    for (name, id) in &own {
+        let path = private.join(name);
+        directories(path.parent().unwrap_or(private), &[""])?;
+        write(&path, format!("{id}\n").as_bytes(), 0o644)?;
+    }
+    let given = merge_packed(&packed, &loose);
+    write(&private.join(PACKED_REFS), &given, 0o644)?;
+    let given = if own.is_empty() { given } else { merge_packed(&given, &own) };
+    write(&base.join(PACKED_REFS), &given, 0o644)
+}
+
+/// Adds loose refs to the content of `packed-refs`.
+fn merge_packed(packed: &[u8], loose: &BTreeMap<String, ObjectId>) -> Vec<u8> {
+    if loose.is_empty() {
+        return packed.to_vec();
+    }
+    // Annotated tags among the loose refs have no line with their commit, so Git must not expect it.
+    let mut merged = b"# pack-refs with: sorted \n".to_vec();
+    let mut left = loose.iter().peekable();
+    let mut is_replaced = false;
+    for line in packed.split_inclusive(|byte| *byte == b'\n').filter(|line| !line.starts_with(b"#")) {
+        if line.starts_with(b"^") {
+            if !is_replaced {
+                merged.extend_from_slice(line);
+            }
+            continue;
+        }
+        let name = line.iter().position(|byte| *byte == b' ').and_then(|space| line.get(space + 1..));
+        let name = name.unwrap_or_default().trim_ascii_end();
+        while let Some((before, id)) = left.next_if(|(before, _)| before.as_bytes() < name) {
+            merged.extend_from_slice(format!("{id} {before}\n").as_bytes());
+        }
+        let loose = left.next_if(|(same, _)| same.as_bytes() == name);
+        is_replaced = loose.is_some();
+        match loose {
+            Some((name, id)) => merged.extend_from_slice(format!("{id} {name}\n").as_bytes()),
+            None => merged.extend_from_slice(line),
+        }
+    }
+    for (name, id) in left {
+        merged.extend_from_slice(format!("{id} {name}\n").as_bytes());
+    }
+    merged
+}
+
+/// Lists the refs that have a file each. Those that name no object, such as symbolic ones, are
+/// copied.
+fn loose_refs(
+    from: &Path,
+    to: &Path,
+    name: &str,
+    depth: usize,
+    list: &mut BTreeMap<String, ObjectId>,
+) -> io::Result<()> {
     let entries = match fs::read_dir(from) {
         Ok(entries) => entries,
         Err(_) => return Ok(()),
@@ -226,14 +295,18 @@ fn loose_refs(from: &Path, to: &Path, name: &str, depth: usize, list: &mut Vec<u
         let Some(text) = file.to_str().filter(|text| !text.ends_with(".lock")) else { continue };
         let (name, target) = (format!("{name}/{text}"), to.join(text));
         if kind.is_dir() && depth > 0 {
-            DirBuilder::new().recursive(true).mode(0o755).create(&target)?;
             loose_refs(&entry.path(), &target, &name, depth - 1, list)?;
         } else if kind.is_file()
-            && let Ok(content) = untrusted::read_bytes(&entry.path(), 4 << 10)
+            && let Ok(content) = untrusted::read_bytes(&entry.path(), MAX_LOOSE_REF)
         {
-            write(&target, &content, 0o644)?;
-            let id = String::from_utf8_lossy(&content);
-            let _ = writeln!(list, "{} {name}", id.trim_end());
+            let id = str::from_utf8(&content).ok().and_then(|text| ObjectId::parse(text.trim_ascii_end()));
+            match id {
+                Some(id) => drop(list.insert(name, id)),
+                None => {
+                    directories(to, &[""])?;
+                    write(&target, &content, 0o644)?;
+                }
+            }
         }
     }
     Ok(())
@@ -247,11 +320,15 @@ fn reflogs(from: &Path, to: &Path) -> io::Result<()> {
         names.retain(|name| name == Path::new("refs/stash"));
     }
     names.push("HEAD".into());
+    let mut last = to.to_owned();
     for name in names {
-        if let Some(above) = to.join(&name).parent() {
+        let target = to.join(&name);
+        // The files of a directory follow each other.
+        if let Some(above) = target.parent().filter(|above| *above != last) {
             DirBuilder::new().recursive(true).mode(0o755).create(above)?;
+            above.clone_into(&mut last);
         }
-        copy_if_regular(&from.join(&name), &to.join(&name), MAX_FILE)?;
+        copy_if_regular(&from.join(&name), &target, MAX_FILE)?;
     }
     Ok(())
 }
@@ -277,7 +354,6 @@ fn convert_reftable(git: &HostGit, dir: &PrivateGitDir) -> io::Result<()> {
     for directory in [private, base] {
         write(&directory.join("packed-refs"), &packed, 0o644)?;
     }
-    write(&base.join(LOOSE), b"", 0o644)?;
     write_head(git, host, [private, base])?;
     for directory in [private, base] {
         let config = directory.join("config");

@@ -49,7 +49,7 @@ use crate::process::untrusted_dir::UntrustedDir;
 use exchange::{GitDirExchange, Moment};
 use host_git::HostGit;
 use nested::Nested;
-use nested_baseline::NestedBaseline;
+use nested_baseline::{NestedBaseline, Searched};
 pub use report::Report;
 use watched::Stamps;
 
@@ -66,6 +66,7 @@ pub struct RepositoryExchange {
     gate: RepositoryGate,
     stamps: Stamps,
     baseline: NestedBaseline,
+    searched: Searched,
     /// The time in seconds at which the launcher was killed, if it was.
     killed: Option<i64>,
     scratch: PathBuf,
@@ -88,7 +89,8 @@ struct Saved {
 impl RepositoryExchange {
     /// Makes the private Git directories.
     pub fn start(gate: &RepositoryGate, session: &HostPath) -> io::Result<Self> {
-        let baseline = NestedBaseline::record(gate, &nested::known(gate));
+        let mut searched = Searched::default();
+        let baseline = NestedBaseline::record(gate, &nested::known(gate), &mut searched);
         let saved = Saved { gate: gate.clone(), stamps: Stamps::of(&gate.watched), baseline };
         let written = fs::write(session.join(FILE).as_path(), serde_json::to_vec(&saved)?);
         // Without a repository there is nothing to bring out after a kill.
@@ -96,6 +98,7 @@ impl RepositoryExchange {
             written?;
         }
         let mut exchange = Self::new(saved, session)?;
+        exchange.searched = searched;
         for repository in &exchange.gate.repositories {
             make::make(repository, exchange.git.as_ref())?;
             if exchange.gate.is_other_user {
@@ -140,7 +143,8 @@ impl RepositoryExchange {
         let shared =
             gate.repositories.iter().filter_map(|repository| share_repository(&locks, &repository.common_dir).ok());
         let shared = shared.collect();
-        Ok(RepositoryExchange { git, dirs, gate, stamps, baseline, killed: None, scratch, locks, shared })
+        let searched = Searched::default();
+        Ok(RepositoryExchange { git, dirs, gate, stamps, baseline, searched, killed: None, scratch, locks, shared })
     }
 
     /// Exchanges what changed since the last time. Problems are reported at the end, when they are
@@ -180,7 +184,7 @@ impl RepositoryExchange {
                 }
             }
         }
-        for dir in &self.dirs {
+        for dir in self.dirs.iter().filter(|dir| dir.may_keep_files()) {
             kept::report_names(&dir.dir, &mut report);
             for tree in &dir.trees {
                 kept::report_pointers(tree, &mut report);
@@ -206,6 +210,7 @@ impl RepositoryExchange {
             git,
             scratch: &self.scratch,
             baseline: &self.baseline,
+            searched: &mut self.searched,
             killed: self.killed,
             count: 0,
             remade: BTreeSet::new(),

@@ -15,9 +15,8 @@ use rustix::fs::FileType;
 use super::exchange::{GitDirExchange, Moment, WorkingTree};
 use super::host_git::{GitResult, HostGit};
 use super::kept;
-use super::make::LOOSE;
 use super::move_tree::{move_in, move_out, remove};
-use super::nested_baseline::{Content, GitDirContent, NestedBaseline, odd_content, search};
+use super::nested_baseline::{Content, GitDirContent, NestedBaseline, Searched, odd_content};
 use super::report::Report;
 use super::search::Found;
 use crate::facts::git::syntax;
@@ -38,6 +37,7 @@ pub struct Nested<'a> {
     pub scratch: &'a Path,
     /// The repositories that were there before.
     pub baseline: &'a NestedBaseline,
+    pub searched: &'a mut Searched,
     /// The time in seconds at which the launcher was killed, if it was.
     pub killed: Option<i64>,
     pub count: usize,
@@ -60,7 +60,8 @@ impl Nested<'_> {
     pub fn bring_out(&mut self, report: &mut Report) {
         self.fill_submodules(report);
         for root in &self.gate.roots {
-            for found in search(self.gate, root, &self.known()) {
+            let known = self.known();
+            for found in self.searched.search(self.gate, root, &known) {
                 let result = match &found {
                     Found::GitDir(path) => self.repository(root, path, false, report),
                     Found::Bare(path) => self.repository(root, path, true, report),
@@ -248,7 +249,6 @@ impl Nested<'_> {
         self.git.call(&fresh, &init).work_tree(&place.join("tree")).run()?;
         let base = place.join("base");
         fs::create_dir_all(base.join("refs"))?;
-        fs::write(base.join(LOOSE), "")?;
         fs::copy(fresh.join("HEAD"), base.join("HEAD"))?;
         fs::copy(fresh.join("config"), base.join("config"))?;
         // A Git directory that is not in its working tree names it.

@@ -2,6 +2,7 @@
 //! the guest did more than ordinary work in them: everything in their Git directories apart from
 //! objects, refs, reflogs and the index must be as it was.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -60,9 +61,9 @@ pub enum Content {
 
 impl NestedBaseline {
     /// Searches the workspace.
-    pub fn record(gate: &RepositoryGate, known: &[PathBuf]) -> Self {
+    pub fn record(gate: &RepositoryGate, known: &[PathBuf], searched: &mut Searched) -> Self {
         let mut baseline = NestedBaseline::default();
-        for found in gate.roots.iter().flat_map(|root| search(gate, root, known)) {
+        for found in gate.roots.iter().flat_map(|root| searched.search(gate, root, known)) {
             match found {
                 Found::GitDir(path) | Found::Bare(path) => {
                     let content = UntrustedDir::open(&path).and_then(|dir| GitDirContent::of(&dir)).unwrap_or_default();
@@ -96,17 +97,23 @@ pub fn odd_content(path: &Path) -> Option<Content> {
     Some(Content::of(&parent, name, FileType::from_raw_mode(stat.st_mode), &stat))
 }
 
-/// Searches a directory, with the list of an earlier search.
-pub fn search(gate: &RepositoryGate, root: &Path, known: &[PathBuf]) -> Vec<Found> {
-    let file = gate.aside.with_file_name("searched").join(crate::plan::flat_name(root));
-    let before = SeenDirectories::load(&file);
-    let mut seen = before.clone();
-    let found = repositories(root, known, &mut seen);
-    if seen != before {
-        // Without the list the next search takes longer.
-        let _ = seen.save(&file);
+/// The directories that were seen in the workspace, by root.
+#[derive(Default)]
+pub struct Searched(BTreeMap<PathBuf, SeenDirectories>);
+
+impl Searched {
+    /// Searches a directory, with the list of an earlier search.
+    pub fn search(&mut self, gate: &RepositoryGate, root: &Path, known: &[PathBuf]) -> Vec<Found> {
+        let file = gate.aside.with_file_name("searched").join(crate::plan::flat_name(root));
+        let before = self.0.remove(root).unwrap_or_else(|| SeenDirectories::load(&file));
+        let (found, now) = repositories(root, known, &before);
+        if now != before {
+            // Without the list the next search takes longer.
+            let _ = now.save(&file);
+        }
+        self.0.insert(root.to_owned(), now);
+        found
     }
-    found
 }
 
 /// How the entries of a directory are judged.

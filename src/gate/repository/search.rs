@@ -5,12 +5,11 @@ use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rustix::fs::FileType;
+use rustix::fs::{AtFlags, FileType};
 
 use crate::process::untrusted_dir::UntrustedDir;
 
@@ -33,29 +32,42 @@ pub enum Found {
     Unreadable(PathBuf),
 }
 
+/// A directory that is still to be searched.
 struct Pending {
     parent: Option<Rc<UntrustedDir>>,
     path: PathBuf,
     depth: usize,
+    /// Its record in the list of an earlier search.
+    seen: Option<usize>,
 }
 
 /// Searches a directory, without those in `known`. Directories that `seen` contains and that did not
-/// change since are not listed again.
-pub fn repositories(root: &Path, known: &[PathBuf], seen: &mut SeenDirectories) -> Vec<Found> {
+/// change since are not listed again. Returns the list for the next search as well.
+pub fn repositories(root: &Path, known: &[PathBuf], seen: &SeenDirectories) -> (Vec<Found>, SeenDirectories) {
     let mut found = Vec::new();
     let mut now = SeenDirectories::default();
-    let Ok(top) = UntrustedDir::open(root) else { return vec![Found::Unreadable(root.to_owned())] };
+    let Ok(top) = UntrustedDir::open(root) else { return (vec![Found::Unreadable(root.to_owned())], now) };
     let top = Rc::new(top);
-    let mut open = vec![Pending { parent: None, path: PathBuf::new(), depth: 0 }];
-    while let Some(Pending { parent, path, depth }) = open.pop() {
-        let absolute = root.join(&path);
-        if known.contains(&absolute) {
+    let clock = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    let clock = i64::try_from(clock).unwrap_or(0);
+    let records = seen.records();
+    let first = (!records.is_empty()).then_some(0);
+    let mut open = vec![Pending { parent: None, path: PathBuf::new(), depth: 0, seen: first }];
+    while let Some(Pending { parent, path, depth, seen }) = open.pop() {
+        let name = path.file_name().unwrap_or_default();
+        let absolute = || root.join(&path);
+        if known.iter().any(|known| known.strip_prefix(root).is_ok_and(|known| known == path)) {
+            now.push(name, None, 0);
             continue;
         }
-        let stamp = DirectoryStamp::of(&absolute);
-        if let Some(below) = stamp.and_then(|stamp| seen.unchanged(&path, stamp)) {
-            open.extend(below.iter().map(|name| Pending { parent: None, path: path.join(name), depth: depth + 1 }));
-            now.insert(path, stamp, below.to_vec());
+        let stamp = DirectoryStamp::of(&top, &path);
+        let record = seen.and_then(|number| records.get(number));
+        if let Some(record) = record.filter(|record| stamp.is_some() && record.stamp == stamp) {
+            now.push(name, stamp, record.children.len());
+            let below = record.children.iter().filter_map(|child| Some((*child, records.get(*child)?)));
+            let pending =
+                |(child, record): (usize, &Record<'_>)| Pending { parent: None, path: path.join(record.name), depth: depth + 1, seen: Some(child) };
+            open.extend(below.map(pending));
             continue;
         }
         let opened = match (&parent, path.file_name()) {
@@ -66,23 +78,30 @@ pub fn repositories(root: &Path, known: &[PathBuf], seen: &mut SeenDirectories) 
         let entries = opened.and_then(|directory| Ok((directory.entries(usize::MAX)?, directory)));
         let (entries, directory) = match entries {
             Ok(read) => read,
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => continue,
-            Err(_) => {
-                found.push(Found::Unreadable(absolute));
+            Err(error) => {
+                now.push(name, None, 0);
+                if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) {
+                    found.push(Found::Unreadable(absolute()));
+                }
                 continue;
             }
         };
         let has = |name: &str| entries.iter().any(|(known, _)| known == name);
         let is_bare = has("HEAD") && (has("objects") || has("refs") || has("commondir"));
         if is_bare {
-            found.push(Found::Bare(absolute.clone()));
+            found.push(Found::Bare(absolute()));
         }
         let shared = (depth < MAX_OPEN_DEPTH).then(|| Rc::new(directory));
+        let before: HashMap<&OsStr, usize> = record
+            .iter()
+            .flat_map(|record| &record.children)
+            .filter_map(|child| Some((records.get(*child)?.name, *child)))
+            .collect();
         let (mut below, mut has_repository) = (Vec::new(), is_bare);
         for (name, kind) in entries {
-            let place = absolute.join(&name);
             if is_dot_git(&name) {
                 has_repository = true;
+                let place = absolute().join(&name);
                 if !known.contains(&place) {
                     found.push(match kind {
                         FileType::Directory => Found::GitDir(place),
@@ -91,17 +110,15 @@ pub fn repositories(root: &Path, known: &[PathBuf], seen: &mut SeenDirectories) 
                     });
                 }
             } else if kind == FileType::Directory && !(is_bare && name == "objects") {
-                open.push(Pending { parent: shared.clone(), path: path.join(&name), depth: depth + 1 });
-                below.push(name);
+                let seen = before.get(name.as_os_str()).copied();
+                below.push(Pending { parent: shared.clone(), path: path.join(&name), depth: depth + 1, seen });
             }
         }
-        if !has_repository {
-            now.insert(path, stamp, below);
-        }
+        now.push(name, stamp.filter(|stamp| !has_repository && stamp.is_settled(clock)), below.len());
+        open.append(&mut below);
     }
-    *seen = now;
     found.sort();
-    found
+    (found, now)
 }
 
 /// The identity of a directory, which changes whenever an entry is added, removed or renamed.
@@ -113,81 +130,109 @@ struct DirectoryStamp {
 }
 
 impl DirectoryStamp {
-    fn of(path: &Path) -> Option<Self> {
-        let meta = path.symlink_metadata().ok().filter(std::fs::Metadata::is_dir)?;
-        Some(DirectoryStamp { device: meta.dev(), inode: meta.ino(), changed: (meta.ctime(), meta.ctime_nsec()) })
+    #[allow(clippy::unnecessary_cast, clippy::cast_lossless, reason = "the types differ between platforms")]
+    fn of(top: &UntrustedDir, path: &Path) -> Option<Self> {
+        let stat = if path.as_os_str().is_empty() {
+            rustix::fs::fstat(top)
+        } else {
+            rustix::fs::statat(top, path, AtFlags::SYMLINK_NOFOLLOW)
+        };
+        let stat = stat.ok().filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)?;
+        Some(DirectoryStamp {
+            device: stat.st_dev as u64,
+            inode: stat.st_ino as u64,
+            changed: (stat.st_ctime as i64, stat.st_ctime_nsec as i64),
+        })
     }
 
     /// Tells whether a later change would have another time: a file system's clock advances by some
     /// milliseconds at once.
-    fn is_settled(self) -> bool {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
-        i64::try_from(now).is_ok_and(|now| self.changed.0 + 2 <= now)
+    fn is_settled(self, clock: i64) -> bool {
+        self.changed.0 + 2 <= clock
     }
 }
 
-/// Directories without a repository, as an earlier search has seen them, with their subdirectories.
-/// The kernel sets the change time of a directory, so a guest cannot hide a new entry.
+/// The directories that a search has seen, with their subdirectories. The kernel sets the change
+/// time of a directory, so a guest cannot hide a new entry.
+///
+/// It is a sequence of records, each followed by those of its subdirectories in reverse order: the
+/// length of the name, the name, the stamp, and the number of subdirectories. A directory with a
+/// repository, or one that was changed just now, has a stamp of zeros and is always listed again.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SeenDirectories(HashMap<PathBuf, (DirectoryStamp, Vec<OsString>)>);
+pub struct SeenDirectories(Vec<u8>);
+
+struct Record<'a> {
+    name: &'a OsStr,
+    stamp: Option<DirectoryStamp>,
+    children: Vec<usize>,
+}
 
 impl SeenDirectories {
-    /// Reads the list of an earlier search; an empty one if there is none, or if it cannot be read.
+    /// Reads the list of an earlier search; an empty one if there is none.
     pub fn load(file: &Path) -> Self {
-        let content = std::fs::read(file).unwrap_or_default();
-        let mut seen = SeenDirectories::default();
-        let mut fields = content.split(|byte| *byte == 0);
-        let number = |field: &[u8]| std::str::from_utf8(field).ok()?.parse::<i64>().ok();
-        // A record: path, device, inode, seconds, nanoseconds, and the names of subdirectories up to
-        // an empty one.
-        while let (Some(path), Some(device), Some(inode), Some(seconds), Some(nanos)) =
-            (fields.next(), fields.next(), fields.next(), fields.next(), fields.next())
-        {
-            let numbers = (number(device), number(inode), number(seconds), number(nanos));
-            let (Some(device), Some(inode), Some(seconds), Some(nanos)) = numbers else {
-                return SeenDirectories::default();
-            };
-            let names = fields.by_ref().take_while(|name| !name.is_empty());
-            let names = names.map(|name| OsStr::from_bytes(name).to_owned()).collect();
-            let stamp = DirectoryStamp {
-                device: device.cast_unsigned(),
-                inode: inode.cast_unsigned(),
-                changed: (seconds, nanos),
-            };
-            seen.0.insert(PathBuf::from(OsStr::from_bytes(path)), (stamp, names));
-        }
-        seen
+        SeenDirectories(std::fs::read(file).unwrap_or_default())
     }
 
     pub fn save(&self, file: &Path) -> std::io::Result<()> {
-        let mut content = Vec::new();
-        for (path, (stamp, names)) in &self.0 {
-            content.extend_from_slice(path.as_os_str().as_bytes());
-            let (device, inode) = (stamp.device.cast_signed(), stamp.inode.cast_signed());
-            let numbers = format!("\0{device}\0{inode}\0{}\0{}\0", stamp.changed.0, stamp.changed.1);
-            content.extend_from_slice(numbers.as_bytes());
-            for name in names {
-                content.extend_from_slice(name.as_bytes());
-                content.push(0);
-            }
-            content.push(0);
-        }
         if let Some(directory) = file.parent() {
             std::fs::create_dir_all(directory)?;
         }
         let new = file.with_extension(crate::session_id::random_name());
-        std::fs::write(&new, content)?;
+        std::fs::write(&new, &self.0)?;
         std::fs::rename(new, file)
     }
 
-    fn unchanged(&self, path: &Path, stamp: DirectoryStamp) -> Option<&[OsString]> {
-        self.0.get(path).filter(|(known, _)| *known == stamp).map(|(_, names)| names.as_slice())
+    fn push(&mut self, name: &OsStr, stamp: Option<DirectoryStamp>, children: usize) {
+        let zeros = DirectoryStamp { device: 0, inode: 0, changed: (0, 0) };
+        let DirectoryStamp { device, inode, changed } = stamp.unwrap_or(zeros);
+        let length = u32::try_from(name.len()).unwrap_or(0);
+        self.0.extend_from_slice(&length.to_le_bytes());
+        self.0.extend_from_slice(name.as_bytes());
+        for number in [device, inode, changed.0.cast_unsigned(), changed.1.cast_unsigned(), children as u64] {
+            self.0.extend_from_slice(&number.to_le_bytes());
+        }
     }
 
-    fn insert(&mut self, path: PathBuf, stamp: Option<DirectoryStamp>, names: Vec<OsString>) {
-        if let Some(stamp) = stamp.filter(|stamp| stamp.is_settled()) {
-            self.0.insert(path, (stamp, names));
+    /// Returns all records; none if the list is damaged.
+    fn records(&self) -> Vec<Record<'_>> {
+        self.parse().unwrap_or_default()
+    }
+
+    fn parse(&self) -> Option<Vec<Record<'_>>> {
+        let mut rest = self.0.as_slice();
+        let mut records: Vec<Record<'_>> = Vec::new();
+        // The directories whose subdirectories are not complete, with the number of missing ones.
+        let mut open: Vec<(usize, u64)> = Vec::new();
+        while !rest.is_empty() {
+            let (length, after) = rest.split_first_chunk()?;
+            let (name, after) = after.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+            let (numbers, after) = after.split_first_chunk::<40>()?;
+            rest = after;
+            let number = |at: usize| -> Option<u64> { Some(u64::from_le_bytes(*numbers.get(at * 8..)?.first_chunk()?)) };
+            let (inode, count) = (number(1)?, number(4)?);
+            let stamp = DirectoryStamp {
+                device: number(0)?,
+                inode,
+                changed: (number(2)?.cast_signed(), number(3)?.cast_signed()),
+            };
+            let at = records.len();
+            records.push(Record { name: OsStr::from_bytes(name), stamp: (inode != 0).then_some(stamp), children: Vec::new() });
+            if let Some((parent, missing)) = open.last_mut() {
+                records.get_mut(*parent)?.children.push(at);
+                *missing -= 1;
+            } else if at > 0 {
+                return None;
+            }
+            if count > 0 {
+                open.push((at, count));
+            }
+            while open.last().is_some_and(|(_, missing)| *missing == 0) {
+                open.pop();
+            }
         }
+        // Directories are searched from the last one to the first.
+        records.iter_mut().for_each(|record| record.children.reverse());
+        open.is_empty().then_some(records)
     }
 }
 
@@ -230,7 +275,7 @@ mod tests {
         symlink(root.join("new"), root.join("linked/elsewhere"))?;
         symlink(root.join("new/.git"), root.join("linked/.git"))?;
         fs::set_permissions(root.join("closed"), fs::Permissions::from_mode(0o311))?;
-        let found = repositories(root, &[root.join("known/.git")], &mut SeenDirectories::default());
+        let (found, _) = repositories(root, &[root.join("known/.git")], &SeenDirectories::default());
         let at = |path: &str| root.join(path);
         for expected in [
             Found::GitDir(at("new/.git")),
@@ -251,31 +296,28 @@ mod tests {
         let directory = tempfile::tempdir()?;
         let root = directory.path();
         fs::create_dir_all(root.join("a/b"))?;
+        let top = UntrustedDir::open(root)?;
         let mut seen = SeenDirectories::default();
-        for path in ["", "a", "a/b"] {
-            let stamp = DirectoryStamp::of(&root.join(path)).expect("a directory");
-            let below = match path {
-                "" => vec!["a".into()],
-                "a" => vec!["b".into()],
-                _ => Vec::new(),
-            };
+        for (path, count) in [("", 1), ("a", 1), ("a/b", 0)] {
             // As if they had been seen some seconds later.
-            seen.0.insert(path.into(), (stamp, below));
+            let stamp = DirectoryStamp::of(&top, Path::new(path));
+            seen.push(Path::new(path).file_name().unwrap_or_default(), stamp, count);
         }
         let file = root.with_extension("seen");
         seen.save(&file)?;
-        assert_eq!(SeenDirectories::load(&file), seen);
-        let search = || repositories(root, &[], &mut SeenDirectories::load(&file));
-        assert_eq!(search(), []);
+        let search = || repositories(root, &[], &SeenDirectories::load(&file));
+        assert_eq!(search(), (Vec::new(), seen.clone()));
         // The clock of the file system must have advanced for the change to have another time.
         loop {
             fs::create_dir(root.join("a/b/.git"))?;
-            if DirectoryStamp::of(&root.join("a/b")) != seen.0.get(Path::new("a/b")).map(|(stamp, _)| *stamp) {
+            if DirectoryStamp::of(&top, Path::new("a/b")) != seen.records().last().and_then(|record| record.stamp) {
                 break;
             }
             fs::remove_dir(root.join("a/b/.git"))?;
         }
-        assert_eq!(search(), [Found::GitDir(root.join("a/b/.git"))]);
+        assert_eq!(search().0, [Found::GitDir(root.join("a/b/.git"))]);
+        fs::write(&file, b"damaged")?;
+        assert_eq!(search().0, [Found::GitDir(root.join("a/b/.git"))]);
         fs::remove_file(file)
     }
 }
