@@ -210,6 +210,13 @@ pub fn mode_of(permissions: u32) -> Mode {
     Mode::from_raw_mode((permissions & 0o777) as RawMode)
 }
 
+/// Returns whether the host is the cause of an error, for example because it has no descriptors
+/// left. All other errors, such as a missing permission or a link, can be made by the guest.
+pub fn is_host_failure(error: &io::Error) -> bool {
+    let causes = [libc::EIO, libc::EMFILE, libc::ENFILE, libc::ENOMEM];
+    error.raw_os_error().is_some_and(|code| causes.contains(&code))
+}
+
 /// Splits a path into names, and refuses one that leads upwards or starts at the root.
 fn names(path: &Path) -> io::Result<Vec<&OsStr>> {
     let name = |component| match component {

@@ -11,8 +11,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FileType, Stat};
 
-use super::refs::{is_host_failure, stat_hash};
-use crate::process::untrusted_dir::UntrustedDir;
+use super::refs::stat_hash;
+use crate::process::untrusted_dir::{UntrustedDir, is_host_failure};
 
 /// Git packs loose objects when a directory has more than about 27.
 const MOST_LOOSE_PER_DIRECTORY: usize = 100_000;
