@@ -5,7 +5,6 @@
 
 pub mod directory;
 pub mod index;
-mod index_path;
 pub mod object_id;
 mod plain;
 pub mod repository;

@@ -17,7 +17,7 @@ use super::report::Report;
 use super::stash;
 use super::transfer::{Taken, Transfer};
 use super::{apply_index, give, kept, lfs};
-use crate::facts::git::index::{self, Index};
+use crate::facts::git::index::{self, Index, MAX_INDEX};
 use crate::facts::git::object_id::ObjectId;
 use crate::plan::repository::{PrivateGitDir, PrivateWorktree};
 use crate::process::untrusted_dir::UntrustedDir;
@@ -30,8 +30,6 @@ const WORKTREE_REFS: &[&str] = &["refs/bisect/", "refs/rewritten/", "refs/worktr
 pub const STASH: &str = "refs/stash";
 /// More changed refs than this do not come out: no work of a day has so many.
 const MAX_CHANGED_REFS: usize = 50_000;
-/// Holds the index of some ten million files.
-pub const MAX_INDEX: u64 = 1 << 30;
 const MAX_CONFIG: u64 = 1 << 20;
 /// The report names at most this many refs.
 const MAX_NAMED: usize = 8;
