@@ -8,8 +8,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FileType, Stat};
 
-use super::super::refs::stat_hash;
 use super::{Budget, ObjectCopy, copy, stat_of_kind, unless_guest_failure};
+use crate::gate::repository::refs::stat_hash;
 use crate::process::untrusted_dir::UntrustedDir;
 
 /// Git packs loose objects when a directory has more than about 27.

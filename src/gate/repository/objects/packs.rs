@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
 
-use super::super::refs::stat_hash;
 use super::{Budget, ObjectCopy, copy, is_sparse, stat_of_kind, unless_guest_failure};
+use crate::gate::repository::refs::stat_hash;
 use crate::process::untrusted_dir::UntrustedDir;
 
 /// Git keeps at most some thousand packs, with up to five files for each.
