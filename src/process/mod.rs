@@ -6,6 +6,7 @@ mod client;
 pub mod descriptors;
 mod exit;
 pub mod lock;
+mod read_output;
 pub mod ready;
 pub mod release_pages;
 pub mod signals;
@@ -16,3 +17,4 @@ pub mod untrusted_dir;
 
 pub use client::{Client, Pin};
 pub use exit::{KILLED, Outcome};
+pub use read_output::read_output;

@@ -54,11 +54,7 @@ impl UntrustedDir {
 
     /// Opens the directory below this one that contains `path`, and calls `access` with it and the
     /// last name.
-    fn at_parent<T>(
-        &self,
-        path: &Path,
-        access: impl FnOnce(BorrowedFd<'_>, &OsStr) -> io::Result<T>,
-    ) -> io::Result<T> {
+    fn at_parent<T>(&self, path: &Path, access: impl FnOnce(BorrowedFd<'_>, &OsStr) -> io::Result<T>) -> io::Result<T> {
         let name = path.file_name().ok_or(ErrorKind::InvalidInput)?;
         match path.parent() {
             Some(above) if !above.as_os_str().is_empty() => access(self.directory(above)?.as_fd(), name),
@@ -239,6 +235,13 @@ pub fn permissions(stat: &Stat) -> u32 {
 #[allow(clippy::unnecessary_cast, reason = "the type differs between platforms")]
 pub fn mode_of(permissions: u32) -> Mode {
     Mode::from_raw_mode((permissions & 0o777) as RawMode)
+}
+
+/// Returns whether the host is the cause of an error, for example because it has no descriptors
+/// left. All other errors, such as a missing permission or a link, can be made by the guest.
+pub fn is_host_failure(error: &io::Error) -> bool {
+    let causes = [libc::EIO, libc::EMFILE, libc::ENFILE, libc::ENOMEM];
+    error.raw_os_error().is_some_and(|code| causes.contains(&code))
 }
 
 /// Splits a path into names, and refuses one that leads upwards or starts at the root.

@@ -14,6 +14,42 @@ use std::path::{Path, PathBuf};
 
 use crate::support::{Finished, Fixture, RunToEnd};
 
+/// Settings by which a guest could make Git on the host run code, or use another repository or
+/// server.
+const DANGEROUS_SETTINGS: &[&str] = &[
+    "core.fsmonitor",
+    "core.hooksPath",
+    "core.sshCommand",
+    "core.pager",
+    "core.editor",
+    "core.gitProxy",
+    "core.alternateRefsCommand",
+    "sequence.editor",
+    "alias.st",
+    "filter.x.clean",
+    "diff.x.command",
+    "diff.external",
+    "merge.x.driver",
+    "credential.helper",
+    "credential.https://x.helper",
+    "include.path",
+    "includeIf.gitdir:/.path",
+    "url.https://evil/.insteadOf",
+    "gpg.program",
+    "gpg.ssh.program",
+    "remote.origin.uploadpack",
+    "remote.--upload-pack=evil.url",
+    "remote.evil.vcs",
+    "remote.pushDefault",
+    "protocol.ext.allow",
+    "rebase.instructionFormat",
+    "format.outputDirectory",
+    "fetch.bundleURI",
+    "extensions.partialClone",
+    // This key comes last: with it, Git no longer finds a repository here.
+    "core.worktree",
+];
+
 /// Runs the host's Git as the user in a directory.
 fn git(fixture: &Fixture, directory: impl AsRef<Path>, arguments: &[&str]) -> Finished {
     let identity = ["-c", "user.name=Host", "-c", "user.email=host@example.org", "-c", "protocol.file.allow=always"];

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::index;
+use super::index::{self, MAX_INDEX};
 use crate::facts::files::{FileKind, examine};
 use crate::facts::git::repository::{Repository, is_git_dir};
 use crate::facts::git::syntax;
@@ -21,8 +21,6 @@ const MAX_DEPTH: usize = 12;
 /// Git follows five levels of alternates.
 const MAX_ALTERNATES: usize = 5;
 const MAX_CONFIG_FILE: u64 = 1 << 20;
-/// Holds the index of some ten million files.
-const MAX_INDEX: u64 = 1 << 30;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct GitDirs {

@@ -5,7 +5,6 @@
 
 pub mod directory;
 pub mod index;
-mod index_path;
 pub mod object_id;
 mod plain;
 pub mod repository;
@@ -13,18 +12,16 @@ pub mod syntax;
 #[cfg(test)]
 pub mod test_repository;
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
 use serde::Serialize;
 
 use crate::facts::program::SearchPath;
 use crate::host::Host;
 use crate::path::HostPath;
+use crate::process::read_output;
 use repository::Repository;
 
 /// Limits the output of `git config`; a repository's configuration may be huge on purpose.
@@ -157,7 +154,9 @@ impl PendingGitConfig {
             Source::None => return facts,
             Source::Files(settings) => facts.settings = settings,
             Source::Git(mut child) => {
-                let output = child.stdout.take().and_then(|stdout| read_all(stdout, GIT_TIMEOUT));
+                let deadline = Instant::now() + GIT_TIMEOUT;
+                let stdout = child.stdout.take();
+                let output = stdout.and_then(|stdout| read_output(stdout, deadline, MAX_OUTPUT).ok());
                 if output.is_none() {
                     let _ = child.kill();
                 }
@@ -214,30 +213,6 @@ pub fn is_public_key(text: &str) -> bool {
     let text = text.strip_prefix("key::").unwrap_or(text);
     let kind = text.split(' ').next().unwrap_or_default();
     text.contains(' ') && (kind.starts_with("ssh-") || kind.starts_with("ecdsa-") || kind.starts_with("sk-"))
-}
-
-/// Reads until the end of the stream or the timeout. Starts no thread, because the native engine
-/// forks later.
-fn read_all(mut stream: impl Read + std::os::fd::AsFd, timeout: Duration) -> Option<Vec<u8>> {
-    let deadline = Instant::now() + timeout;
-    let mut output = Vec::new();
-    let mut part = [0; 4 << 10];
-    loop {
-        let left = Timespec::try_from(deadline.checked_duration_since(Instant::now())?).ok()?;
-        match poll(&mut [PollFd::new(&stream, PollFlags::IN)], Some(&left)) {
-            Ok(0) => return None,
-            Err(Errno::INTR) => continue,
-            Err(_) => return None,
-            Ok(_) => {}
-        }
-        match stream.read(&mut part) {
-            Ok(0) => return Some(output),
-            Ok(read) if output.len() + read <= MAX_OUTPUT => output.extend_from_slice(&part[..read]),
-            Ok(_) => return None,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(_) => return None,
-        }
-    }
 }
 
 /// Parses `scope NUL origin NUL key LF value NUL`, repeated. Settings that are not UTF-8 are

@@ -7,11 +7,11 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::exchange::{GitDirExchange, MAX_INDEX, Moment, WorkingTree};
+use super::exchange::{GitDirExchange, Moment, WorkingTree};
 use super::host_git::{GitResult, HostGit};
 use super::report::Report;
 use super::transfer::Taken;
-use crate::facts::git::index::{self, Entry, Index};
+use crate::facts::git::index::{self, Entry, Index, MAX_INDEX};
 use crate::facts::git::object_id::ObjectId;
 use crate::process::untrusted_dir::UntrustedDir;
 

@@ -16,7 +16,7 @@ use super::report::Report;
 use super::stash;
 use super::transfer::{Taken, Transfer};
 use super::{apply_index, give, kept, lfs};
-use crate::facts::git::index::{self, Index};
+use crate::facts::git::index::{self, Index, MAX_INDEX};
 use crate::facts::git::object_id::ObjectId;
 use crate::plan::repository::{PrivateGitDir, PrivateWorktree};
 use crate::process::untrusted_dir::UntrustedDir;
@@ -29,8 +29,6 @@ const WORKTREE_REFS: &[&str] = &["refs/bisect/", "refs/rewritten/", "refs/worktr
 pub const STASH: &str = "refs/stash";
 /// More changed refs than this do not come out: no work of a day has so many.
 const MAX_CHANGED_REFS: usize = 50_000;
-/// Holds the index of some ten million files.
-pub const MAX_INDEX: u64 = 1 << 30;
 const MAX_CONFIG: u64 = 1 << 20;
 /// The report names at most this many refs.
 const MAX_NAMED: usize = 8;
@@ -166,8 +164,9 @@ impl GitDirExchange {
     }
 
     fn fingerprint(&self, open: fn(&WorkingTree) -> io::Result<UntrustedDir>) -> u64 {
-        let of_files =
-            |dir: &UntrustedDir| ["config", "hooks"].map(|name| dir.stat(name).map_or(0, |stat| refs::stat_hash(&stat)));
+        let of_files = |dir: &UntrustedDir| {
+            ["config", "hooks"].map(|name| dir.stat(name).map_or(0, |stat| refs::stat_hash(&stat)))
+        };
         let of_tree = |dir: UntrustedDir| {
             of_files(&dir).into_iter().fold(refs::fingerprint(&dir), |all, one| all.rotate_left(7) ^ one)
         };

@@ -7,10 +7,10 @@ use std::io;
 use std::path::Path;
 
 use super::apply_index;
-use super::exchange::{GitDirExchange, MAX_INDEX, WorkingTree, head_text, open_private, read_base, write_base};
+use super::exchange::{GitDirExchange, WorkingTree, head_text, open_private, read_base, write_base};
 use super::host_git::{GitResult, HostGit};
 use super::refs::{self, Refs};
-use crate::facts::git::index;
+use crate::facts::git::index::{self, MAX_INDEX};
 use crate::facts::git::object_id::ObjectId;
 use crate::process::untrusted_dir::UntrustedDir;
 

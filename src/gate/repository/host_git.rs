@@ -9,9 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
 use crate::plan::RepositoryGate;
+use crate::process::read_output;
 
 /// A large fetch inside takes minutes to verify; a Git that hangs must end some day.
 const TIMEOUT: Duration = Duration::from_secs(600);
@@ -153,7 +152,7 @@ impl Call<'_> {
         let mut child = self.command.spawn()?;
         limit_memory(&child);
         let output = match child.stdout.take() {
-            Some(stdout) => read_all(stdout, deadline),
+            Some(stdout) => read_output(stdout, deadline, MAX_OUTPUT),
             None => wait_until(&mut child, deadline).map(|()| Vec::new()),
         };
         let output = match output {
@@ -180,27 +179,6 @@ impl Call<'_> {
             what,
             message: line.trim_start_matches("fatal: ").trim_start_matches("error: ").to_owned(),
         })
-    }
-}
-
-/// Reads until the end of the stream or the deadline.
-fn read_all(mut stream: impl Read + std::os::fd::AsFd, deadline: Instant) -> io::Result<Vec<u8>> {
-    let mut output = Vec::new();
-    let mut part = vec![0; 64 << 10];
-    loop {
-        let left = deadline.checked_duration_since(Instant::now()).ok_or(ErrorKind::TimedOut)?;
-        let left = Timespec::try_from(left).map_err(|_| ErrorKind::TimedOut)?;
-        match poll(&mut [PollFd::new(&stream, PollFlags::IN)], Some(&left)) {
-            Ok(0) => return Err(ErrorKind::TimedOut.into()),
-            Err(rustix::io::Errno::INTR) => continue,
-            Err(error) => return Err(error.into()),
-            Ok(_) => {}
-        }
-        match stream.read(&mut part)? {
-            0 => return Ok(output),
-            read if output.len() + read <= MAX_OUTPUT => output.extend_from_slice(&part[..read]),
-            _ => return Err(io::Error::other("its output is too long")),
-        }
     }
 }
 

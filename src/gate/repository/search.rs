@@ -65,8 +65,12 @@ pub fn repositories(root: &Path, known: &[PathBuf], seen: &SeenDirectories) -> (
         if let Some(record) = record.filter(|record| stamp.is_some() && record.stamp == stamp) {
             now.push(name, stamp, record.children.len());
             let below = record.children.iter().filter_map(|child| Some((*child, records.get(*child)?)));
-            let pending =
-                |(child, record): (usize, &Record<'_>)| Pending { parent: None, path: path.join(record.name), depth: depth + 1, seen: Some(child) };
+            let pending = |(child, record): (usize, &Record<'_>)| Pending {
+                parent: None,
+                path: path.join(record.name),
+                depth: depth + 1,
+                seen: Some(child),
+            };
             open.extend(below.map(pending));
             continue;
         }
@@ -208,7 +212,8 @@ impl SeenDirectories {
             let (name, after) = after.split_at_checked(u32::from_le_bytes(*length) as usize)?;
             let (numbers, after) = after.split_first_chunk::<40>()?;
             rest = after;
-            let number = |at: usize| -> Option<u64> { Some(u64::from_le_bytes(*numbers.get(at * 8..)?.first_chunk()?)) };
+            let number =
+                |at: usize| -> Option<u64> { Some(u64::from_le_bytes(*numbers.get(at * 8..)?.first_chunk()?)) };
             let (inode, count) = (number(1)?, number(4)?);
             let stamp = DirectoryStamp {
                 device: number(0)?,
@@ -216,7 +221,11 @@ impl SeenDirectories {
                 changed: (number(2)?.cast_signed(), number(3)?.cast_signed()),
             };
             let at = records.len();
-            records.push(Record { name: OsStr::from_bytes(name), stamp: (inode != 0).then_some(stamp), children: Vec::new() });
+            records.push(Record {
+                name: OsStr::from_bytes(name),
+                stamp: (inode != 0).then_some(stamp),
+                children: Vec::new(),
+            });
             if let Some((parent, missing)) = open.last_mut() {
                 records.get_mut(*parent)?.children.push(at);
                 *missing -= 1;

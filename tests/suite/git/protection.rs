@@ -9,7 +9,7 @@ use std::process::Stdio;
 
 use rustix::process::Signal;
 
-use super::{bash_in, git, last_subject, repository};
+use super::{DANGEROUS_SETTINGS, bash_in, git, last_subject, repository};
 use crate::for_every_engine;
 use crate::support::{Engine, Finished, Fixture, RunToEnd, Running, eventually};
 
@@ -284,32 +284,8 @@ fn attack_04_hooks_that_the_settings_name_are_read_only(fixture: &Fixture) {
     assert_nothing_runs(fixture, &main);
 }
 
-const SETTINGS: &[&str] = &[
-    "core.fsmonitor",
-    "core.hooksPath",
-    "core.sshCommand",
-    "core.pager",
-    "core.editor",
-    "alias.st",
-    "filter.x.clean",
-    "diff.x.command",
-    "diff.external",
-    "merge.x.driver",
-    "credential.helper",
-    "credential.https://x.helper",
-    "include.path",
-    "includeIf.gitdir:/.path",
-    "url.https://evil/.insteadOf",
-    "gpg.program",
-    "remote.origin.uploadpack",
-    "remote.--upload-pack=evil.url",
-    "rebase.instructionFormat",
-    // This key comes last: with it, Git no longer finds a repository here.
-    "core.worktree",
-];
-
 fn plant(fixture: &Fixture) -> String {
-    SETTINGS
+    DANGEROUS_SETTINGS
         .iter()
         .map(|key| format!("git config --file .git/config '{key}' '!{}' || exit 9\n", evil(fixture)))
         .collect()
@@ -317,7 +293,7 @@ fn plant(fixture: &Fixture) -> String {
 
 #[track_caller]
 fn assert_planted_settings_stay(fixture: &Fixture, main: &Path, finished: &Finished) {
-    assert_settings_stay(finished, SETTINGS);
+    assert_settings_stay(finished, DANGEROUS_SETTINGS);
     assert_nothing_runs(fixture, main);
     // The command in the hint accepts the setting.
     let accept =

@@ -31,40 +31,8 @@ for_docker_and_native!(
     submodules_and_worktrees_are_covered,
 );
 
-const SETTINGS: &[&str] = &[
-    "core.fsmonitor",
-    "core.hooksPath",
-    "core.sshCommand",
-    "core.pager",
-    "core.editor",
-    "core.gitProxy",
-    "core.alternateRefsCommand",
-    "sequence.editor",
-    "alias.st",
-    "filter.x.clean",
-    "diff.x.command",
-    "diff.external",
-    "merge.x.driver",
-    "credential.helper",
-    "credential.https://x.helper",
-    "include.path",
-    "includeIf.gitdir:/.path",
-    "url.https://evil/.insteadOf",
-    "gpg.program",
-    "gpg.ssh.program",
-    "remote.origin.uploadpack",
-    "remote.evil.vcs",
-    "remote.pushDefault",
-    "protocol.ext.allow",
-    "rebase.instructionFormat",
-    "format.outputDirectory",
-    "fetch.bundleURI",
-    "extensions.partialClone",
-    "core.worktree",
-];
-
 fn settings_stay_inside(fixture: &Fixture) {
-    for key in SETTINGS {
+    for key in super::DANGEROUS_SETTINGS {
         let script = format!("git config --file .git/config '{key}' \"!$EVIL\"");
         Attack::new(fixture, key, &script).says(key).brings_out_good_commits().run();
     }

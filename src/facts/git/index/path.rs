@@ -1,6 +1,6 @@
 //! Decides which paths may be in an index, by the rules of Git for all platforms.
 
-use super::index::MODE_LINK;
+use super::MODE_LINK;
 
 /// Code points that HFS+ ignores in file names.
 const HFS_IGNORED: [std::ops::RangeInclusive<char>; 4] =

@@ -1,0 +1,88 @@
+//! Judges `.git` files, which name a Git directory: a worktree or a submodule that was made inside
+//! comes out, any other is set aside.
+
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use super::worktree::new_worktree;
+use super::{Nested, parent_of};
+use crate::gate::repository::report::Report;
+use crate::plan::repository::PrivateRepository;
+
+pub const MAX_POINTER: u64 = 8 << 10;
+
+impl Nested<'_> {
+    /// Judges a `.git` file: it may name a worktree or a submodule that was made inside.
+    pub(super) fn pointer(&mut self, root: &Path, path: &Path, report: &mut Report) -> io::Result<()> {
+        let (parent, name) = parent_of(root, path)?;
+        let text = parent.read(&name, MAX_POINTER)?.unwrap_or_default();
+        let is_remade = path.parent().is_some_and(|directory| self.remade.contains(directory));
+        if is_remade || self.baseline.has_pointer(path, &text) {
+            return Ok(());
+        }
+        let directory = path.parent().unwrap_or(root);
+        let named = pointed(directory, &text);
+        if let Some(git_dir) = &named {
+            // The guest cannot write the host's Git directories, so what is there is the user's.
+            let is_hosts = |repository: &PrivateRepository| git_dir.starts_with(&repository.common_dir);
+            if git_dir.symlink_metadata().is_ok() && self.gate.repositories.iter().any(is_hosts) {
+                return Ok(());
+            }
+            if let Some(module) = self.module(git_dir) {
+                return self.submodule(module, directory, &parent, report);
+            }
+            for (number, repository) in self.gate.repositories.iter().enumerate() {
+                if let Some(name) = new_worktree(repository, git_dir)
+                    && !self.worktrees.iter().any(|(_, known, taken)| *known == number && *taken == name)
+                {
+                    self.worktrees.push((directory.to_owned(), number, name));
+                    return Ok(());
+                }
+            }
+        }
+        self.set_aside(root, path, "names a Git directory that cannot come out", report)
+    }
+}
+
+/// Returns the directory that a `.git` file names, in the form that Git writes.
+pub fn pointed(directory: &Path, text: &[u8]) -> Option<PathBuf> {
+    let named = std::str::from_utf8(text).ok()?.strip_prefix("gitdir: ")?.strip_suffix('\n')?;
+    let mut path = PathBuf::new();
+    for component in directory.join(named).components() {
+        match component {
+            Component::ParentDir => drop(path.pop()),
+            Component::CurDir => {}
+            other => path.push(other),
+        }
+    }
+    Some(path)
+}
+
+/// Returns the path from a directory to another one.
+pub fn relative(from: &Path, to: &Path) -> PathBuf {
+    let common = from.components().zip(to.components()).take_while(|(one, other)| one == other).count();
+    let up = from.components().skip(common).map(|_| Component::ParentDir);
+    up.chain(to.components().skip(common)).collect()
+}
+
+/// Tells whether a name has no special meaning to Git or to a file system.
+pub fn is_plain_name(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    !name.is_empty() && name.chars().all(is_plain) && !name.starts_with(['-', '.']) && !name.ends_with(".lock")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_git_file_is_read_only_in_the_form_that_git_writes() {
+        let at = |text: &str| pointed(Path::new("/w/sub"), text.as_bytes());
+        assert_eq!(at("gitdir: ../.git/modules/sub\n"), Some("/w/.git/modules/sub".into()));
+        assert_eq!(at("gitdir: /x/y\n"), Some("/x/y".into()));
+        for text in ["gitdir:../x\n", "gitdir: x", "x\n", ""] {
+            assert_eq!(at(text), None, "{text}");
+        }
+        assert_eq!(relative(Path::new("/w/.git/modules/a/b"), Path::new("/w/a/b")), Path::new("../../../../a/b"));
+    }
+}

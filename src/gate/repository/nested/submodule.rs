@@ -1,0 +1,114 @@
+//! Brings out the repositories of submodules that had none before the launch.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FileType;
+
+use super::pointer::{MAX_POINTER, is_plain_name, pointed, relative};
+use super::remake::Remake;
+use super::{Nested, parent_of};
+use crate::gate::repository::move_tree::{move_in, move_out};
+use crate::gate::repository::report::Report;
+use crate::process::untrusted_dir::UntrustedDir;
+
+impl Nested<'_> {
+    /// Moves the files of submodules that were covered out, and makes their repositories.
+    pub(super) fn fill_submodules(&mut self, report: &mut Report) {
+        for submodule in &self.gate.empty_submodules {
+            if let Err(error) = self.fill_submodule(&submodule.private, &submodule.directory, report) {
+                report
+                    .problems
+                    .push(format!("the submodule `{}` cannot be brought out: {error}", submodule.directory.display()));
+            }
+        }
+    }
+
+    fn fill_submodule(&mut self, private: &Path, directory: &Path, report: &mut Report) -> io::Result<()> {
+        let from = UntrustedDir::open(private)?;
+        let entries = from.entries(usize::MAX)?;
+        if entries.is_empty() {
+            return Ok(());
+        }
+        fs::create_dir_all(directory)?;
+        let target = UntrustedDir::open(directory)?;
+        if !target.entries(usize::MAX)?.is_empty() {
+            let kept = self.gate.aside.join(&self.gate.id).join(directory.file_name().unwrap_or_default());
+            let (parent, name) = parent_of(private.parent().unwrap_or(private), private)?;
+            move_out(&parent, &name, &kept)?;
+            report.keep(format!(
+                "`{}` is no longer empty, so what was made inside is kept in `{}`",
+                directory.display(),
+                kept.display()
+            ));
+            return Ok(());
+        }
+        for (name, _) in entries.iter().filter(|(name, _)| name != ".git") {
+            let name = Path::new(name);
+            let between = self.next_place();
+            move_out(&from, name, &between)?;
+            move_in(&between, &target, name)?;
+        }
+        match entries.iter().find(|(name, _)| name == ".git").map(|(_, kind)| *kind) {
+            Some(FileType::Directory) => {
+                let git_dir = directory.join(".git");
+                let remake = Remake { place: self.next_place(), work_tree: Some(directory), git_dir };
+                move_out(&from, Path::new(".git"), &remake.private())?;
+                let made = self.remake(&remake, report);
+                self.install(made, &remake, &target, Path::new(".git"), report)
+            }
+            Some(FileType::RegularFile) => {
+                let text = from.read(".git", MAX_POINTER)?.unwrap_or_default();
+                let git_dir = pointed(directory, &text);
+                match git_dir.and_then(|git_dir| self.module(&git_dir)) {
+                    Some(module) => self.submodule(module, directory, &target, report),
+                    None => Ok(()),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the host's path of a new submodule's Git directory, the private directory that contains
+    /// the guest's, and its name there.
+    pub(super) fn module(&self, git_dir: &Path) -> Option<(PathBuf, UntrustedDir, PathBuf)> {
+        self.gate.repositories.iter().find_map(|repository| {
+            let below =
+                git_dir.strip_prefix(&repository.common_dir).ok().filter(|below| below.starts_with("modules"))?;
+            let is_name = |part: &std::ffi::OsStr| part.to_str().is_some_and(is_plain_name);
+            // A submodule in the Git directory of another one would change that.
+            let mut above = git_dir.ancestors().skip(1).take_while(|above| *above != repository.common_dir);
+            if !below.iter().all(is_name) || above.any(|above| above.join("HEAD").symlink_metadata().is_ok()) {
+                return None;
+            }
+            let inside = &repository.full.first()?.private;
+            let parent = UntrustedDir::open_below(inside, inside.join(below).parent()?).ok()?;
+            let name = PathBuf::from(below.file_name()?);
+            let is_there = parent.directory(&name).is_ok_and(|dir| dir.stat("HEAD").is_ok());
+            (git_dir.symlink_metadata().is_err() && is_there).then(|| (git_dir.to_owned(), parent, name))
+        })
+    }
+
+    /// Makes the Git directory of a new submodule, and the `.git` file that names it.
+    pub(super) fn submodule(
+        &mut self,
+        module: (PathBuf, UntrustedDir, PathBuf),
+        directory: &Path,
+        target: &UntrustedDir,
+        report: &mut Report,
+    ) -> io::Result<()> {
+        let (host, from, name) = module;
+        let remake = Remake { place: self.next_place(), work_tree: Some(directory), git_dir: host.clone() };
+        move_out(&from, &name, &remake.private())?;
+        let made = self.remake(&remake, report);
+        let above = host.parent().unwrap_or(&host).to_owned();
+        fs::create_dir_all(&above)?;
+        let (parent, name) = parent_of(&above, &host)?;
+        self.install(made, &remake, &parent, &name, report)?;
+        let pointer = format!("gitdir: {}\n", relative(directory, &host).display());
+        let _ = target.remove_file(".git");
+        target.replace(".git", pointer.as_bytes(), || true)?;
+        Ok(())
+    }
+}
