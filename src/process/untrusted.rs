@@ -1,7 +1,7 @@
 //! Reads files that another user or a guest may have planted: follows no link, opens no pipe or
 //! device that never ends, reads nothing larger than expected.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -13,14 +13,20 @@ pub fn read(path: &Path, largest: u64) -> io::Result<String> {
 
 /// Reads the content of a regular file of at most `largest` bytes.
 pub fn read_bytes(path: &Path, largest: u64) -> io::Result<Vec<u8>> {
+    let (file, size) = open(path, largest)?;
+    let mut content = Vec::with_capacity(size.try_into().unwrap_or(0));
+    file.take(largest).read_to_end(&mut content)?;
+    Ok(content)
+}
+
+/// Opens a regular file of at most `largest` bytes, and returns its size as well.
+pub fn open(path: &Path, largest: u64) -> io::Result<(File, u64)> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW).open(path)?;
     let meta = file.metadata()?;
     if !meta.is_file() || meta.len() > largest {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "not a regular file of the expected size"));
     }
-    let mut content = Vec::with_capacity(meta.len().try_into().unwrap_or(0));
-    file.take(largest).read_to_end(&mut content)?;
-    Ok(content)
+    Ok((file, meta.len()))
 }
 
 #[cfg(test)]

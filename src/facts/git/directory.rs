@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::index::{self, MAX_INDEX};
+use super::index;
 use crate::facts::files::{FileKind, examine};
 use crate::facts::git::repository::{Repository, is_git_dir};
 use crate::facts::git::syntax;
@@ -150,8 +150,9 @@ impl GitDirs {
             if is_file(&pointer) {
                 pointers.push(pointer);
             }
-            let content = untrusted::read_bytes(git_dir.join("index").as_path(), MAX_INDEX).unwrap_or_default();
-            let links = index::gitlinks(&content, format.id_len()).unwrap_or_default();
+            let file = untrusted::open(git_dir.join("index").as_path(), index::MAX_INDEX).ok();
+            let links = file.and_then(|(file, size)| index::gitlinks(file, size, format.id_len()).ok());
+            let links = links.unwrap_or_default();
             for link in links.iter().take(MAX_DIRECTORIES) {
                 let directory = work_tree.join(Path::new(std::ffi::OsStr::from_bytes(link)));
                 let dot_git = directory.join(".git");

@@ -375,3 +375,30 @@ fn write_head(git: &HostGit, host: &Path, to: [&std::path::PathBuf; 2]) -> io::R
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loose_refs_replace_packed_ones_and_keep_the_order() {
+        let id = |digit: char| std::iter::repeat_n(digit, 40).collect::<String>();
+        let packed = format!(
+            "# pack-refs with: peeled fully-peeled sorted \n{1} refs/heads/b\n{1} refs/tags/moved\n^{2}\n{1} refs/tags/old\n^{2}\n",
+            "",
+            id('1'),
+            id('2')
+        );
+        let loose = ["refs/heads/a", "refs/heads/b", "refs/tags/moved", "refs/tags/z"];
+        let loose = loose.map(|name| (name.to_owned(), ObjectId::parse(&id('3')).expect("an id")));
+        let merged = merge_packed(packed.as_bytes(), &BTreeMap::from(loose));
+        let expected = format!(
+            "# pack-refs with: sorted \n{0} refs/heads/a\n{0} refs/heads/b\n{0} refs/tags/moved\n{1} refs/tags/old\n^{2}\n{0} refs/tags/z\n",
+            id('3'),
+            id('1'),
+            id('2')
+        );
+        assert_eq!(String::from_utf8(merged).expect("text"), expected);
+        assert_eq!(merge_packed(packed.as_bytes(), &BTreeMap::new()), packed.as_bytes());
+    }
+}

@@ -79,36 +79,65 @@ pub struct RepositoryExchange {
 }
 
 /// The state that a killed launcher leaves.
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 struct Saved {
     gate: RepositoryGate,
     stamps: Stamps,
     baseline: NestedBaseline,
 }
 
+/// The same as `Saved`, to write it.
+#[derive(Serialize)]
+struct SavedRef<'a> {
+    gate: &'a RepositoryGate,
+    stamps: &'a Stamps,
+    baseline: &'a NestedBaseline,
+}
+
 impl RepositoryExchange {
     /// Makes the private Git directories.
     pub fn start(gate: &RepositoryGate, session: &HostPath) -> io::Result<Self> {
-        let mut searched = Searched::default();
-        let baseline = NestedBaseline::record(gate, &nested::known(gate), &mut searched);
-        let saved = Saved { gate: gate.clone(), stamps: Stamps::of(&gate.watched), baseline };
+        let mut exchange = Self::new(
+            Saved { gate: gate.clone(), stamps: Stamps::default(), baseline: NestedBaseline::default() },
+            session,
+        )?;
+        let known = nested::known(gate);
+        let mut searched = std::mem::take(&mut exchange.searched);
+        let is_large = searched.is_large();
+        let mut search = || {
+            let baseline = NestedBaseline::record(gate, &known, &mut searched);
+            (baseline, Stamps::of(&gate.watched))
+        };
+        (exchange.baseline, exchange.stamps) = if is_large {
+            std::thread::scope(|scope| {
+                let search = scope.spawn(search);
+                exchange.make()?;
+                search.join().map_err(|_| io::Error::other("the search for repositories failed"))
+            })?
+        } else {
+            exchange.make()?;
+            search()
+        };
+        exchange.searched = searched;
+        let saved = SavedRef { gate, stamps: &exchange.stamps, baseline: &exchange.baseline };
         let written = fs::write(session.join(FILE).as_path(), serde_json::to_vec(&saved)?);
         // Without a repository there is nothing to bring out after a kill.
         if !gate.repositories.is_empty() {
             written?;
         }
-        let mut exchange = Self::new(saved, session)?;
-        exchange.searched = searched;
-        for repository in &exchange.gate.repositories {
-            make::make(repository, exchange.git.as_ref())?;
-            if exchange.gate.is_other_user {
+        Ok(exchange)
+    }
+
+    /// Makes the private directories.
+    fn make(&mut self) -> io::Result<()> {
+        for repository in &self.gate.repositories {
+            make::make(repository, self.git.as_ref())?;
+            if self.gate.is_other_user {
                 make::open_to_all(repository)?;
             }
         }
-        for dir in &mut exchange.dirs {
-            dir.mark_exchanged();
-        }
-        Ok(exchange)
+        self.dirs.iter_mut().for_each(GitDirExchange::mark_exchanged);
+        Ok(())
     }
 
     /// Continues the exchange of a launcher that was killed.
@@ -143,7 +172,7 @@ impl RepositoryExchange {
         let shared =
             gate.repositories.iter().filter_map(|repository| share_repository(&locks, &repository.common_dir).ok());
         let shared = shared.collect();
-        let searched = Searched::default();
+        let searched = Searched::load(&gate);
         Ok(RepositoryExchange { git, dirs, gate, stamps, baseline, searched, killed: None, scratch, locks, shared })
     }
 

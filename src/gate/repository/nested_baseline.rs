@@ -102,14 +102,28 @@ pub fn odd_content(path: &Path) -> Option<Content> {
 pub struct Searched(BTreeMap<PathBuf, SeenDirectories>);
 
 impl Searched {
-    /// Searches a directory, with the list of an earlier search.
+    /// Reads the lists of earlier searches.
+    pub fn load(gate: &RepositoryGate) -> Self {
+        let lists = gate.roots.iter().map(|root| (root.clone(), SeenDirectories::load(&Self::file(gate, root))));
+        Searched(lists.collect())
+    }
+
+    /// Tells whether the search takes so long that another thread should do it.
+    pub fn is_large(&self) -> bool {
+        self.0.values().any(SeenDirectories::is_large)
+    }
+
+    fn file(gate: &RepositoryGate, root: &Path) -> PathBuf {
+        gate.aside.with_file_name("searched").join(crate::plan::flat_name(root))
+    }
+
+    /// Searches a directory, with the list of the last search.
     pub fn search(&mut self, gate: &RepositoryGate, root: &Path, known: &[PathBuf]) -> Vec<Found> {
-        let file = gate.aside.with_file_name("searched").join(crate::plan::flat_name(root));
-        let before = self.0.remove(root).unwrap_or_else(|| SeenDirectories::load(&file));
+        let before = self.0.remove(root).unwrap_or_default();
         let (found, now) = repositories(root, known, &before);
-        if now != before {
+        if now != before && now.is_useful() {
             // Without the list the next search takes longer.
-            let _ = now.save(&file);
+            let _ = now.save(&Self::file(gate, root));
         }
         self.0.insert(root.to_owned(), now);
         found

@@ -17,6 +17,9 @@ use crate::process::untrusted_dir::UntrustedDir;
 /// the descriptors of the process.
 const MAX_OPEN_DEPTH: usize = 200;
 
+/// Starting a thread takes as long as examining some fifty directories.
+const MIN_THREADED: usize = 300;
+
 /// A path that Git treats as a repository.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Found {
@@ -51,6 +54,7 @@ pub fn repositories(root: &Path, known: &[PathBuf], seen: &SeenDirectories) -> (
     let clock = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
     let clock = i64::try_from(clock).unwrap_or(0);
     let records = seen.records();
+    let stamps = stamps(&top, &records);
     let first = (!records.is_empty()).then_some(0);
     let mut open = vec![Pending { parent: None, path: PathBuf::new(), depth: 0, seen: first }];
     while let Some(Pending { parent, path, depth, seen }) = open.pop() {
@@ -60,8 +64,11 @@ pub fn repositories(root: &Path, known: &[PathBuf], seen: &SeenDirectories) -> (
             now.push(name, None, 0);
             continue;
         }
-        let stamp = DirectoryStamp::of(&top, &path);
         let record = seen.and_then(|number| records.get(number));
+        let stamp = match seen.and_then(|number| stamps.get(number)) {
+            Some(stamp) => *stamp,
+            None => DirectoryStamp::of(&top, &path),
+        };
         if let Some(record) = record.filter(|record| stamp.is_some() && record.stamp == stamp) {
             now.push(name, stamp, record.children.len());
             let below = record.children.iter().filter_map(|child| Some((*child, records.get(*child)?)));
@@ -156,6 +163,34 @@ impl DirectoryStamp {
     }
 }
 
+/// Examines the directories of an earlier search, which takes most of the time, in several threads
+/// if there are many.
+fn stamps(top: &UntrustedDir, records: &[Record<'_>]) -> Vec<Option<DirectoryStamp>> {
+    let mut paths = vec![PathBuf::new(); records.len()];
+    for (number, record) in records.iter().enumerate() {
+        for child in &record.children {
+            // A directory comes before those in it.
+            if let (Some(above), Some(name)) = (paths.get(number), records.get(*child).map(|child| child.name)) {
+                let path = above.join(name);
+                if let Some(place) = paths.get_mut(*child) {
+                    *place = path;
+                }
+            }
+        }
+    }
+    let examine = |paths: &[PathBuf]| paths.iter().map(|path| DirectoryStamp::of(top, path)).collect::<Vec<_>>();
+    if paths.len() < MIN_THREADED {
+        return examine(&paths);
+    }
+    let (one, other) = paths.split_at(paths.len() / 2);
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| examine(other));
+        let mut stamps = examine(one);
+        stamps.extend(other.join().unwrap_or_default());
+        stamps
+    })
+}
+
 /// The directories that a search has seen, with their subdirectories. The kernel sets the change
 /// time of a directory, so a guest cannot hide a new entry.
 ///
@@ -175,6 +210,15 @@ impl SeenDirectories {
     /// Reads the list of an earlier search; an empty one if there is none.
     pub fn load(file: &Path) -> Self {
         SeenDirectories(std::fs::read(file).unwrap_or_default())
+    }
+
+    /// Tells whether a search with this list is faster than one without it.
+    pub fn is_useful(&self) -> bool {
+        self.records().iter().any(|record| record.stamp.is_some())
+    }
+
+    pub fn is_large(&self) -> bool {
+        self.0.len() > MIN_THREADED * size_of::<DirectoryStamp>()
     }
 
     pub fn save(&self, file: &Path) -> std::io::Result<()> {

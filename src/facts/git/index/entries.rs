@@ -8,7 +8,7 @@ pub const LONGEST_PATH: usize = 4096;
 
 pub const SIGNATURE: &[u8; 4] = b"DIRC";
 /// Signature, version and number of entries.
-const HEADER_SIZE: usize = 12;
+pub const HEADER_SIZE: usize = 12;
 /// Times, device, inode, mode, user, group and size, before the id.
 pub const STAT_SIZE: usize = 40;
 pub const MODE_OFFSET: usize = 24;
@@ -40,32 +40,56 @@ pub fn for_each_entry(
     id_len: usize,
     mut visit: impl FnMut(RawEntry<'_>) -> Result<(), IndexError>,
 ) -> Result<usize, IndexError> {
-    if !matches!(id_len, 20 | 32) {
-        return Err(IndexError::IdLength(id_len));
-    }
-    if content.get(..4).ok_or(IndexError::Truncated)? != SIGNATURE {
-        return Err(IndexError::Signature);
-    }
-    let version = read_u32(content, 4)?;
-    if !(2..=4).contains(&version) {
-        return Err(IndexError::Version(version));
-    }
-    let count = read_u32(content, 8)? as usize;
+    let (mut reader, count) = EntryReader::new(content, content.len() as u64, id_len)?;
     // The checksum follows the entries and the extensions.
     let content = content.len().checked_sub(id_len).and_then(|end| content.get(..end)).ok_or(IndexError::Truncated)?;
-    let fixed_size = STAT_SIZE + id_len + FLAGS_SIZE;
-    let room = content.len().checked_sub(HEADER_SIZE).ok_or(IndexError::Truncated)?;
-    if count > room / (fixed_size + 1) {
-        return Err(IndexError::Truncated);
-    }
     let mut offset = HEADER_SIZE;
-    let mut previous = Vec::new();
     for _ in 0..count {
         let rest = content.get(offset..).ok_or(IndexError::Truncated)?;
+        let (entry, size) = reader.read(rest)?;
+        visit(entry)?;
+        offset += size;
+    }
+    if offset > content.len() { Err(IndexError::Truncated) } else { Ok(offset) }
+}
+
+/// Reads entries from the bytes that follow the header.
+pub struct EntryReader {
+    version: u32,
+    id_len: usize,
+    /// The path of the last entry, in version 4.
+    previous: Vec<u8>,
+}
+
+impl EntryReader {
+    /// Checks the header of an index of `size` bytes. Returns the number of entries as well.
+    pub fn new(header: &[u8], size: u64, id_len: usize) -> Result<(Self, usize), IndexError> {
+        if !matches!(id_len, 20 | 32) {
+            return Err(IndexError::IdLength(id_len));
+        }
+        if header.get(..4).ok_or(IndexError::Truncated)? != SIGNATURE {
+            return Err(IndexError::Signature);
+        }
+        let version = read_u32(header, 4)?;
+        if !(2..=4).contains(&version) {
+            return Err(IndexError::Version(version));
+        }
+        let count = read_u32(header, 8)? as usize;
+        let room = size.checked_sub((HEADER_SIZE + id_len) as u64).ok_or(IndexError::Truncated)?;
+        if count as u64 > room / (STAT_SIZE + id_len + FLAGS_SIZE + 1) as u64 {
+            return Err(IndexError::Truncated);
+        }
+        Ok((EntryReader { version, id_len, previous: Vec::new() }, count))
+    }
+
+    /// Reads the entry at the start of `rest`, and returns its size as well, which may be larger than
+    /// `rest` by some zeros. After `Truncated`, it can be called again with more bytes.
+    pub fn read<'a>(&'a mut self, rest: &'a [u8]) -> Result<(RawEntry<'a>, usize), IndexError> {
+        let fixed_size = STAT_SIZE + self.id_len + FLAGS_SIZE;
         let (fixed, variable) = rest.split_at_checked(fixed_size).ok_or(IndexError::Truncated)?;
         let mode = read_u32(fixed, MODE_OFFSET)?;
-        let id = fixed.get(STAT_SIZE..STAT_SIZE + id_len).ok_or(IndexError::Truncated)?;
-        let flags = read_u16(fixed, STAT_SIZE + id_len)?;
+        let id = fixed.get(STAT_SIZE..STAT_SIZE + self.id_len).ok_or(IndexError::Truncated)?;
+        let flags = read_u16(fixed, STAT_SIZE + self.id_len)?;
         let mut extended = 0;
         let mut name_offset = 0;
         if flags & FLAG_EXTENDED != 0 {
@@ -76,9 +100,9 @@ pub fn for_each_entry(
             }
         }
         let name = variable.get(name_offset..).ok_or(IndexError::Truncated)?;
-        let (path, name_size) = if version == 4 {
-            let name_size = expand_path(&mut previous, name, flags & LENGTH_MASK)?;
-            (previous.as_slice(), name_size)
+        let (path, name_size) = if self.version == 4 {
+            let name_size = expand_path(&mut self.previous, name, flags & LENGTH_MASK)?;
+            (self.previous.as_slice(), name_size)
         } else {
             let length = flags & LENGTH_MASK;
             let path = string(name, if length == LENGTH_MASK { end_of_string(name)? } else { usize::from(length) })?;
@@ -92,10 +116,8 @@ pub fn for_each_entry(
         if path.len().min(usize::from(LENGTH_MASK)) != usize::from(flags & LENGTH_MASK) {
             return Err(IndexError::Path);
         }
-        visit(RawEntry { mode, id, flags, extended, path })?;
-        offset += fixed_size + name_offset + name_size;
+        Ok((RawEntry { mode, id, flags, extended, path }, fixed_size + name_offset + name_size))
     }
-    if offset > content.len() { Err(IndexError::Truncated) } else { Ok(offset) }
 }
 
 /// Makes the path of a version 4 entry from the previous one, and returns the size it has in the

@@ -4,27 +4,35 @@ use super::IndexError;
 use super::number::read_u32;
 
 /// The signature and the size of an extension.
-const EXTENSION_HEADER_SIZE: usize = 8;
+pub const EXTENSION_HEADER_SIZE: usize = 8;
 
+#[derive(Default)]
 pub struct Extensions {
     pub is_split: bool,
     pub is_sparse: bool,
 }
 
-/// Reads the names of the extensions. Git ignores those it does not know if they start with an
-/// upper-case letter.
-pub fn read_extensions(content: &[u8], mut offset: usize, id_len: usize) -> Result<Extensions, IndexError> {
-    let end = content.len().checked_sub(id_len).ok_or(IndexError::Truncated)?;
-    let mut found = Extensions { is_split: false, is_sparse: false };
-    while offset < end {
-        let name = content.get(offset..end).and_then(|rest| rest.get(..4)).ok_or(IndexError::Truncated)?;
+impl Extensions {
+    /// Reads the header of an extension, and returns the size of the content that follows. Git
+    /// ignores extensions it does not know if they start with an upper-case letter.
+    pub fn add(&mut self, header: &[u8]) -> Result<u32, IndexError> {
+        let name = header.get(..4).ok_or(IndexError::Truncated)?;
         match name {
-            b"link" => found.is_split = true,
-            b"sdir" => found.is_sparse = true,
+            b"link" => self.is_split = true,
+            b"sdir" => self.is_sparse = true,
             [b'A'..=b'Z', ..] => {}
             _ => return Err(IndexError::Extension(name.escape_ascii().to_string())),
         }
-        let size = read_u32(content, offset + 4)? as usize;
+        read_u32(header, 4)
+    }
+}
+
+/// Reads the names of the extensions.
+pub fn read_extensions(content: &[u8], mut offset: usize, id_len: usize) -> Result<Extensions, IndexError> {
+    let end = content.len().checked_sub(id_len).ok_or(IndexError::Truncated)?;
+    let mut found = Extensions::default();
+    while offset < end {
+        let size = found.add(content.get(offset..end).ok_or(IndexError::Truncated)?)? as usize;
         offset = offset
             .checked_add(EXTENSION_HEADER_SIZE)
             .and_then(|offset| offset.checked_add(size))

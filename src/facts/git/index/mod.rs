@@ -3,6 +3,7 @@
 
 mod entries;
 mod extensions;
+mod gitlinks;
 mod number;
 mod path;
 #[cfg(test)]
@@ -15,6 +16,7 @@ use thiserror::Error;
 use super::object_id::ObjectId;
 use entries::{EXTENDED_INTENT_TO_ADD, EXTENDED_SKIP_WORKTREE, FLAG_ASSUME_VALID, STAGE_SHIFT, for_each_entry};
 use extensions::read_extensions;
+pub use gitlinks::gitlinks;
 pub use path::is_valid_path;
 
 /// Holds the index of some ten million files. Callers read no larger ones.
@@ -119,25 +121,4 @@ fn check_order(entries: &[((Vec<u8>, u8), Entry)]) -> Result<(), IndexError> {
     }
     let is_ordered = entries.is_sorted_by(|(a, _), (b, _)| a < b && (a.1 != 0 || a.0 != b.0));
     if is_ordered { Ok(()) } else { Err(IndexError::Order) }
-}
-
-/// Returns the paths of gitlinks, without storing the other entries. It is called at every launch.
-/// Fails if the index is split, because the other file may contain some, too.
-pub fn gitlinks(content: &[u8], id_len: usize) -> Result<Vec<Vec<u8>>, IndexError> {
-    let mut paths = Vec::new();
-    let mut path_bytes = 0;
-    let end = for_each_entry(content, id_len, |raw| {
-        if raw.mode == MODE_GITLINK {
-            path_bytes += raw.path.len();
-            if path_bytes > MOST_PATH_BYTES {
-                return Err(IndexError::TooLong);
-            }
-            if raw.path.contains(&0) {
-                return Err(IndexError::Path);
-            }
-            paths.push(raw.path.to_vec());
-        }
-        Ok(())
-    })?;
-    if read_extensions(content, end, id_len)?.is_split { Err(IndexError::Split) } else { Ok(paths) }
 }

@@ -28,6 +28,10 @@ fn listed_by_git(repository: &TestRepository) -> Vec<String> {
     text.split_terminator('\0').map(str::to_owned).collect()
 }
 
+fn gitlinks(content: &[u8], id_len: usize) -> Result<Vec<Vec<u8>>, IndexError> {
+    super::gitlinks(content, content.len() as u64, id_len)
+}
+
 /// Makes an index with conflicts, gitlinks, links, long and odd names, and all flags.
 fn varied(options: &[&str], version: &str) -> TestRepository {
     let repository = TestRepository::new(options);
