@@ -231,7 +231,7 @@ fn give_refs(host: &Path, private: &Path, base: &Path) -> io::Result<()> {
         Err(error) => return Err(error),
     };
     let is_own = |name: &str| OWN_REFS.iter().any(|prefix| name.starts_with(prefix));
-    let own: BTreeMap<_, _> = loose.extract_if(.., |name, _| is_own(name)).collect();
+    let (own, loose): (BTreeMap<_, _>, BTreeMap<_, _>) = loose.into_iter().partition(|(name, _)| is_own(name));
     for (name, id) in &own {
         let path = private.join(name);
         directories(path.parent().unwrap_or(private), &[""])?;
@@ -384,8 +384,7 @@ mod tests {
     fn loose_refs_replace_packed_ones_and_keep_the_order() {
         let id = |digit: char| std::iter::repeat_n(digit, 40).collect::<String>();
         let packed = format!(
-            "# pack-refs with: peeled fully-peeled sorted \n{1} refs/heads/b\n{1} refs/tags/moved\n^{2}\n{1} refs/tags/old\n^{2}\n",
-            "",
+            "# pack-refs with: peeled fully-peeled sorted \n{0} refs/heads/b\n{0} refs/tags/moved\n^{1}\n{0} refs/tags/old\n^{1}\n",
             id('1'),
             id('2')
         );
