@@ -11,12 +11,11 @@ use super::exchange::{GitDirExchange, WorkingTree};
 use super::host_git::{GitResult, HostGit};
 use super::outgoing::Outgoing;
 use super::transfer::Taken;
-use crate::facts::git::index::{self, Entry, Index, MAX_INDEX};
+use crate::facts::git::index::{self, Entry, Index, MAX_INDEX, MODE_GITLINK, MODE_LINK};
 use crate::facts::git::object_id::ObjectId;
 use crate::process::untrusted_dir::UntrustedDir;
 
-const GITLINK: u32 = 0o160_000;
-const MODES: &[u32] = &[0o100_644, 0o100_755, 0o120_000, GITLINK];
+const MODES: &[u32] = &[0o100_644, 0o100_755, MODE_LINK, MODE_GITLINK];
 
 /// All entries of a path, by stage.
 type Stages<'a> = BTreeMap<u8, &'a Entry>;
@@ -26,7 +25,7 @@ pub fn wanted(tree: &WorkingTree, now: Option<&Index>, id_len: usize) -> io::Res
     let Some(now) = now else { return Ok(BTreeSet::new()) };
     let given = read_given(tree, id_len)?;
     let is_new = |key: &(Vec<u8>, u8), entry: &Entry| {
-        entry.mode != GITLINK && given.entries.get(key).is_none_or(|before| before.id != entry.id)
+        entry.mode != MODE_GITLINK && given.entries.get(key).is_none_or(|before| before.id != entry.id)
     };
     Ok(now.entries.iter().filter(|(key, entry)| is_new(key, entry)).map(|(_, entry)| entry.id).collect())
 }
@@ -146,10 +145,10 @@ fn judge(
         if !MODES.contains(&entry.mode) {
             return Verdict::Refused(format!("its mode is {:o}", entry.mode));
         }
-        if entry.mode == GITLINK {
+        if entry.mode == MODE_GITLINK {
             // The host's Git enters the repository that an entry names, so only one with a `.git`
             // that was there before the sandbox may be named while it runs.
-            let was_there = before.get(stage).is_some_and(|before| before.mode == GITLINK);
+            let was_there = before.get(stage).is_some_and(|before| before.mode == MODE_GITLINK);
             let directory = work_tree.join(std::ffi::OsStr::from_bytes(path));
             let pointer = directory.join(".git").symlink_metadata();
             let is_safe = match pointer {
