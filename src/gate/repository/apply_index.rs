@@ -7,16 +7,15 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::exchange::{GitDirExchange, Moment, WorkingTree};
+use super::exchange::{GitDirExchange, WorkingTree};
 use super::host_git::{GitResult, HostGit};
-use super::report::Report;
+use super::outgoing::Outgoing;
 use super::transfer::Taken;
-use crate::facts::git::index::{self, Entry, Index, MAX_INDEX};
+use crate::facts::git::index::{self, Entry, Index, MAX_INDEX, MODE_GITLINK, MODE_LINK};
 use crate::facts::git::object_id::ObjectId;
 use crate::process::untrusted_dir::UntrustedDir;
 
-const GITLINK: u32 = 0o160_000;
-const MODES: &[u32] = &[0o100_644, 0o100_755, 0o120_000, GITLINK];
+const MODES: &[u32] = &[0o100_644, 0o100_755, MODE_LINK, MODE_GITLINK];
 
 /// All entries of a path, by stage.
 type Stages<'a> = BTreeMap<u8, &'a Entry>;
@@ -26,7 +25,7 @@ pub fn wanted(tree: &WorkingTree, now: Option<&Index>, id_len: usize) -> io::Res
     let Some(now) = now else { return Ok(BTreeSet::new()) };
     let given = read_given(tree, id_len)?;
     let is_new = |key: &(Vec<u8>, u8), entry: &Entry| {
-        entry.mode != GITLINK && given.entries.get(key).is_none_or(|before| before.id != entry.id)
+        entry.mode != MODE_GITLINK && given.entries.get(key).is_none_or(|before| before.id != entry.id)
     };
     Ok(now.entries.iter().filter(|(key, entry)| is_new(key, entry)).map(|(_, entry)| entry.id).collect())
 }
@@ -62,22 +61,16 @@ fn parse(content: Option<Vec<u8>>, id_len: usize) -> io::Result<Index> {
 }
 
 /// Applies the differences between the index that the guest was given and the one it has now.
-#[allow(clippy::too_many_arguments, reason = "each is a part of one exchange")]
 pub fn bring_out(
-    git: &HostGit,
+    out: &mut Outgoing,
     exchange: &GitDirExchange,
     tree: &WorkingTree,
     content: &[u8],
     now: &Index,
-    taken: &Taken,
-    moment: Moment,
-    report: &mut Report,
 ) -> GitResult<()> {
-    let id_len = if exchange.dir.is_sha256 { 32 } else { 20 };
+    let id_len = exchange.id_len();
     if now.is_split || now.is_sparse {
-        if moment == Moment::Ended {
-            report.keep("the index stays inside: sandpen does not read split or sparse indexes");
-        }
+        out.keep_at_end("the index stays inside: sandpen does not read split or sparse indexes");
         return Ok(());
     }
     let (given, host) = (read_given(tree, id_len)?, read(&tree.host, id_len)?);
@@ -89,39 +82,30 @@ pub fn bring_out(
             continue;
         }
         if there != before || is_in_the_way(path, &wanted, &host, &given) {
-            if moment == Moment::Ended {
-                report.keep(format!(
-                    "`{}` was staged on the host meanwhile: the host's stays",
-                    String::from_utf8_lossy(path)
-                ));
-            }
+            let path = String::from_utf8_lossy(path);
+            out.keep_at_end(format!("`{path}` was staged on the host meanwhile: the host's stays"));
             continue;
         }
-        match judge(path, &wanted, &before, taken, work_tree, exchange) {
+        match judge(path, &wanted, &before, out.taken, work_tree, exchange) {
             Verdict::Passes => changes.add(path, &wanted, &there),
             // It comes out at the end, when nothing can change the file between two looks at it.
-            Verdict::Later if moment == Moment::Running => changes.is_held = true,
+            Verdict::Later if !out.is_last() => changes.is_held = true,
             Verdict::Later => changes.add_intent(path),
             Verdict::Repository => {
                 changes.is_held = true;
-                if moment == Moment::Ended {
-                    let path = String::from_utf8_lossy(path);
-                    report.keep(format!("`{path}` is not staged outside: it names a repository that did not come out"));
-                }
+                let path = String::from_utf8_lossy(path);
+                out.keep_at_end(format!("`{path}` is not staged outside: it names a repository that did not come out"));
             }
             Verdict::Refused(reason) => {
-                if moment == Moment::Ended {
-                    report
-                        .problems
-                        .push(format!("`{}` is not staged outside: {reason}", String::from_utf8_lossy(path)));
-                }
+                let path = String::from_utf8_lossy(path);
+                out.problem_at_end(format!("`{path}` is not staged outside: {reason}"));
             }
         }
     }
-    changes.apply(git, tree, work_tree)?;
+    changes.apply(out.git, tree, work_tree)?;
     let skipped = changes.skipped.iter().filter(|byte| **byte == 0).count();
     if skipped > 0 {
-        report.keep(format!("{} hidden from `git status` (skip-worktree) by the sandbox", counted_files(skipped)));
+        out.report.keep(format!("{} hidden from `git status` (skip-worktree) by the sandbox", counted_files(skipped)));
     }
     if !changes.is_held {
         save_given(tree, content)?;
@@ -161,10 +145,10 @@ fn judge(
         if !MODES.contains(&entry.mode) {
             return Verdict::Refused(format!("its mode is {:o}", entry.mode));
         }
-        if entry.mode == GITLINK {
+        if entry.mode == MODE_GITLINK {
             // The host's Git enters the repository that an entry names, so only one with a `.git`
             // that was there before the sandbox may be named while it runs.
-            let was_there = before.get(stage).is_some_and(|before| before.mode == GITLINK);
+            let was_there = before.get(stage).is_some_and(|before| before.mode == MODE_GITLINK);
             let directory = work_tree.join(std::ffi::OsStr::from_bytes(path));
             let pointer = directory.join(".git").symlink_metadata();
             let is_safe = match pointer {

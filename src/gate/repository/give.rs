@@ -7,9 +7,10 @@ use std::io;
 use std::path::Path;
 
 use super::apply_index;
-use super::exchange::{GitDirExchange, WorkingTree, head_text, open_private, read_base, write_base};
+use super::base::{read_base, write_base};
+use super::exchange::{GitDirExchange, WorkingTree, open_private};
 use super::host_git::{GitResult, HostGit};
-use super::refs::{self, Refs};
+use super::refs::{self, Refs, head_text};
 use crate::facts::git::index::{self, MAX_INDEX};
 use crate::facts::git::object_id::ObjectId;
 use crate::process::untrusted_dir::UntrustedDir;

@@ -12,9 +12,14 @@
 //! and has limits; the host's Git never opens it.
 
 mod apply_index;
+mod apply_refs;
+mod apply_tree;
+mod base;
 mod exchange;
 mod give;
+mod guest_state;
 mod host_git;
+mod host_state;
 mod kept;
 mod lfs;
 mod make;
@@ -23,6 +28,7 @@ mod nested;
 mod nested_baseline;
 mod objects;
 mod operation;
+mod outgoing;
 mod refs;
 mod report;
 mod search;

@@ -5,23 +5,16 @@ use std::fs;
 
 use super::exchange::STASH;
 use super::host_git::{GitResult, HostGit};
+use super::outgoing::Outgoing;
 use super::refs::{self, ReflogEntry};
-use super::report::Report;
-use super::transfer::Taken;
 use crate::plan::repository::PrivateGitDir;
 use crate::process::untrusted_dir::UntrustedDir;
 
 /// Git itself has no limit; nobody keeps so many.
 const MAX_ENTRIES: usize = 1000;
 
-pub fn bring_out(
-    git: &HostGit,
-    dir: &PrivateGitDir,
-    given: &[ReflogEntry],
-    now: &[ReflogEntry],
-    taken: &Taken,
-    report: &mut Report,
-) -> GitResult<()> {
+pub fn bring_out(out: &mut Outgoing, dir: &PrivateGitDir, given: &[ReflogEntry], now: &[ReflogEntry]) -> GitResult<()> {
+    let git = out.git;
     let has = |list: &[ReflogEntry], entry: &ReflogEntry| list.iter().any(|other| other.new == entry.new);
     if now.len() > MAX_ENTRIES || given.iter().map(|entry| entry.new).eq(now.iter().map(|entry| entry.new)) {
         return Ok(());
@@ -35,18 +28,18 @@ pub fn bring_out(
                 let name = format!("{STASH}@{{{number}}}");
                 git.call(&dir.host, &["reflog", "delete", "--rewrite", "--updateref", &name]).run()?;
                 let what = format!("the stash entry `{}` was dropped inside", entry.message);
-                report.keep_with(what, &["git", "stash", "store", "-m", &entry.message, entry.new.as_str()]);
+                out.report.keep_with(what, &["git", "stash", "store", "-m", &entry.message, entry.new.as_str()]);
             }
         }
         if !host.is_empty() && host.iter().all(|entry| !has(now, entry)) {
             git.call(&dir.host, &["update-ref", "-d", STASH]).run()?;
         }
     }
-    for entry in now.iter().filter(|entry| !has(&host, entry) && taken.kinds.contains_key(&entry.new)) {
+    for entry in now.iter().filter(|entry| !has(&host, entry) && out.taken.kinds.contains_key(&entry.new)) {
         // Git refuses a commit that is not a stash.
         let stored = git.call(&dir.host, &["stash", "store", "-q", "-m", &entry.message, entry.new.as_str()]).run();
         if let Err(error) = stored {
-            report.problems.push(format!("a stash entry stays inside: {error}"));
+            out.report.problems.push(format!("a stash entry stays inside: {error}"));
         }
     }
     save_given(dir, now)?;

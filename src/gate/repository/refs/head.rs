@@ -28,6 +28,14 @@ pub fn read_head(git_dir: &UntrustedDir) -> io::Result<Option<Head>> {
     })
 }
 
+/// Returns the content of the file.
+pub fn head_text(head: &Head) -> String {
+    match head {
+        Head::Branch(name) => format!("ref: {name}\n"),
+        Head::Detached(id) => format!("{id}\n"),
+    }
+}
+
 pub fn head_target(git_dir: &UntrustedDir) -> io::Result<Option<String>> {
     let value = read_head_value(git_dir)?;
     Ok(value.and_then(|value| if let Value::Symbolic(target) = value { Some(target) } else { None }))

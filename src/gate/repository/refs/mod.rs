@@ -18,7 +18,7 @@ use crate::facts::git::object_id::ObjectId;
 use crate::process::untrusted_dir::UntrustedDir;
 use fingerprint::refs_fingerprint;
 pub use fingerprint::{fingerprint, stat_hash};
-pub use head::{Head, read_head};
+pub use head::{Head, head_text, read_head};
 use head::{REFTABLE_HEAD, head_target};
 use loose::LooseRefs;
 pub use name::is_valid_name;

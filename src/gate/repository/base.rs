@@ -1,0 +1,31 @@
+//! Reads and saves the base: the refs that the guest was given, or that the last exchange made the
+//! same inside and outside.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use super::refs::{self, Refs};
+use crate::facts::git::object_id::ObjectId;
+use crate::process::untrusted_dir::UntrustedDir;
+
+/// Reads the refs that the guest was given.
+pub fn read_base(base: &Path) -> io::Result<Refs> {
+    refs::read_refs(&UntrustedDir::open(base)?)
+}
+
+/// Saves the refs of the last exchange.
+pub fn write_base(base: &Path, refs: &Refs) -> io::Result<()> {
+    let mut text = String::from("# pack-refs with: sorted \n");
+    text.extend(refs.ids.iter().map(|(name, id)| format!("{id} {name}\n")));
+    let new = base.join("packed-refs.new");
+    fs::write(&new, text)?;
+    fs::rename(new, base.join("packed-refs"))
+}
+
+/// Parses lines of the form `ID NAME`.
+pub fn parse_list(text: &str) -> BTreeMap<String, ObjectId> {
+    let lines = text.lines().filter_map(|line| line.split_once(' '));
+    lines.filter_map(|(id, name)| Some((name.to_owned(), ObjectId::parse(id)?))).collect()
+}
