@@ -23,6 +23,7 @@ use super::search::Found;
 use crate::facts::git::syntax;
 use crate::plan::RepositoryGate;
 use crate::plan::repository::{PrivateGitDir, PrivateRepository};
+use crate::process::untrusted;
 use crate::process::untrusted_dir::UntrustedDir;
 
 const MAX_CONFIG: u64 = 1 << 20;
@@ -410,6 +411,14 @@ impl Nested<'_> {
         let directory = path.parent().unwrap_or(root);
         let named = pointed(directory, &text);
         if let Some(git_dir) = &named {
+            for (number, repository) in self.gate.repositories.iter().enumerate() {
+                if let Some(name) = new_worktree(repository, git_dir, path)
+                    && !self.worktrees.iter().any(|(_, known, taken)| *known == number && *taken == name)
+                {
+                    self.worktrees.push((directory.to_owned(), number, name));
+                    return Ok(());
+                }
+            }
             // The guest cannot write the host's Git directories, so what is there is the user's.
             let is_hosts = |repository: &PrivateRepository| git_dir.starts_with(&repository.common_dir);
             if git_dir.symlink_metadata().is_ok() && self.gate.repositories.iter().any(is_hosts) {
@@ -417,14 +426,6 @@ impl Nested<'_> {
             }
             if let Some(module) = self.module(git_dir) {
                 return self.submodule(module, directory, &parent, report);
-            }
-            for (number, repository) in self.gate.repositories.iter().enumerate() {
-                if let Some(name) = new_worktree(repository, git_dir)
-                    && !self.worktrees.iter().any(|(_, known, taken)| *known == number && *taken == name)
-                {
-                    self.worktrees.push((directory.to_owned(), number, name));
-                    return Ok(());
-                }
             }
         }
         self.set_aside(root, path, "names a Git directory that cannot come out", report)
@@ -478,7 +479,9 @@ pub fn add_worktree(
     fs::create_dir_all(place)?;
     let path = temporary.to_string_lossy().into_owned();
     git.call(common, &["worktree", "add", "--quiet", "--no-checkout", "--force", "--detach", &path]).run()?;
-    let host = common.join("worktrees").join(name);
+    // Git chooses another name if the user has a worktree with this one.
+    let host = pointed(&temporary, &fs::read(temporary.join(".git"))?).ok_or(io::ErrorKind::InvalidData);
+    let host = host.map_err(io::Error::from)?;
     fs::write(host.join("gitdir"), format!("{}\n", directory.join(".git").display()))?;
     tree.remove_file(".git")?;
     tree.replace(".git", format!("gitdir: {}\n", host.display()).as_bytes(), || true)?;
@@ -496,12 +499,22 @@ pub fn add_worktree(
     })
 }
 
-/// Returns the name of a worktree that exists inside only.
-fn new_worktree(repository: &PrivateRepository, git_dir: &Path) -> Option<String> {
+/// Returns the name of a worktree that was made inside, with this `.git` file.
+fn new_worktree(repository: &PrivateRepository, git_dir: &Path, pointer: &Path) -> Option<String> {
     let name = git_dir.strip_prefix(repository.common_dir.join("worktrees")).ok()?.to_str()?;
     let inside = &repository.full.first()?.private;
     let is_there = UntrustedDir::open_below(inside, &inside.join("worktrees").join(name)).is_ok();
-    (is_plain_name(name) && git_dir.symlink_metadata().is_err() && is_there).then(|| name.to_owned())
+    let is_new = git_dir.symlink_metadata().is_err() || is_other_worktree(repository, git_dir, pointer);
+    (is_plain_name(name) && is_new && is_there).then(|| name.to_owned())
+}
+
+/// Tells whether the Git directory on the host belongs to a worktree that the user added elsewhere
+/// while the guest made one with the same name.
+fn is_other_worktree(repository: &PrivateRepository, git_dir: &Path, pointer: &Path) -> bool {
+    let is_new = repository.worktrees.iter().all(|known| known.host != git_dir);
+    let named = untrusted::read(&git_dir.join("gitdir"), MAX_POINTER).ok();
+    let named = named.and_then(|text| pointed(git_dir, format!("gitdir: {text}").as_bytes()));
+    is_new && named.is_some_and(|named| named != pointer)
 }
 
 /// Tells whether a name has no special meaning to Git or to a file system.
