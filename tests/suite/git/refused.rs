@@ -6,6 +6,7 @@ mod found;
 mod nested;
 mod objects;
 mod options;
+mod races;
 mod snapshot;
 
 use std::fs;
