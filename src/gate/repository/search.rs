@@ -90,7 +90,7 @@ pub fn repositories(root: &Path, known: &[PathBuf], seen: &mut SeenDirectories) 
                         _ => Found::Odd(place),
                     });
                 }
-            } else if kind == FileType::Directory && !(is_bare && name == "objects") {
+            } else if kind == FileType::Directory {
                 open.push(Pending { parent: shared.clone(), path: path.join(&name), depth: depth + 1 });
                 below.push(name);
             }
