@@ -23,6 +23,7 @@ mod nested;
 mod nested_baseline;
 mod objects;
 mod operation;
+mod other_sessions;
 mod refs;
 mod report;
 mod search;
@@ -50,6 +51,7 @@ use exchange::{GitDirExchange, Moment};
 use host_git::HostGit;
 use nested::Nested;
 use nested_baseline::NestedBaseline;
+use other_sessions::OtherSessions;
 pub use report::Report;
 use watched::Stamps;
 
@@ -88,7 +90,11 @@ struct Saved {
 impl RepositoryExchange {
     /// Makes the private Git directories.
     pub fn start(gate: &RepositoryGate, session: &HostPath) -> io::Result<Self> {
-        let baseline = NestedBaseline::record(gate, &nested::known(gate));
+        let others = OtherSessions::beside(session);
+        let mut baseline = NestedBaseline::record(gate, &nested::known(gate));
+        others.correct(&mut baseline);
+        // Another one may have started meanwhile.
+        OtherSessions::beside(session).correct(&mut baseline);
         let saved = Saved { gate: gate.clone(), stamps: Stamps::of(&gate.watched), baseline };
         let written = fs::write(session.join(FILE).as_path(), serde_json::to_vec(&saved)?);
         // Without a repository there is nothing to bring out after a kill.
@@ -111,10 +117,9 @@ impl RepositoryExchange {
     /// Continues the exchange of a launcher that was killed.
     pub fn of_session(session: &HostPath) -> Option<Self> {
         let saved = serde_json::from_slice(&fs::read(session.join(FILE).as_path()).ok()?).ok()?;
-        let seen = session.join(FILE).as_path().metadata().and_then(|meta| meta.modified()).ok()?;
-        let seen = seen.duration_since(std::time::UNIX_EPOCH).ok()?.as_secs();
+        let killed = time_of_kill(&session.join(FILE).as_path().metadata().ok()?);
         let mut exchange = Self::new(saved, session).ok()?;
-        exchange.killed = i64::try_from(seen + KILL_MARGIN).ok();
+        exchange.killed = killed;
         Some(exchange)
     }
 
@@ -238,6 +243,12 @@ impl RepositoryExchange {
     pub fn id(&self) -> &str {
         &self.gate.id
     }
+}
+
+/// Returns the time in seconds at which a launcher was killed, from the time of its saved gate.
+fn time_of_kill(saved: &fs::Metadata) -> Option<i64> {
+    let seen = saved.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?.as_secs();
+    i64::try_from(seen + KILL_MARGIN).ok()
 }
 
 /// Keeps a private Git directory that could not come out, for the user to look at.
