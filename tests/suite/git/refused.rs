@@ -7,6 +7,7 @@ mod nested;
 mod objects;
 mod options;
 mod races;
+mod search;
 mod snapshot;
 
 use std::fs;
