@@ -151,10 +151,6 @@ impl RepositoryExchange {
     /// Exchanges what changed since the last time. Problems are reported at the end, when they are
     /// still there.
     fn exchange_if_changed(&mut self) {
-        // The time of this file tells when the launcher was last alive.
-        if let Ok(file) = File::options().append(true).open(self.scratch.join(FILE)) {
-            let _ = file.set_modified(std::time::SystemTime::now());
-        }
         let Some(git) = &self.git else { return };
         for dir in self.dirs.iter_mut().filter(|dir| dir.needs_exchange()) {
             let Ok(_lock) = lock_repository(&self.locks, &dir.dir.host) else { continue };
@@ -294,20 +290,22 @@ pub struct LiveExchange {
 impl LiveExchange {
     pub fn start(mut exchange: RepositoryExchange) -> Self {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
+        let (stopped, file) = (Arc::clone(&stop), exchange.scratch.join(FILE));
+        // Another thread, because an exchange may take minutes.
+        std::thread::spawn(move || {
+            while is_continued(&stopped) {
+                // The time of this file tells when the launcher was last alive.
+                if let Ok(file) = File::options().append(true).open(&file) {
+                    let _ = file.set_modified(std::time::SystemTime::now());
+                }
+            }
+        });
         let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
-            let (is_stopped, condition) = &*stopped;
-            loop {
-                let Ok(guard) = is_stopped.lock() else { return exchange };
-                let Ok((guard, _)) = condition.wait_timeout_while(guard, INTERVAL, |stop| !*stop) else {
-                    return exchange;
-                };
-                if *guard {
-                    return exchange;
-                }
-                drop(guard);
+            while is_continued(&stopped) {
                 exchange.exchange_if_changed();
             }
+            exchange
         });
         LiveExchange { thread, stop }
     }
@@ -320,4 +318,14 @@ impl LiveExchange {
         self.stop.1.notify_all();
         self.thread.join().ok()
     }
+}
+
+/// Waits for the next exchange. Returns `false` if there is none.
+fn is_continued(stop: &(Mutex<bool>, Condvar)) -> bool {
+    let (is_stopped, condition) = stop;
+    let waited = is_stopped.lock().ok().and_then(|guard| {
+        let (guard, _) = condition.wait_timeout_while(guard, INTERVAL, |stop| !*stop).ok()?;
+        Some(!*guard)
+    });
+    waited.unwrap_or(false)
 }
