@@ -3,6 +3,7 @@
 
 mod attack;
 mod found;
+mod interrupted;
 mod nested;
 mod objects;
 mod options;
