@@ -182,11 +182,14 @@ fn sessions_below(directory: &Path) -> usize {
 }
 
 /// Mounts a file system of the given size that belongs to the user.
-struct Full(PathBuf);
+pub struct Full(PathBuf);
 
 impl Full {
     fn new(fixture: &Fixture, options: &str) -> Self {
-        let path = fixture.outside("full");
+        Self::at(fixture, fixture.outside("full"), options)
+    }
+
+    pub fn at(fixture: &Fixture, path: PathBuf, options: &str) -> Self {
         let options = format!("{options},uid={},gid={}", fixture.uid, fixture.gid);
         mount(&["-t", "tmpfs", "-o", &options, "tmpfs"], &path);
         Full(path)

@@ -28,6 +28,7 @@ mod nested;
 mod nested_baseline;
 mod objects;
 mod operation;
+mod other_sessions;
 mod outgoing;
 mod refs;
 mod report;
@@ -56,6 +57,7 @@ use exchange::{GitDirExchange, Moment};
 use host_git::HostGit;
 use nested::Nested;
 use nested_baseline::{NestedBaseline, Searched};
+use other_sessions::OtherSessions;
 pub use report::Report;
 use watched::Stamps;
 
@@ -111,7 +113,11 @@ impl RepositoryExchange {
         let mut searched = std::mem::take(&mut exchange.searched);
         let is_large = searched.is_large();
         let mut search = || {
-            let baseline = NestedBaseline::record(gate, &known, &mut searched);
+            let others = OtherSessions::beside(session);
+            let mut baseline = NestedBaseline::record(gate, &known, &mut searched);
+            others.correct(&mut baseline);
+            // Another one may have started meanwhile.
+            OtherSessions::beside(session).correct(&mut baseline);
             (baseline, Stamps::of(&gate.watched))
         };
         (exchange.baseline, exchange.stamps) = if is_large {
@@ -149,10 +155,9 @@ impl RepositoryExchange {
     /// Continues the exchange of a launcher that was killed.
     pub fn of_session(session: &HostPath) -> Option<Self> {
         let saved = serde_json::from_slice(&fs::read(session.join(FILE).as_path()).ok()?).ok()?;
-        let seen = session.join(FILE).as_path().metadata().and_then(|meta| meta.modified()).ok()?;
-        let seen = seen.duration_since(std::time::UNIX_EPOCH).ok()?.as_secs();
+        let killed = time_of_kill(&session.join(FILE).as_path().metadata().ok()?);
         let mut exchange = Self::new(saved, session).ok()?;
-        exchange.killed = i64::try_from(seen + KILL_MARGIN).ok();
+        exchange.killed = killed;
         Some(exchange)
     }
 
@@ -185,10 +190,6 @@ impl RepositoryExchange {
     /// Exchanges what changed since the last time. Problems are reported at the end, when they are
     /// still there.
     fn exchange_if_changed(&mut self) {
-        // The time of this file tells when the launcher was last alive.
-        if let Ok(file) = File::options().append(true).open(self.scratch.join(FILE)) {
-            let _ = file.set_modified(std::time::SystemTime::now());
-        }
         let Some(git) = &self.git else { return };
         for dir in self.dirs.iter_mut().filter(|dir| dir.needs_exchange()) {
             let Ok(_lock) = lock_repository(&self.locks, &dir.dir.host) else { continue };
@@ -280,6 +281,12 @@ impl RepositoryExchange {
     }
 }
 
+/// Returns the time in seconds at which a launcher was killed, from the time of its saved gate.
+fn time_of_kill(saved: &fs::Metadata) -> Option<i64> {
+    let seen = saved.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?.as_secs();
+    i64::try_from(seen + KILL_MARGIN).ok()
+}
+
 /// Keeps a private Git directory that could not come out, for the user to look at.
 fn keep_aside(gate: &RepositoryGate, dir: &PrivateGitDir, report: &mut Report) {
     let kept = gate.aside.join(&gate.id).join(crate::plan::flat_name(&dir.host));
@@ -323,20 +330,22 @@ pub struct LiveExchange {
 impl LiveExchange {
     pub fn start(mut exchange: RepositoryExchange) -> Self {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
+        let (stopped, file) = (Arc::clone(&stop), exchange.scratch.join(FILE));
+        // Another thread, because an exchange may take minutes.
+        std::thread::spawn(move || {
+            while is_continued(&stopped) {
+                // The time of this file tells when the launcher was last alive.
+                if let Ok(file) = File::options().append(true).open(&file) {
+                    let _ = file.set_modified(std::time::SystemTime::now());
+                }
+            }
+        });
         let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
-            let (is_stopped, condition) = &*stopped;
-            loop {
-                let Ok(guard) = is_stopped.lock() else { return exchange };
-                let Ok((guard, _)) = condition.wait_timeout_while(guard, INTERVAL, |stop| !*stop) else {
-                    return exchange;
-                };
-                if *guard {
-                    return exchange;
-                }
-                drop(guard);
+            while is_continued(&stopped) {
                 exchange.exchange_if_changed();
             }
+            exchange
         });
         LiveExchange { thread, stop }
     }
@@ -349,4 +358,14 @@ impl LiveExchange {
         self.stop.1.notify_all();
         self.thread.join().ok()
     }
+}
+
+/// Waits for the next exchange. Returns `false` if there is none.
+fn is_continued(stop: &(Mutex<bool>, Condvar)) -> bool {
+    let (is_stopped, condition) = stop;
+    let waited = is_stopped.lock().ok().and_then(|guard| {
+        let (guard, _) = condition.wait_timeout_while(guard, INTERVAL, |stop| !*stop).ok()?;
+        Some(!*guard)
+    });
+    waited.unwrap_or(false)
 }

@@ -80,6 +80,10 @@ impl NestedBaseline {
         baseline
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.git_dirs.is_empty() && self.pointers.is_empty() && self.odd.is_empty()
+    }
+
     pub fn git_dir(&self, path: &Path) -> Option<&GitDirContent> {
         self.git_dirs.iter().find(|(known, _)| known == path).map(|(_, content)| content)
     }

@@ -120,7 +120,7 @@ pub fn repositories(root: &Path, known: &[PathBuf], seen: &SeenDirectories) -> (
                         _ => Found::Odd(place),
                     });
                 }
-            } else if kind == FileType::Directory && !(is_bare && name == "objects") {
+            } else if kind == FileType::Directory {
                 let seen = before.get(name.as_os_str()).copied();
                 below.push(Pending { parent: shared.clone(), path: path.join(&name), depth: depth + 1, seen });
             }

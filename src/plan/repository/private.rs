@@ -99,10 +99,11 @@ impl Draft<'_> {
     }
 
     /// Returns the directory for private Git directories of a native sandbox. In memory they are made
-    /// and removed within a millisecond, which takes much longer on some file systems.
+    /// and removed within a millisecond, which takes much longer on some file systems. The user may
+    /// have several directories of sessions, with sandboxes of the same name.
     pub(super) fn repository_memory(&self) -> Option<HostPath> {
         let memory = self.facts.memory_dir.as_ref().filter(|_| self.engine == EngineKind::Native)?;
-        Some(memory.join(format!("sandpen-{}-{}", self.host.uid, self.id)))
+        Some(memory.join(format!("sandpen-{}-{}", self.host.uid, crate::plan::flat_name(self.session_dir.as_path()))))
     }
 
     fn private_repository(&mut self, dirs: &GitDirs, place: &HostPath, count: &mut usize) -> PrivateRepository {

@@ -30,7 +30,7 @@ commit_on() { git update-ref refs/heads/$1 $(git commit-tree -p $1 -m "$2" "$1^{
 "#;
 
 /// Creates a repository with a file and the branches `main`, `a` and `b`.
-fn prepare(fixture: &Fixture) -> PathBuf {
+pub(super) fn prepare(fixture: &Fixture) -> PathBuf {
     fixture.write(".gitconfig", "[user]\n\tname = Guest\n\temail = guest@example.org\n");
     let main = repository(fixture, &fixture.project.join("main"));
     fixture.write("project/main/.gitignore", ".steps\n");
@@ -44,30 +44,30 @@ fn prepare(fixture: &Fixture) -> PathBuf {
 }
 
 /// Starts a sandbox with this id in the repository.
-fn start(fixture: &Fixture, directory: &Path, id: &str, script: &str) -> Running {
+pub(super) fn start(fixture: &Fixture, directory: &Path, id: &str, script: &str) -> Running {
     let mut command = fixture.run();
     command.current_dir(directory).args(["--name", id, "--", "bash", "-c", &format!("{PRELUDE}{script}")]);
     Running::start(&mut command)
 }
 
 #[track_caller]
-fn await_step(directory: &Path, step: &str) {
+pub(super) fn await_step(directory: &Path, step: &str) {
     eventually(step, || directory.join(".steps").join(step).exists());
 }
 
-fn allow_step(fixture: &Fixture, directory: &Path, step: &str) {
+pub(super) fn allow_step(fixture: &Fixture, directory: &Path, step: &str) {
     fixture.write(directory.join(".steps").join(step), "");
 }
 
 /// Returns the ids and names of the refs that match a pattern.
-fn refs(fixture: &Fixture, directory: &Path, pattern: &str) -> Vec<String> {
+pub(super) fn refs(fixture: &Fixture, directory: &Path, pattern: &str) -> Vec<String> {
     let list = git(fixture, directory, &["for-each-ref", "--format=%(refname) %(subject)", pattern]);
     list.success().lines().map(str::to_owned).collect()
 }
 
 /// Asserts that the repository is whole and that no lock is left.
 #[track_caller]
-fn assert_whole(fixture: &Fixture, directory: &Path) {
+pub(super) fn assert_whole(fixture: &Fixture, directory: &Path) {
     let fsck = git(fixture, directory, &["fsck", "--no-dangling", "--strict"]);
     assert_eq!((fsck.success(), fsck.stderr.as_str()), ("", ""));
     assert_eq!(leftovers(&directory.join(".git")), Vec::<PathBuf>::new());
@@ -75,7 +75,7 @@ fn assert_whole(fixture: &Fixture, directory: &Path) {
 
 /// Ends a sandbox whose script is over, and returns sandpen's messages.
 #[track_caller]
-fn messages(running: &mut Running) -> String {
+pub(super) fn messages(running: &mut Running) -> String {
     let finished = running.finish();
     finished.success();
     finished.stderr
@@ -218,7 +218,7 @@ fn two_sandboxes_commit_on_the_same_branch() {
 /// Runs `sandpen ps` until it reports something, because an engine's client may outlive its
 /// launcher for a moment.
 #[track_caller]
-fn next_command(fixture: &Fixture) -> Finished {
+pub(super) fn next_command(fixture: &Fixture) -> Finished {
     let mut finished = fixture.sandpen(["ps"]).current_dir("/").finish();
     eventually("the next command reports", || {
         if finished.stderr.is_empty() {

@@ -3,9 +3,12 @@
 
 mod attack;
 mod found;
+mod interrupted;
 mod nested;
 mod objects;
 mod options;
+mod races;
+mod search;
 mod snapshot;
 
 use std::fs;

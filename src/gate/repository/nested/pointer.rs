@@ -23,6 +23,14 @@ impl Nested<'_> {
         let directory = path.parent().unwrap_or(root);
         let named = pointed(directory, &text);
         if let Some(git_dir) = &named {
+            for (number, repository) in self.gate.repositories.iter().enumerate() {
+                if let Some(name) = new_worktree(repository, git_dir, path)
+                    && !self.worktrees.iter().any(|(_, known, taken)| *known == number && *taken == name)
+                {
+                    self.worktrees.push((directory.to_owned(), number, name));
+                    return Ok(());
+                }
+            }
             // The guest cannot write the host's Git directories, so what is there is the user's.
             let is_hosts = |repository: &PrivateRepository| git_dir.starts_with(&repository.common_dir);
             if git_dir.symlink_metadata().is_ok() && self.gate.repositories.iter().any(is_hosts) {
@@ -30,14 +38,6 @@ impl Nested<'_> {
             }
             if let Some(module) = self.module(git_dir) {
                 return self.submodule(module, directory, &parent, report);
-            }
-            for (number, repository) in self.gate.repositories.iter().enumerate() {
-                if let Some(name) = new_worktree(repository, git_dir)
-                    && !self.worktrees.iter().any(|(_, known, taken)| *known == number && *taken == name)
-                {
-                    self.worktrees.push((directory.to_owned(), number, name));
-                    return Ok(());
-                }
             }
         }
         self.set_aside(root, path, "names a Git directory that cannot come out", report)

@@ -170,7 +170,7 @@ fn git_command(fixture: &Fixture, directory: &Path) -> Command {
 }
 
 /// Returns the command with a time limit, because a hanging test would stop the suite.
-fn limited(command: &Command) -> Command {
+pub fn limited(command: &Command) -> Command {
     let mut limited = Command::new("/usr/bin/timeout");
     limited.args(["--kill-after=5", &LIMIT.as_secs().to_string()]).arg(command.get_program()).args(command.get_args());
     limited.env_clear().stdin(Stdio::null()).current_dir(command.get_current_dir().expect("a directory"));

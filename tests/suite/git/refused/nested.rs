@@ -18,13 +18,18 @@ for_docker_and_native!(
 );
 
 /// Makes a repository at `$1` whose settings and hooks leave a trace.
-const EVIL_REPOSITORY: &str = "evil() { git init --quiet \"$1\"; git -C \"$1\" commit --quiet --allow-empty -m evil
+pub const EVIL_REPOSITORY: &str = "evil() { git init --quiet \"$1\"; git -C \"$1\" commit --quiet --allow-empty -m evil
     git -C \"$1\" config core.fsmonitor \"$EVIL\"; printf '#!/bin/sh\\n%s\\n' \"$EVIL\" > \"$1/.git/hooks/post-checkout\"; chmod +x \"$1/.git/hooks/post-checkout\"; }\n";
+
+/// Sets `$EVIL` to a shell command that leaves a trace on the host.
+pub fn evil(fixture: &Fixture) -> String {
+    format!("EVIL='touch {}/executed'\n", fixture.root.display())
+}
 
 /// `git status` enters the repository that a gitlink names, also while the sandbox runs.
 fn a_gitlink_to_a_new_repository_runs_nothing(fixture: &Fixture) {
     let main = attack::prepare(fixture, "running");
-    let evil = format!("EVIL='touch {}/executed'\n", fixture.root.display());
+    let evil = evil(fixture);
     let script = format!(
         "{evil}{EVIL_REPOSITORY}set -e; evil sub; git add sub 2> /dev/null; git commit --quiet -m gitlink; git branch other main~1
         touch committed; for i in $(seq 300); do [ -e end ] && exit; sleep 0.1; done; exit 9"

@@ -8,9 +8,13 @@ use std::process::Stdio;
 use super::attack::{self, Attack};
 use crate::for_docker_and_native;
 use crate::git::git;
-use crate::support::{Engine, Fixture};
+use crate::support::{Engine, Fixture, RunToEnd};
 
-for_docker_and_native!(objects_that_do_not_match_their_names_are_refused, trees_with_forbidden_names_are_refused);
+for_docker_and_native!(
+    objects_that_do_not_match_their_names_are_refused,
+    trees_with_forbidden_names_are_refused,
+    a_large_lfs_file_with_holes_is_not_copied,
+);
 
 /// Makes the branch `bad` with a commit whose id is `$id`, and goes back to `main`.
 const BAD: &str =
@@ -152,4 +156,23 @@ fn sha1(fixture: &Fixture, bytes: &[u8]) -> Vec<u8> {
     child.stdin.take().expect("a pipe").write_all(bytes).expect("written");
     let output = child.wait_with_output().expect("sha1sum");
     hex(std::str::from_utf8(&output.stdout[..40]).expect("text"))
+}
+
+/// The attack's limit of time is too short for reading this file; its digest is that of no file.
+fn a_large_lfs_file_with_holes_is_not_copied(fixture: &Fixture) {
+    let digest = format!("abcd{}", "0".repeat(60));
+    let script = format!(
+        "mkdir -p .git/lfs/objects/ab/cd; truncate -s 100G .git/lfs/objects/ab/cd/{digest}
+        digest=$(sha256sum < file); digest=${{digest%% *}}; place=.git/lfs/objects/${{digest:0:2}}/${{digest:2:2}}
+        mkdir -p $place; cp file $place/$digest; echo $digest > digest
+        git commit --quiet --allow-empty --message inside"
+    );
+    let main = attack::prepare(fixture, "lfs");
+    let finished = attack::limited(fixture.run().current_dir(&main).args(["--", "bash", "-c", &script])).finish();
+    finished.success();
+    let lfs = |digest: &str| main.join(".git/lfs/objects").join(&digest[..2]).join(&digest[2..4]).join(digest);
+    assert!(!lfs(&digest).exists(), "the file with holes came out");
+    let good = fs::read_to_string(main.join("digest")).expect("digest");
+    assert!(lfs(good.trim_end()).exists(), "the other file stays inside: {}", finished.stderr);
+    assert_eq!(fixture.sessions(), Vec::<std::path::PathBuf>::new());
 }
