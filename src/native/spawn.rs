@@ -244,15 +244,6 @@ impl Child {
         self.pid
     }
 
-    /// Returns the guest's process, which leads its process group: the oldest child of pid 1.
-    /// `None` before it starts and after it ends.
-    pub fn guest(&self) -> Option<Pid> {
-        let pid = self.pid.as_raw_nonzero();
-        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
-        let first = children.split_whitespace().next()?.parse().ok()?;
-        Pid::from_raw(first)
-    }
-
     /// Sends a signal to pid 1, which passes it on to the guest.
     pub fn signal(&self, signal: Signal) -> rustix::io::Result<()> {
         rustix::process::pidfd_send_signal(&self.pidfd, signal)
