@@ -1,12 +1,15 @@
 //! A session that is interrupted loses neither the guest's commits nor the work that the user did
 //! afterwards.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use super::attack;
+use super::nested::{EVIL_REPOSITORY, evil};
 use crate::faults::Full;
 use crate::for_docker_and_native;
 use crate::git::exchange::{allow_step, assert_whole, await_step, messages, next_command, prepare, refs, start};
@@ -58,6 +61,45 @@ fn the_users_work_after_a_kill_stays(fixture: &Fixture) {
     assert!(clone.join(".git/hooks/pre-push").exists(), "{stderr}");
     assert_eq!(git(fixture, &other, &["config", "alias.st"]).stdout, "", "{stderr}");
     assert_whole(fixture, &main);
+}
+
+/// What was made after the launcher was last alive is the user's, so a launcher that waits for
+/// another exchange must count as alive.
+#[test]
+fn a_repository_made_during_a_long_exchange_is_not_the_users() {
+    Fixture::on(Engine::Native, |fixture| {
+        let main = prepare(fixture);
+        let clone = repository(fixture, &main.join("clone"));
+        let script = format!(
+            "{}{EVIL_REPOSITORY}commit one; await locked; commit two; await late; evil made
+            git -C clone config core.fsmonitor \"$EVIL\"; reach made; sleep 60",
+            evil(fixture)
+        );
+        let mut running = start(fixture, &main, "long", &script);
+        eventually("an exchange takes place", || last_subject(fixture, &main) == "one");
+        let locks = fs::read_dir(fixture.home.join(".local/state/sandpen/locks")).expect("locks");
+        let locks = locks.map(|entry| entry.expect("entry").path()).filter(|path| path.extension().is_none());
+        let locks: Vec<File> =
+            locks.map(|path| File::options().write(true).open(path).expect("the lock's file")).collect();
+        for file in &locks {
+            eventually("the lock is free", || fcntl_lock(file, FlockOperation::NonBlockingLockExclusive).is_ok());
+        }
+        allow_step(fixture, &main, "locked");
+        let start = Instant::now();
+        eventually("the exchange takes long", || start.elapsed() > Duration::from_secs(6));
+        assert_eq!(last_subject(fixture, &main), "one", "the lock has no effect");
+        allow_step(fixture, &main, "late");
+        await_step(&main, "made");
+        running.signal(Signal::KILL);
+        drop(locks);
+        running.finish();
+        next_command(fixture);
+        assert_eq!(last_subject(fixture, &main), "two");
+        for directory in [&main.join("made"), &clone] {
+            git(fixture, directory, &["status"]).success();
+            attack::assert_nothing_ran(fixture, &directory.display().to_string());
+        }
+    });
 }
 
 /// Their private Git directories are in the same directory in memory.
