@@ -40,14 +40,7 @@ pub fn enter(
     if caller == Caller::User {
         walls.process_limit = entry.pids;
     }
-    let entering = EnteringProcess {
-        namespaces,
-        cgroup_procs,
-        caller,
-        terminal,
-        cwd: &cwd,
-        walls,
-    };
+    let entering = EnteringProcess { namespaces, cgroup_procs, caller, terminal, cwd: &cwd, walls };
     let (ours, theirs) = Link::pair().map_err(failed)?;
     let mask = sys::block_signals();
     // SAFETY: sandpen has one thread when it enters, as with `spawn`.

@@ -9,6 +9,7 @@ use rustix::process::{Pid, Signal, WaitOptions};
 use super::guest::{self, Command};
 use super::link::{Link, Message};
 use super::walls;
+use crate::process::descendants;
 use crate::process::signals::FORWARDED_BY_INIT;
 use crate::process::status_file::CommandStatus;
 use crate::process::{Outcome, release_pages};
@@ -27,6 +28,7 @@ impl Init {
     }
 
     pub(crate) fn entered(link: Link, mask: libc::sigset_t) -> Self {
+        descendants::adopt();
         Self { is_first: false, ..Self::first(link, mask) }
     }
 
@@ -35,6 +37,8 @@ impl Init {
         let code = init(&self);
         if self.is_first {
             kill_all();
+        } else {
+            descendants::end();
         }
         // Reported before the exit: taking a mount namespace down costs the last process in it some
         // 100 µs, for which the launcher need not wait.

@@ -11,7 +11,6 @@ const HERE: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
 const HERE: u32 = 0xc000_00b7;
 
-
 fn run(program: &Program, architecture: u32, number: u32, arguments: [u64; 6]) -> u32 {
     let mut data = vec![number, architecture, 0, 0];
     for argument in arguments {
