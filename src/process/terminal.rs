@@ -6,13 +6,12 @@
 //! - Containers: sandpen's group keeps the foreground. The engine's client, which is in that group,
 //!   puts the terminal into raw mode and copies bytes to a second terminal inside, whose foreground
 //!   group the helper sets.
-//! - Native and Seatbelt, with stdin and stdout on the terminal: the guest inherits the terminal
-//!   itself. Its own process group takes the foreground if sandpen's group has it, and sandpen
-//!   takes it back at the end. A second terminal would protect from input typed into the host's
-//!   shell, which the system call filter denies, and from signals to sandpen's group, which the
-//!   separate group prevents.
-//! - Native and Seatbelt, in a pipeline (`sandpen run -- git log | less`): the other members need
-//!   the terminal too, so sandpen's group keeps the foreground and sandpen restores no settings.
+//! - Native: the guest has a pseudo-terminal, see `gate::terminal`.
+//! - Seatbelt, with stdin and stdout on the terminal: the guest inherits the terminal itself. Its own
+//!   process group takes the foreground if sandpen's group has it, and sandpen takes it back at the
+//!   end.
+//! - Seatbelt, in a pipeline (`sandpen run -- git log | less`): the other members need the terminal
+//!   too, so sandpen's group keeps the foreground and sandpen restores no settings.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

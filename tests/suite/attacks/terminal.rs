@@ -76,7 +76,7 @@ fn attack_27_a_stopped_sandbox_reads_no_keys() {
 fn attack_27_what_exec_leaves_behind_reads_no_keys(fixture: &Fixture) {
     write_reader(fixture, "exit 0");
     let mut running = Running::start(fixture.run().args(["--name", "left", "--", "bash", "-c", "echo ready; sleep 300"]));
-    running.expect("ready");
+    assert_eq!(running.line(), "ready");
     let mut command = fixture.sandpen(["exec", "left", "--", "./reader"]);
     let mut pty = Pty::interactive(&command);
     pty.expect("[prompt] ");
