@@ -221,7 +221,7 @@ impl Account {
 }
 
 impl ProcessStamp {
-    fn current() -> Self {
+    pub fn current() -> Self {
         ProcessStamp { pid: std::process::id(), start: start_time("self").unwrap_or(0) }
     }
 }

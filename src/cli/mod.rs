@@ -65,6 +65,9 @@ pub enum Command {
         /// Output format
         #[arg(long, value_enum, default_value_t = Format::Text)]
         format: Format,
+        /// Include sandboxes started with `run --detach` that have ended
+        #[arg(short, long)]
+        all: bool,
         /// Print only the ids of running sandboxes, one per line
         #[arg(short, long, conflicts_with = "format")]
         quiet: bool,
@@ -76,6 +79,17 @@ pub enum Command {
         /// The command (default: a shell)
         #[arg(value_name = "CMD", trailing_var_arg = true)]
         guest: Vec<OsString>,
+    },
+    /// Show the terminal of a sandbox that was started with `run --detach`; Ctrl-] d leaves it again
+    Attach {
+        /// The sandbox's id, or the start of it
+        id: String,
+        /// Only watch
+        #[arg(long)]
+        read_only: bool,
+        /// The keys that leave the sandbox, such as `ctrl-],d`
+        #[arg(long, value_name = "KEYS")]
+        detach_keys: Option<String>,
     },
     /// Stop sandboxes; kill those that do not end in time
     Stop {
@@ -124,6 +138,9 @@ pub struct Run {
     /// The options.
     #[command(flatten)]
     pub options: Options,
+    /// Start the sandbox, print its id and return; `sandpen attach` shows its terminal
+    #[arg(short, long)]
+    pub detach: bool,
     /// The command to run inside (default: an interactive shell)
     #[arg(value_name = "CMD", trailing_var_arg = true)]
     pub guest: Vec<OsString>,

@@ -4,6 +4,7 @@
 //! `run`, `explain`, `doctor` and `selftest` get their plan from `resolve` and translate it with
 //! `launch`; only `run` and `selftest` start it, with `session`.
 
+pub mod attach;
 pub mod build;
 pub mod doctor;
 pub mod exec;
@@ -85,7 +86,7 @@ fn print_help_or_error(error: &clap::Error, arguments: &[OsString]) -> ExitCode 
 
 fn dispatch(cli: Cli, ui: Ui) -> Result<Outcome> {
     match cli.command {
-        None => run::run(Run { options: cli.options, guest: cli.guest }, ui),
+        None => run::run(Run { options: cli.options, detach: false, guest: cli.guest }, ui),
         Some(Command::Run(arguments)) => run::run(arguments.0, ui),
         Some(Command::Explain(arguments)) => explain::run(arguments.0, ui),
         Some(Command::Build(arguments)) => build::run(arguments.0, ui),
@@ -100,8 +101,9 @@ fn dispatch(cli: Cli, ui: Ui) -> Result<Outcome> {
         }
         Some(Command::Doctor(arguments)) => doctor::run(arguments.0, ui),
         Some(Command::Selftest(arguments)) => selftest::run(arguments.0, ui),
-        Some(Command::Ps { format, quiet }) => ps::run(format, quiet, ui),
+        Some(Command::Ps { format, all, quiet }) => ps::run(format, all, quiet, ui),
         Some(Command::Exec { id, guest }) => exec::run(&id, guest, ui),
+        Some(Command::Attach { id, read_only, detach_keys }) => attach::run(&id, read_only, detach_keys.as_deref(), ui),
         Some(Command::Stop { ids, all, time }) => stop::run(&ids, all, Duration::from_secs(time), ui),
         Some(Command::Prune) => prune::run(ui),
     }

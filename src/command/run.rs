@@ -1,7 +1,9 @@
-//! `sandpen run`: plans a sandbox, launches it and waits for it to exit.
+//! `sandpen run`: plans a sandbox, launches it, and waits for it to exit unless it is detached.
 
 use crate::cli::Run;
 use crate::error::Result;
+use crate::host::Host;
+use crate::plan::questions::Purpose;
 use crate::process::Outcome;
 use crate::resolve::Resolved;
 use crate::session;
@@ -9,7 +11,15 @@ use crate::ui::Ui;
 
 pub fn run(arguments: Run, ui: Ui) -> Result<Outcome> {
     super::mark_inherited_files_close_on_exec();
-    let resolved = Resolved::read(&arguments.options, arguments.guest)?.for_launch(ui)?;
+    let mut host = Host::read()?;
+    if arguments.detach {
+        // The guest gets a terminal to which `sandpen attach` connects.
+        (host.terminal.stdin, host.terminal.stdout) = (true, true);
+    }
+    let resolved = Resolved::on(host, &arguments.options, arguments.guest, Purpose::Run)?.for_launch(ui)?;
     let (plan, launch) = resolved.ready(resolved.id(), ui)?;
+    if arguments.detach {
+        return session::detach(&resolved.host, &plan, &launch, ui);
+    }
     session::run(&resolved.host, &plan, &launch, ui)
 }

@@ -1,6 +1,6 @@
 //! Runs a further command in a running sandbox, behind the same walls as the first.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions};
@@ -11,6 +11,7 @@ use super::init::Init;
 use super::link::{Link, Message};
 use super::namespaces::Namespaces;
 use super::spawn::Child;
+use super::session::SessionTerminal;
 use super::sys::{self, Forked};
 use super::walls::{self, Walls};
 use super::{blueprint, cgroup, diagnose, privileges, session};
@@ -26,7 +27,7 @@ use crate::launch::native::step::NativeEntry;
 pub fn enter(
     launcher: u32,
     entry: &NativeEntry,
-    terminal: Option<BorrowedFd<'_>>,
+    terminal: Option<SessionTerminal<'_>>,
     init: impl FnOnce(&Init) -> i32,
 ) -> Result<Child, SetupError> {
     walls::check_streams()?;
@@ -83,7 +84,7 @@ struct EnteringProcess<'a> {
     namespaces: Namespaces,
     cgroup_procs: Vec<OwnedFd>,
     caller: Caller,
-    terminal: Option<BorrowedFd<'a>>,
+    terminal: Option<SessionTerminal<'a>>,
     cwd: &'a std::ffi::CStr,
     walls: Walls,
 }

@@ -38,4 +38,5 @@ pub use container::install_container_filter;
 pub use enter::enter;
 pub use guest::Command;
 pub use init::Init;
+pub use session::SessionTerminal;
 pub use spawn::{Child, Event, spawn};

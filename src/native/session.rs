@@ -6,23 +6,31 @@ use rustix::io::Result;
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout, stderr, stdin, stdout};
 use rustix::termios::isatty;
 
+/// The terminal of a sandbox.
+#[derive(Debug, Clone, Copy)]
+pub struct SessionTerminal<'a> {
+    pub slave: BorrowedFd<'a>,
+    /// Whether it takes the place of all standard streams, rather than of those that are terminals.
+    pub is_all_streams: bool,
+}
+
 /// Makes the calling process the leader of a new session, with `terminal` as its controlling
-/// terminal and in the place of each standard stream that is a terminal. Its children are in the
-/// same session, so that the kernel stops them for keys, and the caller learns of it.
+/// terminal and in the place of standard streams. Its children are in the same session, so that the
+/// kernel stops them for keys, and the caller learns of it.
 ///
 /// Makes system calls only.
-pub(crate) fn begin(terminal: Option<BorrowedFd<'_>>) -> Result<()> {
+pub(crate) fn begin(terminal: Option<SessionTerminal<'_>>) -> Result<()> {
     rustix::process::setsid()?;
-    let Some(terminal) = terminal else { return Ok(()) };
-    rustix::process::ioctl_tiocsctty(terminal)?;
-    if isatty(stdin()) {
-        dup2_stdin(terminal)?;
+    let Some(SessionTerminal { slave, is_all_streams }) = terminal else { return Ok(()) };
+    rustix::process::ioctl_tiocsctty(slave)?;
+    if is_all_streams || isatty(stdin()) {
+        dup2_stdin(slave)?;
     }
-    if isatty(stdout()) {
-        dup2_stdout(terminal)?;
+    if is_all_streams || isatty(stdout()) {
+        dup2_stdout(slave)?;
     }
-    if isatty(stderr()) {
-        dup2_stderr(terminal)?;
+    if is_all_streams || isatty(stderr()) {
+        dup2_stderr(slave)?;
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 //! if every single step has succeeded.
 
 use std::net::TcpListener;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
@@ -15,6 +15,7 @@ use super::identity::{self, Caller, Maps};
 use super::init::Init;
 use super::link::{Link, Message};
 use super::namespaces::Namespaces;
+use super::session::SessionTerminal;
 use super::sys::{self, Forked};
 use super::walls::{self, Walls};
 use super::{diagnose, privileges, root, session};
@@ -55,11 +56,10 @@ pub enum Event {
 /// The calling process must be single-threaded, and the calling thread must live as long as the
 /// sandbox: the kernel kills the sandbox with it.
 ///
-/// `terminal` becomes the controlling terminal, and takes the place of each standard stream that is a
-/// terminal.
+/// `terminal` becomes the controlling terminal, and takes the place of standard streams.
 pub fn spawn<'a>(
     setup: &'a NativeSetup,
-    terminal: Option<BorrowedFd<'_>>,
+    terminal: Option<SessionTerminal<'_>>,
     init: impl FnOnce(&Init) -> i32,
 ) -> Result<PendingSandbox<'a>, SetupError> {
     walls::check_streams()?;
@@ -136,7 +136,7 @@ impl PendingSandbox<'_> {
 /// Everything that pid 1 needs to set the sandbox up, made before the fork.
 struct FirstProcess<'a> {
     setup: &'a NativeSetup,
-    terminal: Option<BorrowedFd<'a>>,
+    terminal: Option<SessionTerminal<'a>>,
     blueprint: Blueprint<'a>,
     caller: Caller,
     maps: Maps,

@@ -4,6 +4,7 @@
 use std::thread;
 use std::time::Duration;
 
+use super::detached::screen_of;
 use super::error::SessionError;
 use super::registry::{self, Entry, Incomplete, Record, SweepResult};
 use crate::error::{Diagnostic, Kind, Result};
@@ -120,9 +121,20 @@ fn remove_leftover(remove: impl Fn() -> bool) {
     }
 }
 
-/// Lists the sandboxes that are running or kept.
-pub fn listed(host: &Host) -> Vec<(Entry, Record)> {
-    let entries = registry::all(&facts::session_base(host)).into_iter().filter(|entry| !entry.is_stale());
+/// Returns the exit code and the last screen of a detached sandbox that has ended.
+pub fn find_ended(host: &Host, id: &str) -> Option<(u8, String)> {
+    let mut ended = registry::all(&facts::session_base(host)).into_iter().filter(Entry::has_ended);
+    let is_it = |record: &Record| {
+        record.id == id || record.name == id || id.len() >= MIN_ID_PREFIX && record.id.starts_with(id)
+    };
+    let entry = ended.find(|entry| entry.record.as_ref().is_some_and(is_it))?;
+    Some((entry.record.as_ref()?.ended?, screen_of(&entry.path)))
+}
+
+/// Lists the sandboxes that are running or kept, and on request detached ones that have ended.
+pub fn listed(host: &Host, includes_ended: bool) -> Vec<(Entry, Record)> {
+    let entries = registry::all(&facts::session_base(host)).into_iter();
+    let entries = entries.filter(|entry| !entry.is_stale() && (includes_ended || !entry.has_ended()));
     entries.filter_map(|entry| entry.record.clone().map(|record| (entry, record))).collect()
 }
 
@@ -132,7 +144,7 @@ pub fn running(base: &HostPath) -> Vec<Record> {
 
 /// Finds a kept sandbox by its id or its name.
 pub fn find_kept(host: &Host, id: &str) -> Option<Record> {
-    let mut ended = listed(host).into_iter().filter(|(entry, _)| !entry.is_live).map(|(_, record)| record);
+    let mut ended = listed(host, false).into_iter().filter(|(entry, _)| !entry.is_live).map(|(_, record)| record);
     ended.find(|record| record.id == id || record.name == id)
 }
 

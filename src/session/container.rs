@@ -2,8 +2,11 @@
 
 use std::ffi::OsString;
 use std::os::fd::AsFd;
-use std::process::Stdio;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
+use super::Streams;
 use super::directory::SessionDirectory;
 use super::error::SessionError;
 use super::failure;
@@ -14,6 +17,7 @@ use crate::error::Result;
 use crate::facts::engines::checkup::CHECKUP_TIMEOUT;
 use crate::facts::engines::machine::HOST_SERVICE;
 use crate::facts::image::{self, Inspection};
+use crate::gate::terminal::Pty;
 use crate::host::Host;
 use crate::launch::ContainerLaunch;
 use crate::path::HostPath;
@@ -28,6 +32,9 @@ use crate::ui::progress::Progress;
 use crate::ui::shell::shell_words;
 use crate::vars;
 
+/// How often the launcher of a detached sandbox looks whether the command has started.
+const START_INTERVAL: Duration = Duration::from_millis(10);
+
 /// Runs a container and waits for its end.
 pub fn run(
     host: &Host,
@@ -36,6 +43,7 @@ pub fn run(
     directory: &SessionDirectory,
     sweep: &mut BackgroundSweep,
     mut signals: SignalQueue,
+    streams: &mut Streams,
     ui: Ui,
 ) -> Result<Outcome> {
     for (path, content) in &launch.files {
@@ -59,6 +67,14 @@ pub fn run(
     for (name, value) in &launch.inherited {
         command.env(name, value.reveal());
     }
+    let served = match streams {
+        Streams::Caller => None,
+        Streams::Detached(detached) => {
+            let pty = detached.open()?;
+            use_terminal(&mut command, &pty)?;
+            Some(detached.serve(pty)?)
+        }
+    };
     ui.verbose(&format!("starting: {}", shell_words(&launch.argv)));
     let engine = plan.engine.kind.name();
     let mut child = command.spawn().map_err(|source| SessionError::StartClient { engine, source })?;
@@ -70,8 +86,15 @@ pub fn run(
     }
     let target = SignalTarget::Process(child.id());
     let forwarder = signals.forward_in_thread(target, status_file.clone(), end_container(launch));
+    if let Streams::Detached(detached) = streams {
+        await_command(&mut child, status_file.as_ref());
+        detached.report_start();
+    }
     let outcome = Outcome::from(child.wait().map_err(SessionError::WaitForClient)?);
     drop((forwarder, waiting));
+    if let (Streams::Detached(detached), Some(served)) = (&streams, served) {
+        detached.finish(served, outcome.exit_code());
+    }
     let status = status_file.and_then(|file| untrusted::read(file.as_path(), MAX_STATUS_BYTES).ok());
     let status = status.as_deref().and_then(CommandStatus::parse);
     // A client that exited has removed its container (`--rm`), unless it was killed, it lost the
@@ -89,6 +112,31 @@ pub fn run(
     }
     filter.map_or(Ok(()), |filter| filter.close(ui))?;
     result
+}
+
+/// Gives the client a pseudo-terminal in place of the caller's streams.
+fn use_terminal(command: &mut Command, pty: &Pty) -> Result<()> {
+    let slave = || pty.slave.try_clone().map_err(SessionError::Terminal);
+    command.stdin(slave()?).stdout(slave()?).stderr(slave()?);
+    // SAFETY: both are plain system calls, which is all that may happen between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            rustix::process::setsid()?;
+            rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())?;
+            Ok(())
+        });
+    }
+    Ok(())
+}
+
+/// Waits until the command has started, or the client has ended. Without a helper nothing tells of
+/// the start.
+fn await_command(child: &mut Child, status_file: Option<&HostPath>) {
+    let Some(status_file) = status_file else { return };
+    let has_started = || std::fs::metadata(status_file.as_path()).is_ok_and(|meta| meta.len() > 0);
+    while !has_started() && matches!(child.try_wait(), Ok(None)) {
+        std::thread::sleep(START_INTERVAL);
+    }
 }
 
 /// Tells the user that sandpen waits for the engine, until the command has started. Says nothing if

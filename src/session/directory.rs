@@ -20,6 +20,8 @@ use crate::session_id::random_name;
 
 /// The file in a directory in memory that names its session.
 const SESSION: &str = "session";
+/// What is left of a detached sandbox that has ended.
+const KEPT_AT_END: &[&str] = &["session.json", "screen", OWNER];
 /// The age at which a directory is no longer taken for one that is being created.
 const CREATION_TIMEOUT: Duration = Duration::from_secs(60);
 /// Begins the name of a directory that is being created and may not be locked yet.
@@ -67,6 +69,23 @@ impl SessionDirectory {
     /// host's repositories.
     pub fn leave(mut self) {
         self.is_kept = true;
+    }
+
+    /// Leaves the record and the last screen of a detached sandbox.
+    pub fn end(mut self) {
+        self.is_kept = true;
+        if let Some(memory) = &self.memory {
+            remove_all(memory);
+        }
+        spare::put_back(self.path.as_path());
+        let entries = fs::read_dir(self.path.as_path()).into_iter().flatten().flatten();
+        for entry in entries.filter(|entry| !KEPT_AT_END.iter().any(|kept| entry.file_name() == *kept)) {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                remove_all(&entry.path());
+            } else {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
     }
 
     /// Leaves the directory for the user, without its private files.

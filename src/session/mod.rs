@@ -12,6 +12,7 @@
 
 pub(crate) mod cleanup;
 mod container;
+mod detached;
 mod directory;
 mod error;
 mod failure;
@@ -26,6 +27,7 @@ mod spare;
 mod tunnel;
 
 pub use container::{attach, has_host_service, run_engine};
+pub use detached::{detach, socket_of};
 #[cfg(target_os = "linux")]
 pub use native::enter as enter_native;
 pub use seatbelt::enter as enter_seatbelt;
@@ -38,11 +40,21 @@ use crate::plan::Plan;
 use crate::process::Outcome;
 use crate::process::signals::SignalQueue;
 use crate::ui::Ui;
+use detached::Detached;
 use error::SessionError;
 
 /// Runs a sandbox and waits for its end.
 pub fn run(host: &Host, plan: &Plan, launch: &Launch, ui: Ui) -> Result<Outcome> {
     run_with_inspection(host, plan, launch, ui, || ()).map(|(outcome, ())| outcome)
+}
+
+/// Where the guest's terminal leads.
+#[derive(Debug)]
+enum Streams {
+    /// To the terminal of the caller, if there is one. Other streams are the caller's.
+    Caller,
+    /// To clients of `sandpen attach`.
+    Detached(Detached),
 }
 
 /// Runs a sandbox, and calls `inspect` after its end, before the session's directory is removed.
@@ -53,10 +65,22 @@ pub fn run_with_inspection<T>(
     ui: Ui,
     inspect: impl FnOnce() -> T,
 ) -> Result<(Outcome, T)> {
+    run_with(host, plan, launch, ui, Streams::Caller, inspect)
+}
+
+fn run_with<T>(
+    host: &Host,
+    plan: &Plan,
+    launch: &Launch,
+    ui: Ui,
+    mut streams: Streams,
+    inspect: impl FnOnce() -> T,
+) -> Result<(Outcome, T)> {
     // Signals are caught first, so that none ends sandpen before the guards below have run.
     let signals = SignalQueue::start().map_err(SessionError::Signals)?;
     let directory = directory::SessionDirectory::create(plan)?;
     let mut record = registry::Record::new(host, plan, launch);
+    record.detached = matches!(streams, Streams::Detached(_));
     let mut repositories = Repositories::default();
     // Must be done before the guest runs; the native engine does it while the sandbox is being set
     // up.
@@ -72,7 +96,7 @@ pub fn run_with_inspection<T>(
         Launch::Container(launch) => {
             record_start(&mut repositories)?;
             repositories.exchange_in_background();
-            container::run(host, plan, launch, &directory, &mut sweep, signals, ui)
+            container::run(host, plan, launch, &directory, &mut sweep, signals, &mut streams, ui)
         }
         Launch::Seatbelt(launch) => {
             record_start(&mut repositories)?;
@@ -80,7 +104,7 @@ pub fn run_with_inspection<T>(
         }
         #[cfg(target_os = "linux")]
         Launch::Native(launch) => {
-            native::run(host, plan, launch, &mut sweep, signals, &mut repositories, record_start, ui)
+            native::run(host, plan, launch, &mut sweep, signals, &mut streams, &mut repositories, record_start, ui)
         }
     };
     let inspected = inspect();
@@ -101,7 +125,13 @@ pub fn run_with_inspection<T>(
         return Ok((outcome?, inspected));
     }
     let outcome = outcome?;
-    if let (true, Some(launch)) = (record.keep, launch.container()) {
+    if let Streams::Detached(detached) = &streams
+        && detached.has_started()
+    {
+        record.ended = Some(outcome.exit_code());
+        let _ = registry::write(&plan.session_dir, &record);
+        directory.end();
+    } else if let (true, Some(launch)) = (record.keep, launch.container()) {
         record.ended = Some(outcome.exit_code());
         let _ = registry::write(&plan.session_dir, &record);
         directory.keep(launch.files.iter().map(|(path, _)| path));

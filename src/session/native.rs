@@ -1,25 +1,27 @@
 //! Runs a native sandbox: this process is the launcher, a fork of it is pid 1 of the sandbox.
 
 use std::ffi::{OsStr, OsString};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use rustix::process::{Pid, Signal};
 
-use super::Repositories;
+use super::detached::{Detached, ServedTerminal};
+use super::{Repositories, Streams};
 use super::error::SessionError;
 use super::failure;
 use super::proxy::Filter;
 use super::registry::{BackgroundSweep, Record};
 use crate::error::Result;
-use crate::gate::terminal::{GuestTerminal, Relay};
+use crate::gate::terminal::{GuestTerminal, Pty, Relay};
 use crate::helper::PreparedCommand;
 use crate::host::Host;
 use crate::launch::native::step::NativeEntry;
 use crate::launch::native::{self, NativeLaunch};
 use crate::launch::refuse_downgrades;
-use crate::native::{Child, Command, Event, Init, enter as enter_sandbox, spawn};
+use crate::native::{Child, Command, Event, Init, SessionTerminal, enter as enter_sandbox, spawn};
 use crate::plan::{HelperConfig, Plan};
 use crate::process::ready::Startup;
 use crate::process::signals::{SignalQueue, SignalTarget, poll_until};
@@ -27,28 +29,114 @@ use crate::process::status_file::CommandStatus;
 use crate::process::{Outcome, release_pages};
 use crate::ui::Ui;
 
-/// Starts the command of a guest with this terminal.
-fn start(init: &Init, mut command: Command, terminal: Option<&GuestTerminal>) -> i32 {
-    command.foreground = terminal.is_some_and(GuestTerminal::starts_in_foreground);
-    init.run_guest(&command)
+/// The terminal of a guest that has not started yet.
+enum Prepared<'a> {
+    None,
+    Caller(GuestTerminal),
+    Detached(&'a mut Detached, Pty),
+}
+
+impl<'a> Prepared<'a> {
+    fn open(streams: &'a mut Streams) -> Result<Self> {
+        Ok(match streams {
+            Streams::Caller => {
+                GuestTerminal::open().map_err(SessionError::Terminal)?.map_or(Prepared::None, Prepared::Caller)
+            }
+            Streams::Detached(detached) => {
+                let pty = detached.open()?;
+                Prepared::Detached(detached, pty)
+            }
+        })
+    }
+
+    fn session_terminal(&self) -> Option<SessionTerminal<'_>> {
+        match self {
+            Prepared::None => None,
+            Prepared::Caller(terminal) => Some(SessionTerminal { slave: terminal.slave(), is_all_streams: false }),
+            Prepared::Detached(_, pty) => Some(SessionTerminal { slave: pty.slave.as_fd(), is_all_streams: true }),
+        }
+    }
+
+    /// Starts the command of a guest with this terminal.
+    fn start(&self, init: &Init, mut command: Command) -> i32 {
+        command.foreground = match self {
+            Prepared::None => false,
+            Prepared::Caller(terminal) => terminal.starts_in_foreground(),
+            Prepared::Detached(..) => true,
+        };
+        init.run_guest(&command)
+    }
+
+    fn relay(self) -> Result<Relayed<'a>> {
+        Ok(match self {
+            Prepared::None => Relayed::None,
+            Prepared::Caller(terminal) => Relayed::Caller(terminal.relay().map_err(SessionError::Terminal)?),
+            Prepared::Detached(detached, pty) => {
+                let terminal = detached.serve(pty)?;
+                Relayed::Detached(detached, terminal)
+            }
+        })
+    }
+}
+
+/// The terminal of a running guest.
+enum Relayed<'a> {
+    None,
+    Caller(Relay),
+    Detached(&'a mut Detached, ServedTerminal),
+}
+
+impl Relayed<'_> {
+    fn resize(&self) {
+        if let Relayed::Caller(relay) = self {
+            relay.resize();
+        }
+    }
+
+    fn take_input(&self) {
+        if let Relayed::Caller(relay) = self {
+            relay.take_input();
+        }
+    }
+
+    /// Stops sandpen, so that the shell notices, until the user resumes it. Nobody could resume a
+    /// detached sandbox, so it goes on at once.
+    fn stop(&self) {
+        match self {
+            Relayed::Caller(relay) => relay.suspend(),
+            Relayed::None => {
+                let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
+            }
+            Relayed::Detached(..) => {}
+        }
+    }
+
+    fn finish(self, exit_code: u8) {
+        if let Relayed::Detached(detached, terminal) = self {
+            detached.finish(terminal, exit_code);
+        }
+    }
 }
 
 /// Waits for the sandbox's end and restores the terminal. Returns a status if the command did not
 /// start or memory ran out.
 fn supervise(
     mut child: Child,
-    terminal: Option<GuestTerminal>,
+    terminal: Prepared<'_>,
     signals: SignalQueue,
     repositories: &mut Repositories,
 ) -> Result<(Outcome, Option<CommandStatus>)> {
-    let relay = terminal.map(GuestTerminal::relay).transpose().map_err(SessionError::Terminal)?;
+    let mut relay = terminal.relay()?;
+    if let Relayed::Detached(detached, _) = &mut relay {
+        detached.report_start();
+    }
     signals.catch_stop().map_err(SessionError::Signals)?;
     let pid = child.pid();
     let kill = move || {
         let _ = rustix::process::kill_process(pid, Signal::KILL);
     };
     let target =
-        SignalTarget::Sandbox { init: pid, command: Box::new(move || guest_of(pid)), has_terminal: relay.is_some() };
+        SignalTarget::Sandbox { init: pid, command: Box::new(move || guest_of(pid)), has_terminal: !matches!(relay, Relayed::None) };
     // In this thread: starting another takes longer than many commands.
     let mut forwarder = signals.forwarder(target, None, kill);
     let mut release_at = Some(Instant::now() + release_pages::MIN_GUEST_TIME);
@@ -58,9 +146,7 @@ fn supervise(
         poll_until(&mut descriptors, forwarder.deadline().into_iter().chain(release_at).min());
         let is_event = !descriptors[0].revents().is_empty();
         let arrived = forwarder.forward();
-        if arrived.contains(&libc::SIGWINCH)
-            && let Some(relay) = &relay
-        {
+        if arrived.contains(&libc::SIGWINCH) {
             relay.resize();
         }
         if arrived.contains(&libc::SIGTSTP) {
@@ -68,7 +154,7 @@ fn supervise(
                 let _ = rustix::process::kill_process_group(group, Signal::STOP);
             }
             is_stopped = true;
-            stop(relay.as_ref());
+            relay.stop();
             let _ = child.signal(Signal::CONT);
         }
         if release_at.is_some_and(|time| time <= Instant::now()) {
@@ -83,37 +169,25 @@ fn supervise(
             Ok(Event::Exited(code)) => break Ok(code),
             Ok(Event::NotStarted(errno)) => status = Some(CommandStatus::from_exec_error(errno)),
             Ok(Event::Stopped(libc::SIGTTIN | libc::SIGTTOU)) => {
-                if let Some(relay) = &relay {
-                    relay.take_input();
-                }
+                relay.take_input();
                 let _ = child.signal(Signal::CONT);
             }
             Err(rustix::io::Errno::INTR) => {}
             // It was stopped together with sandpen, and is resumed.
             Ok(Event::Stopped(libc::SIGSTOP)) if std::mem::take(&mut is_stopped) => {}
             Ok(Event::Stopped(_)) => {
-                stop(relay.as_ref());
+                relay.stop();
                 let _ = child.signal(Signal::CONT);
             }
             Err(error) => break Err(SessionError::WaitForSandbox(error)),
         }
     };
-    drop(relay);
+    relay.finish(code.as_ref().map_or(u8::MAX, |code| *code as u8));
     if child.ran_out_of_memory() {
         status = Some(CommandStatus::OutOfMemory);
     }
     child.detach();
     Ok((Outcome::Exited(code? as u8), status))
-}
-
-/// Stops sandpen, so that the shell notices, until the user resumes it.
-fn stop(relay: Option<&Relay>) {
-    match relay {
-        Some(relay) => relay.suspend(),
-        None => {
-            let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
-        }
-    }
 }
 
 /// Runs a sandbox and waits for its end. Calls `record_start` before the guest runs.
@@ -124,6 +198,7 @@ pub fn run(
     launch: &NativeLaunch,
     sweep: &mut BackgroundSweep,
     mut signals: SignalQueue,
+    streams: &mut Streams,
     repositories: &mut Repositories,
     record_start: impl FnOnce(&mut Repositories) -> Result<()>,
     ui: Ui,
@@ -132,11 +207,10 @@ pub fn run(
         Startup::Ready(filter) => filter,
         Startup::Interrupted(signal) => return Ok(Outcome::Signaled(signal)),
     };
-    let terminal = GuestTerminal::open().map_err(SessionError::Terminal)?;
-    let slave = terminal.as_ref().map(GuestTerminal::slave);
+    let terminal = Prepared::open(streams)?;
     // This process has one thread until then, which the fork needs.
-    let pending = spawn(&launch.setup, slave, |init| match command(launch) {
-        Some(command) => start(init, command, terminal.as_ref()),
+    let pending = spawn(&launch.setup, terminal.session_terminal(), |init| match command(launch) {
+        Some(command) => terminal.start(init, command),
         None => CommandStatus::NotExecutable.exit_code().into(),
     })?;
     let downgrades = pending
@@ -174,16 +248,16 @@ pub fn run(
 /// Runs another command in a running sandbox, with the environment of its first one.
 pub fn enter(record: &Record, argv: Vec<OsString>, ui: Ui) -> Result<Outcome> {
     let signals = SignalQueue::start().map_err(SessionError::Signals)?;
-    let terminal = GuestTerminal::open().map_err(SessionError::Terminal)?;
+    let mut streams = Streams::Caller;
+    let terminal = Prepared::open(&mut streams)?;
     let environment =
         first_environment(record.owner.pid).ok_or_else(|| SessionError::NoEnvironment(record.id.clone()))?;
     let entry = NativeEntry { cwd: PathBuf::from(&record.directory), pids: record.pids };
-    let slave = terminal.as_ref().map(GuestTerminal::slave);
-    let child = enter_sandbox(record.owner.pid, &entry, slave, |init| {
+    let child = enter_sandbox(record.owner.pid, &entry, terminal.session_terminal(), |init| {
         let path = environment.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
         let prepared = PreparedCommand::new(&HelperConfig::default(), argv.clone(), path, None);
         match Command::new(&prepared.argv, environment.iter().map(|(name, value)| (name, value)), &prepared.path) {
-            Some(command) => start(init, command, terminal.as_ref()),
+            Some(command) => terminal.start(init, command),
             None => CommandStatus::NotExecutable.exit_code().into(),
         }
     })?;

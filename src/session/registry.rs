@@ -27,6 +27,8 @@ const RECORD: &str = "session.json";
 const CREATION_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a client may go on with a container that should have ended.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long after its start the exit code and the last screen of a detached sandbox are kept.
+const ENDED_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
 const CLIENT_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The description of a sandbox for `ps`, `exec`, `stop` and `prune`.
@@ -53,7 +55,10 @@ pub struct Record {
     /// Whether the container is kept after its end.
     #[serde(default)]
     pub keep: bool,
-    /// The exit code, once a sandbox that is kept has ended.
+    /// Whether it was started with `run --detach`.
+    #[serde(default)]
+    pub detached: bool,
+    /// The exit code, once a sandbox that is kept or detached has ended.
     #[serde(default)]
     pub ended: Option<u8>,
     /// The arguments of the client's commands that remove what the proxy's container used.
@@ -79,6 +84,7 @@ impl Record {
             started: now(),
             owner: host.process,
             keep: plan.keep.is_some() && launch.container().is_some(),
+            detached: false,
             ended: None,
             leftovers: launch.container().and_then(|launch| launch.sidecar.as_ref()).map_or_else(Vec::new, |sidecar| {
                 let arguments = |argv: &Vec<OsString>| argv.iter().skip(1).map(text).collect();
@@ -155,9 +161,16 @@ impl Entry {
         !self.is_live && self.record.as_ref().is_some_and(|record| record.keep)
     }
 
-    /// Returns whether it was left by a launcher that was killed.
+    /// Returns whether it was detached, and has ended not long ago.
+    pub fn has_ended(&self) -> bool {
+        let is_recent = |record: &Record| record.age() < ENDED_LIFETIME;
+        let has_ended = |record: &Record| record.detached && record.ended.is_some() && is_recent(record);
+        !self.is_live && self.record.as_ref().is_some_and(has_ended)
+    }
+
+    /// Returns whether it was left by a launcher that was killed, or has ended long ago.
     pub fn is_stale(&self) -> bool {
-        !self.is_live && !self.is_kept()
+        !self.is_live && !self.is_kept() && !self.has_ended()
     }
 }
 

@@ -12,6 +12,7 @@ use crate::cli::Format;
 use crate::config::value::{Name, Value as _};
 use crate::error::Result;
 use crate::facts;
+use crate::gate::attach::is_attached;
 use crate::host::Host;
 use crate::process::Outcome;
 use crate::session::cleanup::{self, listed, running};
@@ -19,21 +20,21 @@ use crate::session::registry::Entry;
 use crate::ui::escape::escape;
 use crate::ui::{self, Ui, size};
 
-pub fn run(format: Format, only_ids: bool, ui: Ui) -> Result<Outcome> {
+pub fn run(format: Format, all: bool, only_ids: bool, ui: Ui) -> Result<Outcome> {
     let host = Host::read()?;
     if only_ids {
         return super::print(ui, &ids(&host));
     }
     cleanup::sweep(&host, ui);
-    super::print(ui, &if format == Format::Json { json(&host)? } else { table(&host) })
+    super::print(ui, &if format == Format::Json { json(&host, all)? } else { table(&host, all) })
 }
 
 const MAX_COMMAND_LENGTH: usize = 60;
 
-fn table(host: &Host) -> String {
+fn table(host: &Host, all: bool) -> String {
     let mut rows = vec![["ID", "ENGINE", "STATE", "AGE", "MEMORY", "DIRECTORY", "COMMAND"].map(str::to_owned)];
     let processes = Processes::read();
-    for (entry, record) in listed(host) {
+    for (entry, record) in listed(host, all) {
         let state = match record.ended.filter(|_| !entry.is_live) {
             Some(code) => format!("exited ({code})"),
             None => state(&entry).to_owned(),
@@ -58,7 +59,7 @@ fn table(host: &Host) -> String {
     text
 }
 
-fn json(host: &Host) -> Result<String> {
+fn json(host: &Host, all: bool) -> Result<String> {
     let processes = Processes::read();
     let object = |entry: &Entry| -> Option<Value> {
         let record = entry.record.as_ref()?;
@@ -69,7 +70,7 @@ fn json(host: &Host) -> Result<String> {
             "pid": entry.is_live.then_some(record.owner.pid),
         }))
     };
-    let records: Vec<Value> = listed(host).iter().filter_map(|(entry, _)| object(entry)).collect();
+    let records: Vec<Value> = listed(host, all).iter().filter_map(|(entry, _)| object(entry)).collect();
     ui::json(&records)
 }
 
@@ -81,7 +82,13 @@ fn ids(host: &Host) -> String {
 }
 
 fn state(entry: &Entry) -> &'static str {
-    if entry.is_live { "running" } else { "exited" }
+    let is_detached = entry.record.as_ref().is_some_and(|record| record.detached);
+    match (entry.is_live, is_detached) {
+        (true, true) if !is_attached(entry.path.as_path()) => "detached",
+        (true, _) => "running",
+        (false, true) => "ended",
+        (false, false) => "exited",
+    }
 }
 
 fn age(age: Duration) -> String {

@@ -17,7 +17,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use caller::CallerTerminal;
-use pty::Pty;
+pub use pty::Pty;
 pub use relay::Relay;
 
 /// When the relay reads from the caller's terminal.

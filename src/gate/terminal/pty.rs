@@ -15,9 +15,28 @@ pub struct Pty {
 }
 
 impl Pty {
+    /// Opens one with the kernel's settings.
+    pub fn plain(rows: u16, columns: u16) -> io::Result<Self> {
+        let pty = Self::unset()?;
+        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&pty.slave, size)?;
+        Ok(pty)
+    }
+
     /// Opens one with the given settings and size. Without `processes_output`, what the guest writes
     /// leaves the terminal unchanged.
     pub fn open(settings: &Termios, size: Option<Winsize>, processes_output: bool) -> io::Result<Self> {
+        let pty = Self::unset()?;
+        let mut settings = settings.clone();
+        settings.output_modes.set(OutputModes::OPOST, processes_output);
+        tcsetattr(&pty.slave, OptionalActions::Now, &settings)?;
+        if let Some(size) = size {
+            tcsetwinsize(&pty.slave, size)?;
+        }
+        Ok(pty)
+    }
+
+    fn unset() -> io::Result<Self> {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
         rustix::io::fcntl_setfd(&master, rustix::io::FdFlags::CLOEXEC)?;
         grantpt(&master)?;
@@ -25,12 +44,6 @@ impl Pty {
         let name = ptsname(&master, Vec::new())?;
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         let slave = rustix::fs::open(&name, flags, Mode::empty())?;
-        let mut settings = settings.clone();
-        settings.output_modes.set(OutputModes::OPOST, processes_output);
-        tcsetattr(&slave, OptionalActions::Now, &settings)?;
-        if let Some(size) = size {
-            tcsetwinsize(&slave, size)?;
-        }
         let flags = rustix::fs::fcntl_getfl(&master)?;
         rustix::fs::fcntl_setfl(&master, flags | OFlags::NONBLOCK)?;
         Ok(Pty { master, slave })

@@ -1,0 +1,134 @@
+//! Starts a sandbox in another process, which stays when the caller returns. It has a terminal to
+//! which `sandpen attach` connects, and leaves its exit code and its last screen.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+
+use rustix::process::{Pid, WaitOptions, waitpid};
+use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
+
+use super::Streams;
+use super::error::SessionError;
+use crate::error::Result;
+use crate::gate::attach::AttachServer;
+use crate::gate::terminal::Pty;
+use crate::host::{Host, ProcessStamp};
+use crate::launch::Launch;
+use crate::path::HostPath;
+use crate::plan::Plan;
+use crate::process::Outcome;
+use crate::ui::Ui;
+
+/// The socket that `sandpen attach` connects to, in the session's directory.
+const SOCKET: &str = "attach";
+/// The file with the last screen, in the session's directory.
+const SCREEN: &str = "screen";
+/// The size of the terminal until a client attaches.
+const ROWS: u16 = 24;
+const COLUMNS: u16 = 80;
+
+/// Returns the socket of a session.
+pub fn socket_of(session: &HostPath) -> HostPath {
+    session.join(SOCKET)
+}
+
+/// Reads the last screen of a session that has ended.
+pub fn screen_of(session: &HostPath) -> String {
+    fs::read_to_string(session.join(SCREEN).as_path()).unwrap_or_default()
+}
+
+/// Starts a sandbox, prints its id and returns. If it does not start, returns its outcome.
+pub fn detach(host: &Host, plan: &Plan, launch: &Launch, ui: Ui) -> Result<Outcome> {
+    let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(fork_failed)?;
+    // SAFETY: sandpen has one thread before it launches, so the child may use everything.
+    match unsafe { libc::fork() } {
+        -1 => Err(SessionError::Detach(io::Error::last_os_error()).into()),
+        0 => {
+            drop(read);
+            run(host, plan, launch, write, ui)
+        }
+        child => {
+            drop(write);
+            await_start(read, child, plan, ui)
+        }
+    }
+}
+
+fn fork_failed(errno: rustix::io::Errno) -> SessionError {
+    SessionError::Detach(errno.into())
+}
+
+/// Waits until the launcher has started the command or has ended.
+fn await_start(read: OwnedFd, child: i32, plan: &Plan, ui: Ui) -> Result<Outcome> {
+    if File::from(read).read(&mut [0]).is_ok_and(|count| count > 0) {
+        ui.data(&format!("{}\n", plan.id))?;
+        return Ok(Outcome::Exited(0));
+    }
+    let status = waitpid(Pid::from_raw(child), WaitOptions::empty()).map_err(fork_failed)?;
+    Ok(status.map_or(Outcome::Exited(1), |(_, status)| Outcome::from_wait(status)))
+}
+
+/// Runs the sandbox in the child.
+fn run(host: &Host, plan: &Plan, launch: &Launch, started: OwnedFd, ui: Ui) -> Result<Outcome> {
+    rustix::process::setsid().map_err(fork_failed)?;
+    let null = File::open("/dev/null").map_err(SessionError::Detach)?;
+    dup2_stdin(&null).map_err(fork_failed)?;
+    let host = Host { process: ProcessStamp::current(), ..host.clone() };
+    let streams = Streams::Detached(Detached { started: Some(started.into()), session: plan.session_dir.clone() });
+    super::run_with(&host, plan, launch, ui, streams, || ()).map(|(outcome, ())| outcome)
+}
+
+/// A terminal that clients of `sandpen attach` connect to.
+pub struct ServedTerminal {
+    server: AttachServer,
+    /// Without an open slave the master would report the end of the terminal again and again.
+    _slave: OwnedFd,
+}
+
+/// A launcher without a terminal.
+#[derive(Debug)]
+pub struct Detached {
+    /// Tells the caller that the command has started.
+    started: Option<File>,
+    session: HostPath,
+}
+
+impl Detached {
+    /// Opens the guest's terminal.
+    pub fn open(&self) -> Result<Pty> {
+        Ok(Pty::plain(ROWS, COLUMNS).map_err(SessionError::Terminal)?)
+    }
+
+    /// Serves the terminal.
+    pub fn serve(&self, pty: Pty) -> Result<ServedTerminal> {
+        let socket = socket_of(&self.session);
+        let listener = UnixListener::bind(socket.as_path()).map_err(SessionError::Terminal)?;
+        let Pty { master, slave } = pty;
+        let server = AttachServer::start(master, listener, ROWS, COLUMNS).map_err(SessionError::Terminal)?;
+        Ok(ServedTerminal { server, _slave: slave })
+    }
+
+    /// Lets the caller return. From now on there is nobody to print to.
+    pub fn report_start(&mut self) {
+        let Some(mut started) = self.started.take() else { return };
+        let _ = started.write_all(b"1");
+        if let Ok(null) = File::options().write(true).open("/dev/null") {
+            let _ = dup2_stdout(null.as_fd());
+            let _ = dup2_stderr(null.as_fd());
+        }
+    }
+
+    /// Tells whether the command has started.
+    pub fn has_started(&self) -> bool {
+        self.started.is_none()
+    }
+
+    /// Ends the terminal and saves its last screen.
+    pub fn finish(&self, terminal: ServedTerminal, exit_code: u8) {
+        let screen = terminal.server.finish(exit_code.into());
+        // Without it `attach` shows nothing of a sandbox that has ended.
+        let _ = fs::write(self.session.join(SCREEN).as_path(), screen);
+    }
+}
