@@ -1,0 +1,155 @@
+//! Tests `run --detach` and `attach`: a sandbox without a terminal of the caller, to whose screen the
+//! caller comes back.
+
+use crate::support::pty::Pty;
+use crate::support::{Engine, Fixture, RunToEnd, eventually, is_running, signal};
+use crate::{for_docker_and_native, for_every_engine};
+use rustix::process::Signal;
+
+for_every_engine!(a_screen_is_left_and_found_again, the_exit_code_and_the_last_screen_stay);
+
+for_docker_and_native!(
+    a_second_terminal_takes_over_or_watches,
+    stop_ends_a_detached_sandbox,
+    a_killed_launcher_leaves_nothing,
+    a_command_that_does_not_start_is_reported,
+);
+
+/// Paints a full screen and answers every line.
+const PAINTER: &str = "#!/bin/bash
+printf '\\e[?1049h\\e[2J\\e[5;10H\\e[31mpainted-%s\\e[0m\\e[8;1H' $((40 + 2))
+while read line; do
+    [ \"$line\" = end ] && exit 7
+    printf '\\e[10;3Hread-<%s> %s\\e[8;1H' \"$line\" \"$(stty size)\"
+done
+";
+
+fn start(fixture: &Fixture) -> String {
+    fixture.write_script("project/painter", PAINTER);
+    let mut command = fixture.run();
+    command.args(["--detach", "--", "./painter"]);
+    let id = command.finish().success().trim().to_owned();
+    assert!(!id.is_empty() && !id.contains(char::is_whitespace), "{id:?}");
+    id
+}
+
+fn state(fixture: &Fixture, id: &str) -> Option<String> {
+    let list = fixture.sandpen(["ps", "--all", "--format", "json"]).finish().json();
+    let entry = list.as_array()?.iter().find(|entry| entry["id"] == *id)?.clone();
+    Some(entry["state"].as_str()?.to_owned())
+}
+
+fn attach(fixture: &Fixture, id: &str, options: &[&str]) -> Pty {
+    let mut command = fixture.sandpen(["attach", id]);
+    command.args(options);
+    Pty::start(&command)
+}
+
+fn a_screen_is_left_and_found_again(fixture: &Fixture) {
+    let id = start(fixture);
+    assert_eq!(state(fixture, &id).as_deref(), Some("detached"));
+    let mut pty = attach(fixture, &id, &[]);
+    pty.expect("painted-42");
+    eventually("the sandbox is attached", || state(fixture, &id).as_deref() == Some("running"));
+    pty.send("one\r");
+    pty.expect("read-<one> 30 100");
+    pty.resize(40, 120);
+    eventually("the guest has the new size", || {
+        pty.send("two\r");
+        pty.said().contains("40 120")
+    });
+    pty.send("\u{1d}d");
+    pty.expect("[ended 0]");
+    assert!(!pty.is_raw());
+    eventually("the sandbox is detached", || state(fixture, &id).as_deref() == Some("detached"));
+    // A new terminal shows what is on the screen, in its colours.
+    let mut pty = attach(fixture, &id, &[]);
+    pty.expect("painted-42");
+    pty.expect("read-<two>");
+    let mut screen = vt100::Parser::new(30, 100, 0);
+    screen.process(pty.said().as_bytes());
+    let cell = screen.screen().cell(4, 9).expect("a cell");
+    assert_eq!((cell.contents(), cell.fgcolor()), ("p", vt100::Color::Idx(1)));
+    assert!(screen.screen().alternate_screen());
+    pty.send("end\r");
+    pty.expect("[ended 7]");
+    fixture.sandpen(["prune"]).finish().success();
+    assert!(fixture.sessions().is_empty());
+}
+
+fn the_exit_code_and_the_last_screen_stay(fixture: &Fixture) {
+    let mut command = fixture.run();
+    command.args(["-d", "--", "bash", "-c", "echo last-$((40 + 2)); exit 9"]);
+    let id = command.finish().success().trim().to_owned();
+    eventually("the sandbox has ended", || state(fixture, &id).as_deref() == Some("ended"));
+    let finished = fixture.sandpen(["attach", &id]).finish();
+    assert!(finished.failure(9).contains("exit code 9"), "{}", finished.stderr);
+    assert!(finished.stdout.contains("last-42"), "{}", finished.stdout);
+    assert!(!fixture.sandpen(["ps"]).finish().success().contains(&id));
+    assert!(fixture.sandpen(["ps", "--all"]).finish().success().contains("exited (9)"));
+    fixture.sandpen(["prune"]).finish().success();
+    assert!(fixture.sessions().is_empty());
+}
+
+fn a_second_terminal_takes_over_or_watches(fixture: &Fixture) {
+    let id = start(fixture);
+    let mut first = attach(fixture, &id, &[]);
+    first.expect("painted-42");
+    let mut watcher = attach(fixture, &id, &["--read-only"]);
+    watcher.expect("painted-42");
+    watcher.send("ignored\r");
+    first.send("typed\r");
+    watcher.expect("read-<typed>");
+    let mut second = attach(fixture, &id, &[]);
+    second.expect("painted-42");
+    first.expect("[ended 0]");
+    second.send("other\r");
+    watcher.expect("read-<other>");
+    assert!(!watcher.said().contains("ignored") && !second.said().contains("ignored"));
+    second.send("end\r");
+    second.expect("[ended 7]");
+    watcher.expect("[ended 7]");
+}
+
+fn stop_ends_a_detached_sandbox(fixture: &Fixture) {
+    let id = start(fixture);
+    fixture.sandpen(["stop", &id]).finish().success();
+    assert_eq!(state(fixture, &id).as_deref(), Some("ended"));
+}
+
+fn a_killed_launcher_leaves_nothing(fixture: &Fixture) {
+    let id = start(fixture);
+    let list = fixture.sandpen(["ps", "--format", "json"]).finish().json();
+    let pid = u32::try_from(list[0]["pid"].as_u64().expect("a pid")).expect("a pid");
+    signal(pid, Signal::KILL);
+    eventually("the launcher is gone", || !is_running(pid));
+    eventually("everything is removed", || {
+        fixture.sandpen(["ps", "--all"]).finish();
+        state(fixture, &id).is_none() && fixture.sessions().is_empty()
+    });
+}
+
+fn a_command_that_does_not_start_is_reported(fixture: &Fixture) {
+    let mut command = fixture.run();
+    command.args(["--detach", "--network", "nonsense", "--", "true"]);
+    let finished = command.finish();
+    assert!(finished.failure(2).contains("nonsense"), "{}", finished.stderr);
+    assert_eq!(finished.stdout, "");
+    assert!(fixture.sessions().is_empty());
+    fixture.sandpen(["attach", "nothing"]).finish().failure(44);
+}
+
+#[test]
+fn twenty_detached_sandboxes_run_at_once() {
+    Fixture::on(Engine::Native, |fixture| {
+        let ids: Vec<String> = (0..20).map(|_| start(fixture)).collect();
+        for id in &ids {
+            let mut pty = attach(fixture, id, &[]);
+            pty.expect("painted-42");
+            pty.send("end\r");
+            pty.expect("[ended 7]");
+        }
+        fixture.sandpen(["prune"]).finish().success();
+        assert!(fixture.sessions().is_empty());
+    });
+}
