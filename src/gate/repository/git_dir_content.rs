@@ -98,16 +98,13 @@ impl Level {
         }
     }
 
-    /// Judges a directory with these entries. Git takes a directory among the data for a Git
-    /// directory as well, if its files are there.
-    fn with_entries(self, entries: &[(OsString, FileType)]) -> Self {
+    /// Returns the level for the files of a directory with these entries. Git takes a directory among
+    /// the data for a Git directory as well, if it contains these names.
+    fn of_files(self, entries: &[(OsString, FileType)]) -> Self {
         let has = |name: &str| entries.iter().any(|(known, _)| known == name);
-        let is_git_dir = || has("HEAD") && (has("objects") || has("commondir"));
-        match self {
-            Level::Modules if has("HEAD") => Level::GitDir,
-            Level::Data | Level::Objects | Level::ObjectFiles if is_git_dir() => Level::Other,
-            level => level,
-        }
+        let is_git_dir = has("HEAD") && (has("objects") || has("commondir"));
+        let is_data = matches!(self, Level::Data | Level::Objects | Level::ObjectFiles);
+        if is_data && is_git_dir { Level::Other } else { self }
     }
 }
 
@@ -170,7 +167,9 @@ impl Reader<'_> {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "too many levels of directories"));
         }
         let mut entries = directory.entries(MAX_ENTRIES)?;
-        let level = level.with_entries(&entries);
+        let has_head = entries.iter().any(|(name, _)| name == "HEAD");
+        let level = if level == Level::Modules && has_head { Level::GitDir } else { level };
+        let level_of_files = level.of_files(&entries);
         entries.sort_by_key(|(name, _)| !DECISIVE.iter().any(|decisive| name == decisive));
         for (name, kind) in entries {
             let below = path.join(&name);
@@ -178,8 +177,8 @@ impl Reader<'_> {
             if kind == FileType::Directory {
                 let inner = open_granted(directory, Path::new(&name))?;
                 self.collect(&inner, &below, level.below(text))?;
-            } else if level != Level::ObjectFiles || kind != FileType::RegularFile {
-                self.add(directory, &name, below, level, kind)?;
+            } else if level_of_files != Level::ObjectFiles || kind != FileType::RegularFile {
+                self.add(directory, &name, below, level_of_files, kind)?;
             }
         }
         Ok(())
@@ -276,5 +275,67 @@ mod tests {
         std::fs::remove_file(&log).unwrap();
         repository.git(&["config", "core.fsmonitor", "x"]);
         assert_ne!(content(), before, "a setting");
+    }
+
+    #[test]
+    fn links_among_objects_and_hidden_git_directories_count() {
+        let repository = TestRepository::new(&[]);
+        repository.commit("first");
+        let content = || GitDirContent::of(&repository.git_dir()).unwrap();
+        let before = content();
+        for place in ["refs", "refs/heads/x", "logs/x", "objects", "objects/aa", "objects/pack", "lfs/x", "annex"] {
+            let at = |name: &str| format!(".git/{place}/{name}");
+            repository.write(&at("HEAD"), "ref: refs/heads/main\n");
+            repository.write(&at("objects/x"), "");
+            let now = content();
+            assert!(now.0.iter().any(|(path, _)| *path == Path::new(place).join("HEAD")), "{place}");
+            assert!(
+                !now.0.iter().any(|(path, _)| path.starts_with("refs/heads/main")),
+                "{place}: a branch is no setting"
+            );
+            std::fs::remove_file(repository.at(&at("HEAD"))).unwrap();
+            std::fs::remove_dir_all(repository.at(&at("objects"))).unwrap();
+        }
+        assert_eq!(content(), before);
+        for path in ["objects/pack", "objects/pack/x.pack", "objects/aa", "objects/info", "lfs", "annex/x"] {
+            let at = repository.at(&format!(".git/{path}"));
+            let _ = std::fs::remove_dir_all(&at);
+            std::fs::create_dir_all(at.parent().unwrap()).unwrap();
+            std::os::unix::fs::symlink("/tmp", &at).unwrap();
+            assert!(content().0.contains(&(path.into(), Content::Link("/tmp".into()))), "{path}");
+            std::fs::remove_file(at).unwrap();
+        }
+    }
+
+    #[test]
+    fn contents_past_the_limit_are_compared_by_their_times() {
+        let repository = TestRepository::new(&[]);
+        let large = vec![b'x'; usize::try_from(MAX_FILE).unwrap()];
+        for number in 0..=MAX_TOTAL / MAX_FILE {
+            repository.write(&format!(".git/a{number}"), &large);
+            repository.write(&format!(".git/lfs/objects/{number}"), &large);
+            repository.write(&format!(".git/hooks/{number}.sample"), &large);
+        }
+        let git_dir = repository.git_dir();
+        let mut left = MAX_TOTAL_OF_ALL;
+        let before = GitDirContent::record(&git_dir, &mut left).unwrap();
+        assert!(left >= MAX_TOTAL_OF_ALL - MAX_TOTAL);
+        let is_kept = |content: &GitDirContent, name: &str| {
+            content.0.iter().any(|(path, content)| path == Path::new(name) && matches!(content, Content::File { .. }))
+        };
+        assert!(is_kept(&before, "config"));
+        assert_eq!(before.0.iter().filter(|(_, content)| matches!(content, Content::Odd(_))).count(), 2);
+        assert!(!before.0.iter().any(|(path, _)| path.starts_with("lfs") || path.starts_with("hooks/1.sample")));
+        assert_eq!(GitDirContent::again(&git_dir, &before).unwrap(), before);
+        // As many bytes in the same file.
+        for (path, _) in before.0.iter().filter(|(_, content)| matches!(content, Content::Odd(_))) {
+            let at = repository.at(".git").join(path);
+            std::fs::write(&at, vec![b'y'; large.len()]).unwrap();
+            assert_ne!(GitDirContent::again(&git_dir, &before).unwrap(), before, "{}", path.display());
+        }
+        // Without room nothing is kept, but everything is compared.
+        let none = GitDirContent::record(&git_dir, &mut 0).unwrap();
+        assert!(!is_kept(&none, "config"));
+        assert_eq!(GitDirContent::again(&git_dir, &none).unwrap(), none);
     }
 }
