@@ -118,3 +118,44 @@ impl Searched {
         found
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    /// Another guest can put a link above a path between the search and the record.
+    #[test]
+    fn nothing_is_recorded_through_a_link() -> io::Result<()> {
+        let directory = tempfile::tempdir()?;
+        let above = directory.path().canonicalize()?;
+        let (root, outside) = (above.join("root"), above.join("outside"));
+        for path in ["git", "link"] {
+            fs::create_dir_all(outside.join(path))?;
+        }
+        fs::create_dir(&root)?;
+        fs::write(outside.join("git/secret"), "secret")?;
+        fs::write(outside.join(".git"), "secret")?;
+        symlink("secret", outside.join("link/.git"))?;
+        symlink(&outside, root.join("swapped"))?;
+        let found = |kind, path: &str| Found { kind, path: root.join(path), since: None };
+        let mut baseline = NestedBaseline::default();
+        for (kind, path) in [
+            (FoundKind::Bare, "swapped/git"),
+            (FoundKind::Pointer, "swapped/.git"),
+            (FoundKind::Odd, "swapped/link/.git"),
+        ] {
+            baseline.add(&root, found(kind, path), &mut { MAX_TOTAL_OF_ALL });
+        }
+        assert_eq!(baseline.git_dirs, [(root.join("swapped/git"), GitDirContent::default())]);
+        assert!(baseline.pointers.is_empty() && baseline.odd.is_empty(), "{baseline:?}");
+        // The root itself may have been replaced.
+        symlink(&outside, above.join("other"))?;
+        let mut baseline = NestedBaseline::default();
+        let found = Found { kind: FoundKind::Bare, path: above.join("other/git"), since: None };
+        baseline.add(&above.join("other"), found, &mut { MAX_TOTAL_OF_ALL });
+        assert_eq!(baseline.git_dirs, [(above.join("other/git"), GitDirContent::default())]);
+        Ok(())
+    }
+}

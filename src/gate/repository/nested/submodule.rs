@@ -31,11 +31,8 @@ impl Nested<'_> {
         if entries.is_empty() {
             return Ok(());
         }
-        let target = match create_directory(&self.gate.roots, directory) {
-            Ok(target) => target,
-            Err(error) => {
-                return self.keep_submodule(private, directory, &format!("cannot be opened ({error})"), report);
-            }
+        let Ok(target) = create_directory(&self.gate.roots, directory) else {
+            return self.keep_submodule(private, directory, "cannot be opened without following links", report);
         };
         if !target.entries(usize::MAX)?.is_empty() {
             return self.keep_submodule(private, directory, "is no longer empty", report);
