@@ -4,8 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::Nested;
+use crate::gate::repository::git_dir_content::{Content, GitDirContent};
 use crate::gate::repository::move_tree::{move_out, remove};
-use crate::gate::repository::nested_baseline::{Content, GitDirContent};
 use crate::gate::repository::report::Report;
 use crate::process::untrusted_dir::UntrustedDir;
 
@@ -23,7 +23,7 @@ impl Nested<'_> {
         before: &GitDirContent,
         report: &mut Report,
     ) -> io::Result<bool> {
-        let now = GitDirContent::of(git_dir)?;
+        let now = GitDirContent::again(git_dir, before)?;
         if now == *before {
             return Ok(true);
         }
@@ -72,7 +72,7 @@ impl Nested<'_> {
         let earlier = |content: &GitDirContent| -> Vec<(PathBuf, Content)> {
             content.0.iter().filter(|(file, _)| !later.contains(&file)).cloned().collect()
         };
-        let is_restored = earlier(&GitDirContent::of(git_dir)?) == earlier(before);
+        let is_restored = earlier(&GitDirContent::again(git_dir, before)?) == earlier(before);
         if is_restored && !changed.is_empty() {
             let more = changed.len().saturating_sub(MAX_NAMED);
             changed.truncate(MAX_NAMED);
