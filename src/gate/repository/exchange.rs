@@ -64,7 +64,7 @@ pub struct GitDirExchange {
     pub is_alone: bool,
     /// Refs that the guest deleted, with those that keep their commits.
     pub deleted: RefCell<Vec<(String, String)>>,
-    transfer: Transfer,
+    pub transfer: Transfer,
     seen: Option<(u64, u64)>,
     /// Identifies hooks and other files that the guest was given; `None` if that is not known.
     given_files: Option<u64>,

@@ -39,6 +39,7 @@ mod settings;
 mod stash;
 mod transfer;
 mod watched;
+mod worktree_heads;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -57,7 +58,7 @@ use crate::process::lock;
 use crate::process::untrusted_dir::UntrustedDir;
 use exchange::{GitDirExchange, Moment};
 use host_git::HostGit;
-use nested::Nested;
+use nested::{Nested, NewWorktree};
 use nested_baseline::{NestedBaseline, Searched};
 use other_sessions::OtherSessions;
 pub use report::Report;
@@ -204,7 +205,8 @@ impl RepositoryExchange {
     pub fn finish(&mut self) -> Result<Report, Report> {
         let mut report = Report { changed: self.stamps.changed(&self.gate.watched), ..Report::default() };
         let mut has_failed = false;
-        let worktrees = self.bring_out_nested(&mut report);
+        let (worktrees, has_nested_failed) = self.bring_out_nested(&mut report);
+        has_failed |= has_nested_failed;
         for dir in self.dirs.iter_mut().filter(|dir| dir.needs_last_exchange()) {
             let Some(git) = &self.git else {
                 report.problems.push("Git is not installed on the host, so commits made inside cannot come out".into());
@@ -229,9 +231,20 @@ impl RepositoryExchange {
             }
             kept::report_hooks(&dir.dir, &dir.dir.host, &self.gate.aside.join(&self.gate.id), &mut report);
         }
-        for (directory, number, name) in worktrees {
-            if let Err(error) = self.bring_out_worktree(&directory, number, &name, &mut report) {
-                report.problems.push(format!("the worktree `{}` cannot be brought out: {error}", directory.display()));
+        for worktree in worktrees {
+            if let Err(error) = self.bring_out_worktree(&worktree, &mut report) {
+                let shown = worktree.directory.display();
+                report.problems.push(format!("the worktree `{shown}` cannot be brought out: {error}"));
+            }
+        }
+        if let Some(git) = &self.git {
+            for dir in &mut self.dirs {
+                let repository = self.gate.repositories.iter().find(|known| known.common_dir == dir.dir.host);
+                let given = repository.map_or(&[][..], |repository| &repository.worktrees);
+                if let Err(error) = dir.keep_worktrees(git, given, &mut report) {
+                    report.problems.push(format!("the worktrees made inside cannot be kept: {error}"));
+                    has_failed |= error.is_temporary();
+                }
             }
         }
         if has_failed {
@@ -240,9 +253,11 @@ impl RepositoryExchange {
         Ok(report)
     }
 
-    /// Brings out repositories that were made in the working tree. Returns the worktrees that were.
-    fn bring_out_nested(&mut self, report: &mut Report) -> Vec<(PathBuf, usize, String)> {
-        let Some(git) = &self.git else { return Vec::new() };
+    /// Brings out repositories that were made in the working tree. Returns the worktrees that were,
+    /// and whether another attempt is necessary.
+    fn bring_out_nested(&mut self, report: &mut Report) -> (Vec<NewWorktree>, bool) {
+        let Some(git) = &self.git else { return (Vec::new(), false) };
+        let is_alone = self.shared.iter().all(lock::is_only_one);
         let mut nested = Nested {
             gate: &self.gate,
             git,
@@ -253,26 +268,24 @@ impl RepositoryExchange {
             count: 0,
             remade: BTreeSet::new(),
             worktrees: Vec::new(),
+            installed: BTreeSet::new(),
+            is_alone,
+            has_failed: false,
         };
         nested.bring_out(report);
-        let is_alone = self.shared.iter().all(lock::is_only_one);
         for dir in &mut self.dirs {
             dir.remade.clone_from(&nested.remade);
             dir.is_alone = is_alone;
         }
-        nested.worktrees
+        (nested.worktrees, nested.has_failed)
     }
 
-    fn bring_out_worktree(
-        &mut self,
-        directory: &Path,
-        number: usize,
-        name: &str,
-        report: &mut Report,
-    ) -> host_git::GitResult<()> {
-        let (Some(git), Some(repository)) = (&self.git, self.gate.repositories.get(number)) else { return Ok(()) };
-        let place = self.scratch.join(format!("worktree-{name}"));
-        let tree = nested::add_worktree(git, &self.gate.roots, repository, directory, name, &place)?;
+    fn bring_out_worktree(&mut self, worktree: &NewWorktree, report: &mut Report) -> host_git::GitResult<()> {
+        let (Some(git), Some(repository)) = (&self.git, self.gate.repositories.get(worktree.repository)) else {
+            return Ok(());
+        };
+        let place = self.scratch.join(format!("worktree-{}", crate::session_id::random_name()));
+        let tree = nested::add_worktree(git, &self.gate.roots, repository, worktree, &place)?;
         let Some(dir) = self.dirs.iter_mut().find(|dir| dir.dir.host == repository.common_dir) else { return Ok(()) };
         dir.trees.push(tree);
         dir.exchange(git, Moment::Ended, report)

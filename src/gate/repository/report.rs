@@ -51,7 +51,10 @@ impl Report {
             ui.alert(&format!("{} more changes in the Git directory stay inside", self.kept.len() - MAX_PRINTED));
         }
         for problem in self.problems.iter().take(MAX_PRINTED) {
-            ui.warn(problem);
+            ui.alert(&format!("warning: {problem}"));
+        }
+        if self.problems.len() > MAX_PRINTED {
+            ui.alert(&format!("warning: {} more problems", self.problems.len() - MAX_PRINTED));
         }
         super::watched::print(&self.changed, ui);
     }

@@ -5,10 +5,12 @@
 //! All of it is built in the session's directory, and put in its place by a rename that follows no
 //! link.
 
+mod complete;
 mod pointer;
 mod remake;
 mod restore;
 mod submodule;
+mod taken;
 mod worktree;
 
 use std::collections::BTreeSet;
@@ -25,7 +27,7 @@ use super::search::{Found, FoundKind};
 use crate::plan::RepositoryGate;
 use crate::process::untrusted_dir::UntrustedDir;
 use remake::Remake;
-pub use worktree::add_worktree;
+pub use worktree::{NewWorktree, add_worktree, plain_name};
 
 /// The search for repositories after the guest has ended.
 pub struct Nested<'a> {
@@ -41,12 +43,19 @@ pub struct Nested<'a> {
     pub count: usize,
     /// Working trees whose repository is out.
     pub remade: BTreeSet<PathBuf>,
-    /// Working trees that `git worktree add` made inside, with the names of their Git directories.
-    pub worktrees: Vec<(PathBuf, usize, String)>,
+    /// Working trees that `git worktree add` made inside.
+    pub worktrees: Vec<NewWorktree>,
+    /// Git directories that the host's Git made.
+    pub installed: BTreeSet<PathBuf>,
+    /// Whether no other sandbox over the same repositories is running.
+    pub is_alone: bool,
+    /// Whether the session's directory contains something that another attempt may bring out.
+    pub has_failed: bool,
 }
 
 impl Nested<'_> {
     pub fn bring_out(&mut self, report: &mut Report) {
+        self.resume(report);
         self.fill_submodules(report);
         for root in &self.gate.roots {
             let known = self.known();
@@ -72,14 +81,12 @@ impl Nested<'_> {
         known(self.gate)
     }
 
-    fn next_place(&mut self) -> PathBuf {
-        self.count += 1;
-        self.scratch.join(format!("nested-{}", self.count))
-    }
-
     /// Restores a repository of the user, or makes one of the guest anew.
     fn repository(&mut self, root: &Path, found: &Found, report: &mut Report) -> io::Result<()> {
         let path = found.path.as_path();
+        if self.installed.contains(path) {
+            return Ok(());
+        }
         let (parent, name) = open_parent(root, path)?;
         let git_dir = open_directory(root, path)?;
         if let Some(before) = self.baseline.git_dir(path) {
@@ -99,18 +106,18 @@ impl Nested<'_> {
         // Renaming a directory needs the permission to write it and the one above it.
         let _ = parent.grant_own_access();
         let _ = git_dir.grant_own_access();
-        if let Err(error) = move_out(&parent, &name, &remake.private()) {
+        if let Err(error) = self.take(&remake, &parent, &name) {
             self.disable(&git_dir, path, report)?;
             return Err(error);
         }
         let made = self.remake(&remake, report);
-        self.install(made, &remake, &parent, &name, report)
+        self.install(made, &remake, &parent, &name, report);
+        Ok(())
     }
 
     /// Takes HEAD away, without which Git does not use a directory.
     fn disable(&mut self, git_dir: &UntrustedDir, path: &Path, report: &mut Report) -> io::Result<()> {
-        self.count += 1;
-        let kept = self.gate.aside.join(&self.gate.id).join(format!("HEAD-{}", self.count));
+        let kept = self.next_aside("HEAD-");
         let _ = git_dir.grant_own_access();
         move_out(git_dir, Path::new("HEAD"), &kept)?;
         let head = path.join("HEAD");
@@ -140,8 +147,7 @@ impl Nested<'_> {
             return Ok(());
         }
         let (parent, name) = open_parent(root, path)?;
-        self.count += 1;
-        let kept = self.gate.aside.join(&self.gate.id).join(format!("git-{}", self.count));
+        let kept = self.next_aside("git-");
         move_out(&parent, &name, &kept)?;
         report.keep_with(
             format!("`{}`, made inside, {reason}, so it is set aside", path.display()),

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use super::Nested;
-use super::worktree::new_worktree;
+use super::worktree::{NewWorktree, new_worktree};
 pub use crate::gate::repository::nested_baseline::MAX_POINTER;
 use crate::gate::repository::report::Report;
 use crate::gate::repository::root::open_parent;
@@ -25,9 +25,13 @@ impl Nested<'_> {
         if let Some(git_dir) = &named {
             for (number, repository) in self.gate.repositories.iter().enumerate() {
                 if let Some(name) = new_worktree(repository, git_dir, path)
-                    && !self.worktrees.iter().any(|(_, known, taken)| *known == number && *taken == name)
+                    && !self.worktrees.iter().any(|known| known.repository == number && known.name == name)
                 {
-                    self.worktrees.push((directory.to_owned(), number, name));
+                    self.worktrees.push(NewWorktree { directory: directory.to_owned(), repository: number, name });
+                    return Ok(());
+                }
+                // Another sandbox that is still running may have made it; no guest can write there.
+                if !self.is_alone && git_dir.starts_with(repository.common_dir.join("worktrees")) {
                     return Ok(());
                 }
             }

@@ -47,9 +47,10 @@ impl Nested<'_> {
             Some(FileType::Directory) => {
                 let git_dir = directory.join(".git");
                 let remake = Remake { place: self.next_place(), work_tree: Some(directory), git_dir };
-                move_out(&from, Path::new(".git"), &remake.private())?;
+                self.take(&remake, &from, Path::new(".git"))?;
                 let made = self.remake(&remake, report);
-                self.install(made, &remake, &target, Path::new(".git"), report)
+                self.install(made, &remake, &target, Path::new(".git"), report);
+                Ok(())
             }
             Some(FileType::RegularFile) => {
                 let text = from.read(".git", MAX_POINTER)?.unwrap_or_default();
@@ -116,12 +117,12 @@ impl Nested<'_> {
     ) -> io::Result<()> {
         let (host, from, name) = module;
         let remake = Remake { place: self.next_place(), work_tree: Some(directory), git_dir: host.clone() };
-        move_out(&from, &name, &remake.private())?;
+        self.take(&remake, &from, &name)?;
         let made = self.remake(&remake, report);
         let common = self.gate.repositories.iter().map(|repository| &repository.common_dir);
         let common: Vec<PathBuf> = common.cloned().collect();
         let parent = create_directory(&common, host.parent().unwrap_or(&host))?;
-        self.install(made, &remake, &parent, Path::new(host.file_name().unwrap_or_default()), report)?;
+        self.install(made, &remake, &parent, Path::new(host.file_name().unwrap_or_default()), report);
         let pointer = format!("gitdir: {}\n", relative(directory, &host).display());
         let _ = target.remove_file(".git");
         target.replace(".git", pointer.as_bytes(), || true)?;
