@@ -52,14 +52,6 @@ pub fn copy(parent: &UntrustedDir, name: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Copies everything in a directory.
-pub fn copy_entries(directory: &UntrustedDir, to: &Path) -> io::Result<()> {
-    for (name, _) in directory.entries(usize::MAX)? {
-        copy(directory, Path::new(&name), &to.join(&name))?;
-    }
-    Ok(())
-}
-
 /// Moves a path of the session to an entry of `parent` that does not exist yet.
 pub fn move_in(from: &Path, parent: &UntrustedDir, name: &Path) -> io::Result<()> {
     if parent.stat(name).is_ok() {
