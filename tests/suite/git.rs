@@ -3,6 +3,7 @@
 
 mod exchange;
 mod identity;
+mod kept;
 mod places;
 mod plain;
 mod private;
