@@ -4,6 +4,7 @@
 mod exchange;
 mod identity;
 mod kept;
+mod kept_nested;
 mod places;
 mod plain;
 mod private;

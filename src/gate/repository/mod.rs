@@ -14,6 +14,7 @@
 mod apply_index;
 mod apply_refs;
 mod apply_tree;
+mod aside;
 mod base;
 mod exchange;
 mod git_dir_content;
@@ -21,6 +22,7 @@ mod give;
 mod guest_state;
 mod host_git;
 mod host_state;
+mod keep_refs;
 mod kept;
 mod lfs;
 mod make;
@@ -53,19 +55,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::path::HostPath;
 use crate::plan::RepositoryGate;
-use crate::plan::repository::PrivateGitDir;
 use crate::process::lock;
-use crate::process::untrusted_dir::UntrustedDir;
 use exchange::{GitDirExchange, Moment};
 use host_git::HostGit;
 use nested::{Nested, NewWorktree};
 use nested_baseline::{NestedBaseline, Searched};
 use other_sessions::OtherSessions;
+use report::Kept;
 pub use report::Report;
 use watched::Stamps;
 
 /// The name of the saved gate in the session's directory.
 const FILE: &str = "repositories.json";
+/// The name of the file with what live exchanges kept elsewhere.
+const KEPT_FILE: &str = "kept.json";
 /// The file's time is that of the last exchange, so a launcher was killed at most so many seconds
 /// after it.
 const KILL_MARGIN: u64 = 3;
@@ -87,6 +90,8 @@ pub struct RepositoryExchange {
     locks: PathBuf,
     /// Locks that other sandboxes over the same repositories share.
     shared: Vec<File>,
+    /// What exchanges kept elsewhere while the guest was running.
+    kept: Vec<Kept>,
 }
 
 /// The state that a killed launcher leaves.
@@ -187,7 +192,10 @@ impl RepositoryExchange {
             gate.repositories.iter().filter_map(|repository| share_repository(&locks, &repository.common_dir).ok());
         let shared = shared.collect();
         let searched = Searched::load(&gate);
-        Ok(RepositoryExchange { git, dirs, gate, stamps, baseline, searched, killed: None, scratch, locks, shared })
+        let kept = fs::read(scratch.join(KEPT_FILE)).ok().and_then(|text| serde_json::from_slice(&text).ok());
+        let kept = kept.unwrap_or_default();
+        let killed = None;
+        Ok(RepositoryExchange { git, dirs, gate, stamps, baseline, searched, killed, scratch, locks, shared, kept })
     }
 
     /// Exchanges what changed since the last time. Problems are reported at the end, when they are
@@ -196,7 +204,14 @@ impl RepositoryExchange {
         let Some(git) = &self.git else { return };
         for dir in self.dirs.iter_mut().filter(|dir| dir.needs_exchange()) {
             let Ok(_lock) = lock_repository(&self.locks, &dir.dir.host) else { continue };
-            let _ = dir.exchange(git, Moment::Running, &mut Report::default());
+            let mut report = Report::default();
+            let _ = dir.exchange(git, Moment::Running, &mut report);
+            if !report.kept.is_empty() {
+                report.add_kept_before(&self.kept);
+                self.kept = report.kept;
+                // The next command prints it if this process is killed.
+                let _ = serde_json::to_vec(&self.kept).map(|text| fs::write(self.scratch.join(KEPT_FILE), text));
+            }
         }
     }
 
@@ -213,16 +228,20 @@ impl RepositoryExchange {
                 has_failed = true;
                 break;
             };
+            report.has_refused = false;
             let result = lock_repository(&self.locks, &dir.dir.host)
                 .map_err(host_git::GitError::from)
                 .and_then(|_lock| dir.exchange(git, Moment::Ended, &mut report));
             if let Err(error) = result {
-                report.problems.push(format!("the repository `{}` cannot be updated: {error}", dir.dir.host.display()));
-                has_failed |= error.is_temporary();
-                if !error.is_temporary() {
-                    keep_aside(&self.gate, &dir.dir, &mut report);
+                let problem = format!("the repository `{}` cannot be updated: {error}", dir.dir.host.display());
+                if error.is_temporary() {
+                    report.problems.push(problem);
+                    has_failed = true;
+                    continue;
                 }
+                report.refuse(problem);
             }
+            has_failed |= report.has_refused && !aside::keep(&self.gate, &dir.dir, &mut report);
         }
         for dir in self.dirs.iter().filter(|dir| dir.may_keep_files()) {
             kept::report_names(&dir.dir, &mut report);
@@ -247,10 +266,9 @@ impl RepositoryExchange {
                 }
             }
         }
-        if has_failed {
-            return Err(report);
-        }
-        Ok(report)
+        report.add_kept_before(&self.kept);
+        let _ = report.save_list(&self.gate.aside.join(&self.gate.id));
+        if has_failed { Err(report) } else { Ok(report) }
     }
 
     /// Brings out repositories that were made in the working tree. Returns the worktrees that were,
@@ -300,22 +318,6 @@ impl RepositoryExchange {
 fn time_of_kill(saved: &fs::Metadata) -> Option<i64> {
     let seen = saved.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?.as_secs();
     i64::try_from(seen + KILL_MARGIN).ok()
-}
-
-/// Keeps a private Git directory that could not come out, for the user to look at.
-fn keep_aside(gate: &RepositoryGate, dir: &PrivateGitDir, report: &mut Report) {
-    let kept = gate.aside.join(&gate.id).join(crate::plan::flat_name(&dir.host));
-    let copied = exchange::open_private(dir).and_then(|private| {
-        fs::create_dir_all(&kept)?;
-        move_tree::copy_entries(&private, &kept)?;
-        let _ = fs::remove_dir(kept.join("objects"));
-        let objects = UntrustedDir::open(&dir.private_objects)?;
-        fs::create_dir_all(kept.join("objects"))?;
-        move_tree::copy_entries(&objects, &kept.join("objects"))
-    });
-    if copied.is_ok() {
-        report.keep(format!("the sandbox's Git directory is kept in `{}`", kept.display()));
-    }
 }
 
 /// Waits for the lock on a repository of the host. It is released with the file.

@@ -125,15 +125,6 @@ fn use_up(left: &mut u64, bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Copies everything in a directory.
-pub fn copy_entries(directory: &UntrustedDir, to: &Path) -> io::Result<()> {
-    let mut left = copy_limit(to)?;
-    for (name, _) in directory.entries(usize::MAX)? {
-        copy(directory, Path::new(&name), &to.join(&name), &mut left)?;
-    }
-    Ok(())
-}
-
 /// Moves a path of the session to an entry of `parent` that does not exist yet. If it fails, nothing
 /// has changed.
 pub fn move_in(from: &Path, parent: &UntrustedDir, name: &Path) -> io::Result<()> {
