@@ -28,7 +28,7 @@ pub struct Report {
     /// Whether commits or other objects were refused, so that only the private directory has them.
     pub has_refused: bool,
     /// The file with all lines, if they are too many to be printed.
-    pub list: Option<PathBuf>,
+    pub list: Option<Box<Path>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,7 +79,7 @@ impl Report {
         let file = directory.join("report.txt");
         fs::create_dir_all(directory)?;
         fs::write(&file, text)?;
-        self.list = Some(file);
+        self.list = Some(file.into_boxed_path());
         Ok(())
     }
 
