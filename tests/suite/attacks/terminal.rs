@@ -85,6 +85,6 @@ fn attack_27_what_exec_leaves_behind_reads_no_keys(fixture: &Fixture) {
     pty.expect("[prompt] ");
     type_secrets(fixture, &mut pty);
     // Nothing of it is left at all.
-    command = fixture.sandpen(["exec", "left", "--", "bash", "-c", "grep -l stolen /proc/[0-9]*/cmdline || echo none"]);
+    command = fixture.sandpen(["exec", "left", "--", "bash", "-c", "grep -l '[s]tolen' /proc/[0-9]*/cmdline || echo none"]);
     eventually("the processes are ended", || command.output().is_ok_and(|output| output.stdout == b"none\n"));
 }
