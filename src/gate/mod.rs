@@ -2,3 +2,4 @@
 //! plan.
 
 pub mod repository;
+pub mod terminal;

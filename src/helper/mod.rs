@@ -27,6 +27,8 @@ pub use command::PreparedCommand;
 
 use crate::plan::{CONTROL_DIR, HelperConfig};
 use crate::process::cgroup_events::ran_out_of_memory;
+#[cfg(target_os = "linux")]
+use crate::process::descendants;
 use crate::process::lock::{self, OWNER};
 use crate::process::status_file::{CommandStatus, STATUS};
 use crate::process::{Outcome, signals, terminal};
@@ -163,6 +165,10 @@ fn run(config: &HelperConfig, argv: Vec<OsString>) -> Result<u8, CommandStatus> 
     // Written first: the command may end the engine's client before this process runs again. If the
     // command cannot be started, `main` overwrites it.
     report(config, CommandStatus::Started);
+    #[cfg(target_os = "linux")]
+    if config.exec {
+        descendants::adopt();
+    }
     let command = start(&prepared, grouping)?;
     let Some(command) = Pid::from_raw(command.id() as i32) else { return Err(CommandStatus::NotExecutable) };
     if let Grouping::Separate = grouping {
@@ -170,6 +176,11 @@ fn run(config: &HelperConfig, argv: Vec<OsString>) -> Result<u8, CommandStatus> 
         terminal::set_foreground(stdin(), command);
     }
     let code = supervise(command, grouping, &mut signals);
+    // The first command of a sandbox takes all others with it.
+    #[cfg(target_os = "linux")]
+    if config.exec {
+        descendants::end();
+    }
     let is_out_of_memory = CONTROL_GROUPS.iter().any(|group| ran_out_of_memory(Path::new(group)));
     report(config, if is_out_of_memory { CommandStatus::OutOfMemory } else { CommandStatus::Ended(code) });
     Ok(code)

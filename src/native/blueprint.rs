@@ -151,7 +151,7 @@ fn normalised(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::launch::native::step::{NativeLimits, ProcessGroup};
+    use crate::launch::native::step::NativeLimits;
 
     fn setup(steps: Vec<Step>) -> NativeSetup {
         NativeSetup {
@@ -162,7 +162,6 @@ mod tests {
             cwd: "/w".into(),
             share_network: true,
             listen: None,
-            group: ProcessGroup::Own,
             limits: NativeLimits::default(),
         }
     }

@@ -1,6 +1,6 @@
 //! Runs a further command in a running sandbox, behind the same walls as the first.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions};
@@ -13,8 +13,8 @@ use super::namespaces::Namespaces;
 use super::spawn::Child;
 use super::sys::{self, Forked};
 use super::walls::{self, Walls};
-use super::{blueprint, cgroup, diagnose, privileges};
-use crate::launch::native::step::{NativeEntry, ProcessGroup};
+use super::{blueprint, cgroup, diagnose, privileges, session};
+use crate::launch::native::step::NativeEntry;
 
 /// Like [`spawn`](super::spawn), into existing namespaces. `launcher` is the process that holds the
 /// sandbox since its `spawn` returned; its control groups are joined.
@@ -23,7 +23,12 @@ use crate::launch::native::step::{NativeEntry, ProcessGroup};
 /// is still a process of the host; it hides itself before it enters the namespaces, and exits
 /// there. The second is created as a child of this process (`CLONE_PARENT`), so that this process
 /// can wait for it and the kernel kills it when this process dies.
-pub fn enter(launcher: u32, entry: &NativeEntry, init: impl FnOnce(&Init) -> i32) -> Result<Child, SetupError> {
+pub fn enter(
+    launcher: u32,
+    entry: &NativeEntry,
+    terminal: Option<BorrowedFd<'_>>,
+    init: impl FnOnce(&Init) -> i32,
+) -> Result<Child, SetupError> {
     walls::check_streams()?;
     let failed = |errno: Errno| diagnose::explain(Fault::at(Stage::Enter)(errno), &[]);
     let cwd = blueprint::working_directory(&entry.cwd, 0)?;
@@ -31,18 +36,11 @@ pub fn enter(launcher: u32, entry: &NativeEntry, init: impl FnOnce(&Init) -> i32
     let namespaces = Namespaces::of_launcher(launcher)
         .map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::SRCH)))?;
     let cgroup_procs = cgroup::procs_of_launcher(launcher).map_err(|_| failed(Errno::ACCESS))?;
-    let mut walls = Walls::for_entering_process(entry.group);
+    let mut walls = Walls::for_entering_process();
     if caller == Caller::User {
         walls.process_limit = entry.pids;
     }
-    let entering = EnteringProcess {
-        namespaces,
-        cgroup_procs,
-        caller,
-        own_group: entry.group == ProcessGroup::Own,
-        cwd: &cwd,
-        walls,
-    };
+    let entering = EnteringProcess { namespaces, cgroup_procs, caller, terminal, cwd: &cwd, walls };
     let (ours, theirs) = Link::pair().map_err(failed)?;
     let mask = sys::block_signals();
     // SAFETY: sandpen has one thread when it enters, as with `spawn`.
@@ -85,7 +83,7 @@ struct EnteringProcess<'a> {
     namespaces: Namespaces,
     cgroup_procs: Vec<OwnedFd>,
     caller: Caller,
-    own_group: bool,
+    terminal: Option<BorrowedFd<'a>>,
     cwd: &'a std::ffi::CStr,
     walls: Walls,
 }
@@ -105,6 +103,9 @@ impl EnteringProcess<'_> {
             }
             Ok(Forked::Child) => {
                 link.await_message();
+                if let Err(errno) = session::begin(self.terminal) {
+                    walls::give_up(&link, Fault::at(Stage::Terminal)(errno));
+                }
                 if let Err(errno) = rustix::process::chdir(self.cwd) {
                     walls::give_up(&link, Fault::at(Stage::WorkingDirectory)(errno));
                 }
@@ -117,9 +118,6 @@ impl EnteringProcess<'_> {
     fn enter_namespaces(&self) -> rustix::io::Result<()> {
         privileges::hide()?;
         cgroup::join(&self.cgroup_procs)?;
-        if self.own_group {
-            rustix::process::setpgid(None, None)?;
-        }
         self.namespaces.enter(self.caller)
     }
 }

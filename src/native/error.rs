@@ -29,10 +29,11 @@ pub enum Stage {
     Seccomp,
     Parent,
     Enter,
+    Terminal,
 }
 
 impl Stage {
-    const ALL: [Self; 18] = [
+    const ALL: [Self; 19] = [
         Self::Namespaces,
         Self::Cgroup,
         Self::Identity,
@@ -51,6 +52,7 @@ impl Stage {
         Self::Seccomp,
         Self::Parent,
         Self::Enter,
+        Self::Terminal,
     ];
 
     pub(crate) fn from_wire(value: u8) -> Option<Self> {
@@ -77,6 +79,7 @@ impl Stage {
             Self::Seccomp => "install the system call filter",
             Self::Parent => "tie the sandbox to its launcher",
             Self::Enter => "enter the sandbox's namespaces",
+            Self::Terminal => "give the sandbox a terminal",
         }
     }
 }

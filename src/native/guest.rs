@@ -17,9 +17,7 @@ pub struct Command {
     candidates: Vec<CString>,
     arguments: Vec<CString>,
     environment: Vec<CString>,
-    /// Whether it leads its own process group.
-    pub own_group: bool,
-    /// Whether that group takes the terminal's foreground before exec. Needs `own_group`.
+    /// Whether its process group takes the terminal's foreground before exec.
     pub foreground: bool,
 }
 
@@ -51,7 +49,6 @@ impl Command {
             candidates,
             arguments: arguments.collect::<Option<_>>()?,
             environment: environment.collect::<Option<_>>()?,
-            own_group: true,
             foreground: false,
         })
     }
@@ -63,7 +60,6 @@ struct Launch<'a> {
     arguments: Vec<*const libc::c_char>,
     environment: Vec<*const libc::c_char>,
     mask: &'a libc::sigset_t,
-    own_group: bool,
     foreground: bool,
     die_with_parent: bool,
     /// Set by the child if exec failed.
@@ -85,7 +81,6 @@ pub(crate) fn start(command: &Command, mask: &libc::sigset_t, die_with_parent: b
         arguments: pointers(&command.arguments),
         environment: pointers(&command.environment),
         mask,
-        own_group: command.own_group,
         foreground: command.foreground,
         die_with_parent,
         errno: 0,
@@ -125,13 +120,11 @@ fn prepare_and_execute(launch: &Launch<'_>) -> Errno {
     {
         return errno;
     }
-    if launch.own_group {
-        if let Err(errno) = rustix::process::setpgid(None, None) {
-            return errno;
-        }
-        if launch.foreground {
-            take_terminal();
-        }
+    if let Err(errno) = rustix::process::setpgid(None, None) {
+        return errno;
+    }
+    if launch.foreground {
+        give_terminal(rustix::process::getpid());
     }
     // SAFETY: no handler is installed. Rust's runtime ignores SIGPIPE, which a guest must not
     // inherit.
@@ -140,10 +133,11 @@ fn prepare_and_execute(launch: &Launch<'_>) -> Errno {
     execute(launch)
 }
 
-fn take_terminal() {
+/// Puts a process group into the foreground of the controlling terminal, if there is one.
+pub(crate) fn give_terminal(group: Pid) {
     let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
     if let Ok(terminal) = rustix::fs::open(c"/dev/tty", flags, rustix::fs::Mode::empty()) {
-        set_foreground(&terminal, rustix::process::getpid());
+        set_foreground(&terminal, group);
     }
 }
 

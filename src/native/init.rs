@@ -9,6 +9,7 @@ use rustix::process::{Pid, Signal, WaitOptions};
 use super::guest::{self, Command};
 use super::link::{Link, Message};
 use super::walls;
+use crate::process::descendants;
 use crate::process::signals::FORWARDED_BY_INIT;
 use crate::process::status_file::CommandStatus;
 use crate::process::{Outcome, release_pages};
@@ -27,6 +28,7 @@ impl Init {
     }
 
     pub(crate) fn entered(link: Link, mask: libc::sigset_t) -> Self {
+        descendants::adopt();
         Self { is_first: false, ..Self::first(link, mask) }
     }
 
@@ -35,6 +37,8 @@ impl Init {
         let code = init(&self);
         if self.is_first {
             kill_all();
+        } else {
+            descendants::end();
         }
         // Reported before the exit: taking a mount namespace down costs the last process in it some
         // 100 µs, for which the launcher need not wait.
@@ -46,7 +50,7 @@ impl Init {
     /// Starts the guest, waits for its end, and returns the exit code that a shell would report.
     pub fn run_guest(&self, command: &Command) -> i32 {
         match guest::start(command, &self.mask, !self.is_first) {
-            Ok(guest) => self.supervise(guest, command.own_group),
+            Ok(guest) => self.supervise(guest),
             Err(errno) => {
                 let errno = errno.raw_os_error();
                 let _ = self.link.send(Message::NotStarted(errno), None);
@@ -56,10 +60,7 @@ impl Init {
     }
 
     /// Waits for the end of `guest`, a child of this process.
-    pub fn supervise(&self, guest: Pid, own_group: bool) -> i32 {
-        // In a group shared with the launcher the terminal signals the guest directly; it must not
-        // get a second copy from this process.
-        let _ = rustix::process::setpgid(None, None);
+    pub fn supervise(&self, guest: Pid) -> i32 {
         let mut timeout = Some(release_pages::MIN_GUEST_TIME);
         loop {
             if let Some(code) = self.reap(guest) {
@@ -73,8 +74,10 @@ impl Init {
             if FORWARDED_BY_INIT.contains(&signal) {
                 // SAFETY: the list has valid signal numbers only.
                 let signal = unsafe { Signal::from_raw_unchecked(signal) };
-                // A stop concerns the guest's whole process group.
-                let _ = if signal == Signal::CONT && own_group {
+                // A stop concerns the guest's whole process group, which may have been stopped because
+                // it needs the terminal.
+                let _ = if signal == Signal::CONT {
+                    guest::give_terminal(guest);
                     rustix::process::kill_process_group(guest, signal)
                 } else {
                     rustix::process::kill_process(guest, signal)

@@ -28,6 +28,7 @@ mod privileges;
 mod procfs;
 mod root;
 mod seccomp;
+mod session;
 mod spawn;
 mod sys;
 mod walls;

@@ -2,7 +2,7 @@
 //! if every single step has succeeded.
 
 use std::net::TcpListener;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
@@ -17,8 +17,8 @@ use super::link::{Link, Message};
 use super::namespaces::Namespaces;
 use super::sys::{self, Forked};
 use super::walls::{self, Walls};
-use super::{diagnose, privileges, root};
-use crate::launch::native::step::{NativeSetup, ProcessGroup, Step};
+use super::{diagnose, privileges, root, session};
+use crate::launch::native::step::{NativeSetup, Step};
 
 /// A running sandbox. Dropping it kills the processes that are left, waits for pid 1 and removes
 /// the control groups.
@@ -54,15 +54,23 @@ pub enum Event {
 ///
 /// The calling process must be single-threaded, and the calling thread must live as long as the
 /// sandbox: the kernel kills the sandbox with it.
-pub fn spawn(setup: &NativeSetup, init: impl FnOnce(&Init) -> i32) -> Result<PendingSandbox<'_>, SetupError> {
+///
+/// `terminal` becomes the controlling terminal, and takes the place of each standard stream that is a
+/// terminal.
+pub fn spawn<'a>(
+    setup: &'a NativeSetup,
+    terminal: Option<BorrowedFd<'_>>,
+    init: impl FnOnce(&Init) -> i32,
+) -> Result<PendingSandbox<'a>, SetupError> {
     walls::check_streams()?;
     let blueprint = Blueprint::new(setup)?;
     let caller = Caller::current();
-    let mut walls = Walls::for_first_process(setup.group);
+    let mut walls = Walls::for_first_process();
     let limits = cgroup::enforce(setup.limits, caller);
     walls.process_limit = limits.process_limit;
     let first = FirstProcess {
         setup,
+        terminal,
         blueprint,
         caller,
         maps: Maps::new(setup.uid, setup.gid),
@@ -128,6 +136,7 @@ impl PendingSandbox<'_> {
 /// Everything that pid 1 needs to set the sandbox up, made before the fork.
 struct FirstProcess<'a> {
     setup: &'a NativeSetup,
+    terminal: Option<BorrowedFd<'a>>,
     blueprint: Blueprint<'a>,
     caller: Caller,
     maps: Maps,
@@ -169,9 +178,7 @@ impl FirstProcess<'_> {
         if self.caller == Caller::User {
             self.maps.write(own_proc.as_fd()).map_err(&at_identity)?;
         }
-        if self.setup.group == ProcessGroup::Own {
-            rustix::process::setpgid(None, None).map_err(&at_identity)?;
-        }
+        session::begin(self.terminal).map_err(Fault::at(Stage::Terminal))?;
         // Not with the other namespaces: its root is the control group that the process is in now.
         identity::unshare(libc::CLONE_NEWCGROUP).map_err(&at_identity)?;
         rustix::system::sethostname(self.setup.hostname.as_bytes()).map_err(Fault::at(Stage::Hostname))?;
@@ -235,15 +242,6 @@ impl Child {
     /// process.
     pub fn pid(&self) -> Pid {
         self.pid
-    }
-
-    /// Returns the guest's process, which leads its process group: the oldest child of pid 1.
-    /// `None` before it starts and after it ends.
-    pub fn guest(&self) -> Option<Pid> {
-        let pid = self.pid.as_raw_nonzero();
-        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
-        let first = children.split_whitespace().next()?.parse().ok()?;
-        Pid::from_raw(first)
     }
 
     /// Sends a signal to pid 1, which passes it on to the guest.

@@ -8,10 +8,9 @@ use rustix::io::Errno;
 
 use super::error::{Cause, Fault, SetupError, Stage};
 use super::link::{Link, Message};
-use super::seccomp::{self, Policy, Program};
+use super::seccomp::{self, Program};
 use super::{landlock, mountpoint, privileges, sys};
-use crate::facts::engines::native::{LANDLOCK_SCOPES_ABI, landlock_abi};
-use crate::launch::native::step::ProcessGroup;
+use crate::facts::engines::native::landlock_abi;
 
 /// The restrictions to apply, made before the fork.
 pub(crate) struct Walls {
@@ -26,17 +25,14 @@ pub(crate) struct Walls {
 const LINK: i32 = 3;
 
 impl Walls {
-    pub fn for_first_process(group: ProcessGroup) -> Self {
-        let landlock_abi = landlock_abi();
-        let guard_group = group == ProcessGroup::Shared && landlock_abi < LANDLOCK_SCOPES_ABI;
-        let filter = seccomp::filter(Policy { guard_group });
-        Self { filter, landlock_abi, scope_signals: true, process_limit: None }
+    pub fn for_first_process() -> Self {
+        Self { filter: seccomp::filter(), landlock_abi: landlock_abi(), scope_signals: true, process_limit: None }
     }
 
     /// Landlock would block signals from an entering process to the processes that are already
     /// there, which are in another Landlock domain; the pid namespace blocks signals to all others.
-    pub fn for_entering_process(group: ProcessGroup) -> Self {
-        Self { scope_signals: group == ProcessGroup::Shared, ..Self::for_first_process(group) }
+    pub fn for_entering_process() -> Self {
+        Self { scope_signals: false, ..Self::for_first_process() }
     }
 
     /// Confines the calling process and reports to the launcher, or reports the failure and exits.

@@ -3,6 +3,8 @@
 
 pub mod cgroup_events;
 mod client;
+#[cfg(target_os = "linux")]
+pub mod descendants;
 pub mod descriptors;
 mod exit;
 pub mod lock;

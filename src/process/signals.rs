@@ -93,16 +93,32 @@ pub enum SignalTarget {
     Process(u32),
     /// A process group other than sandpen's.
     Group(Pid),
+    /// A native sandbox, which is in another session than sandpen.
+    Sandbox {
+        /// Pid 1, which forwards signals to the command.
+        init: Pid,
+        /// Returns the command's process group. Keys signal all of it.
+        command: Box<dyn Fn() -> Option<Pid> + Send>,
+        /// Whether it has a terminal, which changes its size.
+        has_terminal: bool,
+    },
 }
 
 impl SignalTarget {
-    fn is_own_group(&self) -> bool {
-        matches!(self, SignalTarget::Group(_))
+    /// Tells whether the terminal of sandpen does not signal the target.
+    fn is_separate(&self) -> bool {
+        matches!(self, SignalTarget::Group(_) | SignalTarget::Sandbox { .. })
     }
 
-    fn send(&self, signal: Signal) {
+    /// Sends a signal; `is_key` if the terminal made it of a key.
+    fn send(&self, signal: Signal, is_key: bool) {
         let _ = match self {
             SignalTarget::Group(group) => kill_process_group(*group, signal),
+            SignalTarget::Sandbox { has_terminal: true, .. } if signal == Signal::WINCH => Ok(()),
+            SignalTarget::Sandbox { init, command, .. } => match command().filter(|_| is_key) {
+                Some(group) => kill_process_group(group, signal),
+                None => kill_process(*init, signal),
+            },
             SignalTarget::Process(process) => match i32::try_from(*process).ok().and_then(Pid::from_raw) {
                 Some(process) => kill_process(process, signal),
                 None => Ok(()),
@@ -116,6 +132,12 @@ impl SignalQueue {
     pub fn start() -> io::Result<Self> {
         let (read, write) = UnixStream::pair()?;
         SignalDelivery::with_pipe(read, write, WithRawSiginfo, CAUGHT_BY_SANDPEN).map(SignalQueue)
+    }
+
+    /// Catches SIGTSTP as well, for a caller that stops its guest together with sandpen.
+    #[cfg(target_os = "linux")]
+    pub fn catch_stop(&self) -> io::Result<()> {
+        self.0.handle().add_signal(SIGTSTP)
     }
 
     /// Returns a signal that asked sandpen to end, if one arrived. For the time before there is a
@@ -182,17 +204,23 @@ impl<K: FnOnce()> SignalForwarder<K> {
         self.deadline.filter(|_| self.kill.is_some())
     }
 
-    /// Forwards the signals that arrived. Blocks only to wait for an engine's client.
-    pub fn forward(&mut self) {
+    /// Forwards the signals that arrived, and returns their numbers. Blocks only to wait for an
+    /// engine's client.
+    pub fn forward(&mut self) -> Vec<i32> {
         let arrived: Vec<_> = self.queue.0.pending().collect();
+        let numbers = arrived.iter().map(|info| info.si_signo).collect();
         let handle = self.queue.0.handle();
         for info in arrived {
+            // The caller stops sandpen and its guest.
+            if info.si_signo == SIGTSTP {
+                continue;
+            }
             // The kernel, a positive code, signals the terminal's whole foreground group, the
             // target included. Only SIGWINCH is repeated to an engine's client: Docker's misses one
             // that arrives while it reports the one before, and a repeated size is no event for the
             // guest.
             let repeats = info.si_signo == SIGWINCH && self.status_file.is_some();
-            if info.si_code > 0 && !self.target.is_own_group() && !repeats {
+            if info.si_code > 0 && !self.target.is_separate() && !repeats {
                 continue;
             }
             if let Some(status_file) = &self.status_file {
@@ -200,10 +228,10 @@ impl<K: FnOnce()> SignalForwarder<K> {
             }
             // The target has exited: its process id may be another's.
             if handle.is_closed() {
-                return;
+                return numbers;
             }
             if let Some(signal) = Signal::from_named_raw(info.si_signo) {
-                self.target.send(signal);
+                self.target.send(signal, info.si_code > 0 && matches!(info.si_signo, SIGINT | SIGQUIT));
             }
             match (info.si_signo, self.deadline) {
                 (SIGTERM, Some(_)) => self.deadline = Some(Instant::now()),
@@ -216,6 +244,7 @@ impl<K: FnOnce()> SignalForwarder<K> {
         {
             kill();
         }
+        numbers
     }
 }
 

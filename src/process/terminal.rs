@@ -6,20 +6,17 @@
 //! - Containers: sandpen's group keeps the foreground. The engine's client, which is in that group,
 //!   puts the terminal into raw mode and copies bytes to a second terminal inside, whose foreground
 //!   group the helper sets.
-//! - Native and Seatbelt, with stdin and stdout on the terminal: the guest inherits the terminal
-//!   itself. Its own process group takes the foreground if sandpen's group has it, and sandpen
-//!   takes it back at the end. A second terminal would protect from input typed into the host's
-//!   shell, which the system call filter denies, and from signals to sandpen's group, which the
-//!   separate group prevents.
-//! - Native and Seatbelt, in a pipeline (`sandpen run -- git log | less`): the other members need
-//!   the terminal too, so sandpen's group keeps the foreground and sandpen restores no settings.
+//! - Native: the guest has a pseudo-terminal, see `gate::terminal`.
+//! - Seatbelt, with stdin and stdout on the terminal: the guest inherits the terminal itself. Its own
+//!   process group takes the foreground if sandpen's group has it, and sandpen takes it back at the
+//!   end.
+//! - Seatbelt, in a pipeline (`sandpen run -- git log | less`): the other members need the terminal
+//!   too, so sandpen's group keeps the foreground and sandpen restores no settings.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, getpgrp};
-#[cfg(target_os = "linux")]
-use rustix::process::{Signal, getpid, kill_process};
 use rustix::stdio::{stderr, stdin, stdout};
 use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp};
 
@@ -59,33 +56,6 @@ impl Terminal {
     /// Names the guest's process group, which may also take the foreground later, by itself.
     pub fn set_guest_group(&mut self, group: Pid) {
         self.guest_group = Some(group);
-    }
-
-    /// Stops sandpen as its guest was stopped, so that the shell notices; returns when the user
-    /// resumes it, with the foreground lent to the guest again if sandpen's group has it. The
-    /// caller then sends SIGCONT to the guest.
-    #[cfg(target_os = "linux")]
-    pub fn suspend(&mut self, guest: Option<Pid>) {
-        let settings = tcgetattr(&self.tty);
-        // A guest that was stopped for reading in the background never had the foreground.
-        let guest_had_it = guest.is_some() && tcgetpgrp(&self.tty).ok() == guest;
-        if guest_had_it {
-            set_foreground(&self.tty, getpgrp());
-            let _ = tcsetattr(&self.tty, OptionalActions::Now, &self.settings);
-        }
-        self.restore_stream_flags();
-        let _ = kill_process(getpid(), Signal::STOP);
-        // Resumed by `bg`, sandpen must not take the foreground from the shell at the end.
-        self.is_lent = false;
-        if let Some(guest) = guest
-            && self.is_in_foreground()
-        {
-            if guest_had_it && let Ok(settings) = settings {
-                let _ = tcsetattr(&self.tty, OptionalActions::Now, &settings);
-            }
-            set_foreground(&self.tty, guest);
-            self.is_lent = true;
-        }
     }
 
     fn is_in_foreground(&self) -> bool {

@@ -11,6 +11,8 @@ use crate::session_id::SessionId;
 pub enum SessionError {
     #[error("cannot catch signals")]
     Signals(#[source] io::Error),
+    #[error("cannot open a terminal for the sandbox")]
+    Terminal(#[source] io::Error),
     #[error("cannot create `{path}` for the session")]
     Create {
         path: HostPath,

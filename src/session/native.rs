@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 
 use super::Repositories;
 use super::error::SessionError;
@@ -13,9 +13,10 @@ use super::failure;
 use super::proxy::Filter;
 use super::registry::{BackgroundSweep, Record};
 use crate::error::Result;
+use crate::gate::terminal::{GuestTerminal, Relay};
 use crate::helper::PreparedCommand;
 use crate::host::Host;
-use crate::launch::native::step::{NativeEntry, ProcessGroup};
+use crate::launch::native::step::NativeEntry;
 use crate::launch::native::{self, NativeLaunch};
 use crate::launch::refuse_downgrades;
 use crate::native::{Child, Command, Event, Init, enter as enter_sandbox, spawn};
@@ -23,83 +24,95 @@ use crate::plan::{HelperConfig, Plan};
 use crate::process::ready::Startup;
 use crate::process::signals::{SignalQueue, SignalTarget, poll_until};
 use crate::process::status_file::CommandStatus;
-use crate::process::terminal::{self, Terminal};
 use crate::process::{Outcome, release_pages};
 use crate::ui::Ui;
 
-/// The guest's process group, and the terminal that it may have.
-struct GuestGroup {
-    terminal: Option<Terminal>,
-    group: ProcessGroup,
-    takes_foreground: bool,
+/// Starts the command of a guest with this terminal.
+fn start(init: &Init, mut command: Command, terminal: Option<&GuestTerminal>) -> i32 {
+    command.foreground = terminal.is_some_and(GuestTerminal::starts_in_foreground);
+    init.run_guest(&command)
 }
 
-impl GuestGroup {
-    fn new() -> Self {
-        let mut terminal = Terminal::save();
-        // In a pipeline the other members need the terminal, and its signals are for all of them.
-        let group =
-            if terminal.is_none() || terminal::is_interactive() { ProcessGroup::Own } else { ProcessGroup::Shared };
-        let takes_foreground = terminal.as_mut().is_some_and(Terminal::lend_foreground);
-        GuestGroup { terminal, group, takes_foreground }
-    }
-
-    fn start(&self, init: &Init, mut command: Command) -> i32 {
-        command.own_group = self.group == ProcessGroup::Own;
-        command.foreground = self.takes_foreground;
-        init.run_guest(&command)
-    }
-
-    /// Waits for the sandbox's end and restores the terminal. Returns a status if the command did
-    /// not start or memory ran out.
-    fn supervise(
-        mut self,
-        mut child: Child,
-        signals: SignalQueue,
-        repositories: &mut Repositories,
-    ) -> Result<(Outcome, Option<CommandStatus>)> {
-        let pid = child.pid();
-        let kill = move || {
-            let _ = rustix::process::kill_process(pid, Signal::KILL);
-        };
-        let target = SignalTarget::Process(pid.as_raw_nonzero().get().unsigned_abs());
-        // In this thread: starting another takes longer than many commands.
-        let mut forwarder = signals.forwarder(target, None, kill);
-        let mut release_at = Some(Instant::now() + release_pages::MIN_GUEST_TIME);
-        let mut status = None;
-        let code = loop {
-            let mut descriptors = [child.poll(), forwarder.poll()];
-            poll_until(&mut descriptors, forwarder.deadline().into_iter().chain(release_at).min());
-            let is_event = !descriptors[0].revents().is_empty();
-            forwarder.forward();
-            if release_at.is_some_and(|time| time <= Instant::now()) {
-                repositories.exchange_in_background();
-                release_pages::release_code_pages();
-                release_at = None;
-            }
-            if !is_event {
-                continue;
-            }
-            match child.event() {
-                Ok(Event::Exited(code)) => break Ok(code),
-                Ok(Event::NotStarted(errno)) => status = Some(CommandStatus::from_exec_error(errno)),
-                Ok(Event::Stopped(_)) if self.group == ProcessGroup::Own => {
-                    if let Some(terminal) = &mut self.terminal {
-                        terminal.suspend(child.guest());
-                    }
-                    let _ = child.signal(Signal::CONT);
-                }
-                // The terminal stops, and the shell resumes, all members of a shared group.
-                Ok(Event::Stopped(_)) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => break Err(SessionError::WaitForSandbox(error)),
-            }
-        };
-        if child.ran_out_of_memory() {
-            status = Some(CommandStatus::OutOfMemory);
+/// Waits for the sandbox's end and restores the terminal. Returns a status if the command did not
+/// start or memory ran out.
+fn supervise(
+    mut child: Child,
+    terminal: Option<GuestTerminal>,
+    signals: SignalQueue,
+    repositories: &mut Repositories,
+) -> Result<(Outcome, Option<CommandStatus>)> {
+    let relay = terminal.map(GuestTerminal::relay).transpose().map_err(SessionError::Terminal)?;
+    signals.catch_stop().map_err(SessionError::Signals)?;
+    let pid = child.pid();
+    let kill = move || {
+        let _ = rustix::process::kill_process(pid, Signal::KILL);
+    };
+    let target =
+        SignalTarget::Sandbox { init: pid, command: Box::new(move || guest_of(pid)), has_terminal: relay.is_some() };
+    // In this thread: starting another takes longer than many commands.
+    let mut forwarder = signals.forwarder(target, None, kill);
+    let mut release_at = Some(Instant::now() + release_pages::MIN_GUEST_TIME);
+    let (mut status, mut is_stopped) = (None, false);
+    let code = loop {
+        let mut descriptors = [child.poll(), forwarder.poll()];
+        poll_until(&mut descriptors, forwarder.deadline().into_iter().chain(release_at).min());
+        let is_event = !descriptors[0].revents().is_empty();
+        let arrived = forwarder.forward();
+        if arrived.contains(&libc::SIGWINCH)
+            && let Some(relay) = &relay
+        {
+            relay.resize();
         }
-        child.detach();
-        drop(self.terminal);
-        Ok((Outcome::Exited(code? as u8), status))
+        if arrived.contains(&libc::SIGTSTP) {
+            if let Some(group) = guest_of(pid) {
+                let _ = rustix::process::kill_process_group(group, Signal::STOP);
+            }
+            is_stopped = true;
+            stop(relay.as_ref());
+            let _ = child.signal(Signal::CONT);
+        }
+        if release_at.is_some_and(|time| time <= Instant::now()) {
+            repositories.exchange_in_background();
+            release_pages::release_code_pages();
+            release_at = None;
+        }
+        if !is_event {
+            continue;
+        }
+        match child.event() {
+            Ok(Event::Exited(code)) => break Ok(code),
+            Ok(Event::NotStarted(errno)) => status = Some(CommandStatus::from_exec_error(errno)),
+            Ok(Event::Stopped(libc::SIGTTIN | libc::SIGTTOU)) => {
+                if let Some(relay) = &relay {
+                    relay.take_input();
+                }
+                let _ = child.signal(Signal::CONT);
+            }
+            Err(rustix::io::Errno::INTR) => {}
+            // It was stopped together with sandpen, and is resumed.
+            Ok(Event::Stopped(libc::SIGSTOP)) if std::mem::take(&mut is_stopped) => {}
+            Ok(Event::Stopped(_)) => {
+                stop(relay.as_ref());
+                let _ = child.signal(Signal::CONT);
+            }
+            Err(error) => break Err(SessionError::WaitForSandbox(error)),
+        }
+    };
+    drop(relay);
+    if child.ran_out_of_memory() {
+        status = Some(CommandStatus::OutOfMemory);
+    }
+    child.detach();
+    Ok((Outcome::Exited(code? as u8), status))
+}
+
+/// Stops sandpen, so that the shell notices, until the user resumes it.
+fn stop(relay: Option<&Relay>) {
+    match relay {
+        Some(relay) => relay.suspend(),
+        None => {
+            let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
+        }
     }
 }
 
@@ -119,12 +132,11 @@ pub fn run(
         Startup::Ready(filter) => filter,
         Startup::Interrupted(signal) => return Ok(Outcome::Signaled(signal)),
     };
-    let guest = GuestGroup::new();
-    let mut setup = launch.setup.clone();
-    setup.group = guest.group;
+    let terminal = GuestTerminal::open().map_err(SessionError::Terminal)?;
+    let slave = terminal.as_ref().map(GuestTerminal::slave);
     // This process has one thread until then, which the fork needs.
-    let pending = spawn(&setup, |init| match command(launch) {
-        Some(command) => guest.start(init, command),
+    let pending = spawn(&launch.setup, slave, |init| match command(launch) {
+        Some(command) => start(init, command, terminal.as_ref()),
         None => CommandStatus::NotExecutable.exit_code().into(),
     })?;
     let downgrades = pending
@@ -149,7 +161,7 @@ pub fn run(
     for downgrade in &downgrades {
         ui.warn(&format!("{}: {} ({})", downgrade.asked, downgrade.got, downgrade.reason));
     }
-    let (outcome, status) = guest.supervise(child, signals, repositories)?;
+    let (outcome, status) = supervise(child, terminal, signals, repositories)?;
     match status {
         Some(CommandStatus::OutOfMemory) => failure::explain_memory(plan, outcome, ui),
         Some(status) => failure::explain_command(plan, status, ui),
@@ -162,19 +174,20 @@ pub fn run(
 /// Runs another command in a running sandbox, with the environment of its first one.
 pub fn enter(record: &Record, argv: Vec<OsString>, ui: Ui) -> Result<Outcome> {
     let signals = SignalQueue::start().map_err(SessionError::Signals)?;
-    let guest = GuestGroup::new();
+    let terminal = GuestTerminal::open().map_err(SessionError::Terminal)?;
     let environment =
         first_environment(record.owner.pid).ok_or_else(|| SessionError::NoEnvironment(record.id.clone()))?;
-    let entry = NativeEntry { cwd: PathBuf::from(&record.directory), group: guest.group, pids: record.pids };
-    let child = enter_sandbox(record.owner.pid, &entry, |init| {
+    let entry = NativeEntry { cwd: PathBuf::from(&record.directory), pids: record.pids };
+    let slave = terminal.as_ref().map(GuestTerminal::slave);
+    let child = enter_sandbox(record.owner.pid, &entry, slave, |init| {
         let path = environment.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
         let prepared = PreparedCommand::new(&HelperConfig::default(), argv.clone(), path, None);
         match Command::new(&prepared.argv, environment.iter().map(|(name, value)| (name, value)), &prepared.path) {
-            Some(command) => guest.start(init, command),
+            Some(command) => start(init, command, terminal.as_ref()),
             None => CommandStatus::NotExecutable.exit_code().into(),
         }
     })?;
-    let (outcome, status) = guest.supervise(child, signals, &mut Repositories::default())?;
+    let (outcome, status) = supervise(child, terminal, signals, &mut Repositories::default())?;
     if status.is_some() {
         let name = argv.first().map_or("sh".into(), |name| name.display().to_string());
         ui.notice(&format!("`{name}` was not found in the sandbox, or cannot be executed"));
@@ -182,13 +195,21 @@ pub fn enter(record: &Record, argv: Vec<OsString>, ui: Ui) -> Result<Outcome> {
     Ok(outcome)
 }
 
+/// Returns the guest's process, which leads its process group: the oldest child of pid 1. `None`
+/// before it starts and after it ends.
+fn guest_of(init: Pid) -> Option<Pid> {
+    let guest = first_child(init.as_raw_nonzero().get().unsigned_abs())?;
+    Pid::from_raw(i32::try_from(guest).ok()?)
+}
+
+fn first_child(pid: u32) -> Option<u32> {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+    children.split_whitespace().next()?.parse().ok()
+}
+
 /// Reads the environment of the sandbox's first command: the launcher's child is pid 1 of the
 /// sandbox, whose first child is the command.
 fn first_environment(launcher: u32) -> Option<Vec<(OsString, OsString)>> {
-    let first_child = |pid: u32| -> Option<u32> {
-        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
-        children.split_whitespace().next()?.parse().ok()
-    };
     let environ = std::fs::read(format!("/proc/{}/environ", first_child(first_child(launcher)?)?)).ok()?;
     let pairs = environ.split(|byte| *byte == 0).filter_map(|entry| {
         let at = entry.iter().position(|byte| *byte == b'=')?;

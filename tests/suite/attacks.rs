@@ -3,4 +3,5 @@
 mod guest;
 mod network;
 mod repository;
+mod terminal;
 mod walls;

@@ -6,7 +6,7 @@ pub mod step;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use step::{Bind, NativeLimits, NativeSetup, ProcessGroup, Step};
+use step::{Bind, NativeLimits, NativeSetup, Step};
 
 use super::{Downgrade, DowngradeKind, limits};
 use crate::config::value::{Access, NetworkMode};
@@ -98,7 +98,6 @@ pub fn compile(plan: &Plan) -> Result<NativeLaunch> {
             cwd: plan.workdir.as_path().to_owned(),
             share_network: plan.network.mode == NetworkMode::On,
             listen: plan.network.proxy.as_ref().map(|_| PROXY_PORT),
-            group: ProcessGroup::Own,
             limits,
         },
         argv: plan.command.clone(),

@@ -67,16 +67,6 @@ pub struct NativeLimits {
     pub cpus: Option<f64>,
 }
 
-/// The process group that the guest runs in (see `process::terminal`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ProcessGroup {
-    /// A new one: `kill(0, …)` inside reaches no process outside.
-    Own,
-    /// The caller's, for pipelines: a signal from the terminal reaches the whole job. If Landlock
-    /// cannot scope signals, `kill(0, …)` is refused instead.
-    Shared,
-}
-
 /// A native sandbox to be created.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NativeSetup {
@@ -90,7 +80,6 @@ pub struct NativeSetup {
     /// A port to bind on the sandbox's loopback; the launcher receives the listening socket. Needs
     /// `share_network` to be false.
     pub listen: Option<u16>,
-    pub group: ProcessGroup,
     pub limits: NativeLimits,
 }
 
@@ -98,7 +87,6 @@ pub struct NativeSetup {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NativeEntry {
     pub cwd: PathBuf,
-    pub group: ProcessGroup,
     /// The process limit of the sandbox, set again where the kernel counts per user namespace.
     pub pids: Option<u64>,
 }

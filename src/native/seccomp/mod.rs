@@ -11,14 +11,6 @@ mod program;
 pub(crate) use program::{Program, install};
 use program::{Test, Verdict};
 
-/// The variable part of the filter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Policy {
-    /// Denies signals to the caller's process group: the guest shares it with processes outside,
-    /// and Landlock cannot scope signals.
-    pub guard_group: bool,
-}
-
 /// The flags of new namespaces. `CLONE_NEWTIME` is not among them: to `clone` it is a signal
 /// number.
 const NAMESPACES: u32 = (libc::CLONE_NEWNS
@@ -48,7 +40,6 @@ const OPEN_TREE_ATTR: i64 = 467;
 const KEXEC_FILE_LOAD: i64 = 320;
 #[cfg(not(target_arch = "x86_64"))]
 const KEXEC_FILE_LOAD: i64 = 294;
-const PIDFD_SIGNAL_PROCESS_GROUP: u32 = 4;
 
 const DENIED: &[i64] = &[
     // The machine: modules, kexec, clock, swap, log, accounting.
@@ -121,7 +112,7 @@ const DENIED_HERE: &[i64] =
 const DENIED_HERE: &[i64] = &[];
 
 /// Builds the filter; called before the fork.
-pub(crate) fn filter(policy: Policy) -> Program {
+pub(crate) fn filter() -> Program {
     let deny = |number: &i64| (*number as u32, Verdict::Deny(libc::EPERM));
     let mut rules: Vec<(u32, Verdict)> = DENIED.iter().chain(DENIED_HERE).map(deny).collect();
     let mut test = |number: i64, tests: Vec<Test>| {
@@ -137,10 +128,6 @@ pub(crate) fn filter(policy: Policy) -> Program {
         ],
     );
     test(libc::SYS_socketpair, vec![Test::NoneOf { argument: 0, values: &[libc::AF_UNIX as u32] }]);
-    if policy.guard_group {
-        test(libc::SYS_kill, vec![Test::OneOf { argument: 0, values: &[0] }]);
-        test(libc::SYS_pidfd_send_signal, vec![Test::AnyBit { argument: 3, bits: PIDFD_SIGNAL_PROCESS_GROUP }]);
-    }
     test(libc::SYS_clone, vec![Test::AnyBit { argument: 0, bits: NAMESPACES }]);
     test(libc::SYS_unshare, vec![Test::AnyBit { argument: 0, bits: NAMESPACES | CLONE_NEWTIME }]);
     // Its flags are in memory, where no filter can see them; libc falls back to `clone`.

@@ -11,8 +11,6 @@ const HERE: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
 const HERE: u32 = 0xc000_00b7;
 
-const PLAIN: Policy = Policy { guard_group: false };
-
 fn run(program: &Program, architecture: u32, number: u32, arguments: [u64; 6]) -> u32 {
     let mut data = vec![number, architecture, 0, 0];
     for argument in arguments {
@@ -36,15 +34,15 @@ fn run(program: &Program, architecture: u32, number: u32, arguments: [u64; 6]) -
     }
 }
 
-fn call(policy: Policy, number: i64, arguments: &[u64]) -> u32 {
+fn call(number: i64, arguments: &[u64]) -> u32 {
     let mut all = [0; 6];
     all[..arguments.len()].copy_from_slice(arguments);
-    run(&filter(policy), HERE, number as u32, all)
+    run(&filter(), HERE, number as u32, all)
 }
 
 #[test]
 fn every_number_gets_its_verdict() {
-    let program = filter(PLAIN);
+    let program = filter();
     let denied: Vec<i64> = [DENIED, DENIED_HERE].concat();
     // Zero arguments pass all the tests but these.
     let tested = [libc::SYS_socket, libc::SYS_socketpair];
@@ -61,7 +59,7 @@ fn every_number_gets_its_verdict() {
 
 #[test]
 fn foreign_architectures_and_x32_are_shut_out() {
-    let program = filter(PLAIN);
+    let program = filter();
     for architecture in [0x4000_0003, 0x4000_0028, 0] {
         assert_eq!(run(&program, architecture, 4, [0; 6]), KILL);
     }
@@ -73,10 +71,10 @@ fn foreign_architectures_and_x32_are_shut_out() {
 #[test]
 fn terminal_requests_are_denied_whatever_the_high_bits() {
     for request in [0x5412, 0x5412 | 0xdead_0000_0000, 0x541c, 0x541d, 0x5423] {
-        assert_eq!(call(PLAIN, libc::SYS_ioctl, &[0, request]), EPERM);
+        assert_eq!(call(libc::SYS_ioctl, &[0, request]), EPERM);
     }
     for request in [0x5401, 0x5413, 0x5410, 0x1_0000_5412 & 0xffff_0000] {
-        assert_eq!(call(PLAIN, libc::SYS_ioctl, &[0, request]), ALLOW);
+        assert_eq!(call(libc::SYS_ioctl, &[0, request]), ALLOW);
     }
 }
 
@@ -85,12 +83,12 @@ fn new_namespaces_are_denied() {
     let user = libc::CLONE_NEWUSER as u64;
     let thread = (libc::CLONE_VM | libc::CLONE_THREAD | libc::CLONE_SIGHAND) as u64;
     for number in [libc::SYS_clone, libc::SYS_unshare] {
-        assert_eq!(call(PLAIN, number, &[user | thread]), EPERM);
-        assert_eq!(call(PLAIN, number, &[thread]), ALLOW);
+        assert_eq!(call(number, &[user | thread]), EPERM);
+        assert_eq!(call(number, &[thread]), ALLOW);
     }
-    assert_eq!(call(PLAIN, libc::SYS_unshare, &[0x80]), EPERM);
-    assert_eq!(call(PLAIN, libc::SYS_clone3, &[]), ENOSYS);
-    assert_eq!(call(PLAIN, libc::SYS_mount, &[]), EPERM);
+    assert_eq!(call(libc::SYS_unshare, &[0x80]), EPERM);
+    assert_eq!(call(libc::SYS_clone3, &[]), ENOSYS);
+    assert_eq!(call(libc::SYS_mount, &[]), EPERM);
 }
 
 #[test]
@@ -108,21 +106,12 @@ fn socket_families_are_an_allow_list() {
         (libc::AF_BLUETOOTH, 0, EPERM),
     ] {
         let arguments = [family as u64, 1, protocol];
-        assert_eq!(call(PLAIN, libc::SYS_socket, &arguments), expected, "{family}/{protocol}");
+        assert_eq!(call(libc::SYS_socket, &arguments), expected, "{family}/{protocol}");
     }
 }
 
 #[test]
-fn a_shared_group_is_out_of_reach_of_signals() {
-    let guarded = Policy { guard_group: true };
-    assert_eq!(call(guarded, libc::SYS_kill, &[0, 9]), EPERM);
-    assert_eq!(call(guarded, libc::SYS_kill, &[7, 9]), ALLOW);
-    assert_eq!(call(guarded, libc::SYS_pidfd_send_signal, &[3, 9, 0, 4]), EPERM);
-    assert_eq!(call(PLAIN, libc::SYS_kill, &[0, 9]), ALLOW);
-}
-
-#[test]
 fn personality_is_an_allow_list() {
-    assert_eq!(call(PLAIN, libc::SYS_personality, &[0xffff_ffff]), ALLOW);
-    assert_eq!(call(PLAIN, libc::SYS_personality, &[0x40_0000]), EPERM);
+    assert_eq!(call(libc::SYS_personality, &[0xffff_ffff]), ALLOW);
+    assert_eq!(call(libc::SYS_personality, &[0x40_0000]), EPERM);
 }
