@@ -14,6 +14,7 @@ mod embedding;
 mod faults;
 mod git;
 mod golden;
+mod hangup;
 mod manage;
 mod many;
 mod native;
