@@ -71,6 +71,8 @@ mod proxy;
 #[allow(missing_docs)]
 mod resolve;
 mod sandbox;
+#[allow(missing_docs)]
+mod saved_path;
 mod secret;
 #[allow(missing_docs)]
 mod session;

@@ -4,9 +4,14 @@
 #![allow(clippy::disallowed_methods, reason = "makes the commands of the engine's client")]
 
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::error::{Diagnostic, Kind};
 use crate::path::HostPath;
@@ -68,9 +73,39 @@ impl Client {
         Ok(command)
     }
 
-    /// Runs a quiet command and returns whether it succeeded.
-    pub fn run_quietly(&self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> bool {
-        let status = self.quiet_command(arguments).ok().and_then(|mut command| command.status().ok());
-        status.is_some_and(|status| status.success())
+    /// Runs a quiet command, and kills it after `timeout`.
+    pub fn run_quietly(&self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>, timeout: Duration) -> CallResult {
+        let Ok(mut command) = self.quiet_command(arguments) else { return CallResult::Failed };
+        match output_within(&mut command, timeout) {
+            Ok(output) if output.status.success() => CallResult::Succeeded,
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => CallResult::TimedOut,
+            Ok(_) | Err(_) => CallResult::Failed,
+        }
     }
+}
+
+/// The end of a client's quiet command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallResult {
+    Succeeded,
+    /// It could not be started, or the engine reported an error.
+    Failed,
+    /// It was killed, because the engine did not answer.
+    TimedOut,
+}
+
+/// Runs a command and returns its output. Kills it after `timeout` and fails with
+/// [`io::ErrorKind::TimedOut`].
+pub fn output_within(command: &mut Command, timeout: Duration) -> io::Result<Output> {
+    let child = command.spawn()?;
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let (sender, output) = mpsc::channel();
+    thread::spawn(move || sender.send(child.wait_with_output()));
+    output.recv_timeout(timeout).unwrap_or_else(|_| {
+        // The thread has not reaped the child, so the pid cannot have been reused.
+        if let Some(pid) = pid {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        Err(io::ErrorKind::TimedOut.into())
+    })
 }

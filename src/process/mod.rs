@@ -17,6 +17,6 @@ pub mod terminal;
 pub mod untrusted;
 pub mod untrusted_dir;
 
-pub use client::{Client, Pin};
+pub use client::{CallResult, Client, Pin, output_within};
 pub use exit::{KILLED, Outcome};
 pub use read_output::read_output;

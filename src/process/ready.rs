@@ -145,6 +145,7 @@ impl CompanionProcess {
 
     /// Kills the process at once.
     pub fn kill(&mut self) {
+        self.is_ending.store(true, Ordering::SeqCst);
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

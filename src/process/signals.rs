@@ -9,23 +9,25 @@
 //!   helper (pid 1 of the container), and the helper to the command. sandpen ignores its copy.
 //! - `group`: The command's group has the terminal's foreground; the kernel signals it. sandpen sees
 //!   nothing.
-//! - `shared`: The command is in sandpen's group; the kernel signals both. sandpen ignores its copy.
+//! - `relay`: sandpen has put the terminal into raw mode and passes the key to the guest's
+//!   pseudo-terminal, which makes a signal of it, for the command's group.
 //! - `A`: sandpen → client → helper → command, each with `kill`.
 //! - `B`: sandpen → pid 1 of the sandbox → command.
+//! - `K`: sandpen → the command's process group, as a key does.
 //! - `C`: sandpen → process group of helper and command. The helper forwards nothing.
 //! - –: The terminal does not send it, or the guest has no terminal that could change its size.
 //!
-//! | sandbox and sender               | SIGINT   | SIGTERM | SIGHUP   | SIGTSTP     | SIGWINCH    |
-//! |----------------------------------|----------|---------|----------|-------------|-------------|
-//! | container, terminal              | `tty`    | –       | `client` | `tty` (1)   | size (2)    |
-//! | container, terminal, in pipeline | `client` | –       | `client` | stops (3)   | –           |
-//! | container, `kill` of sandpen     | `A`      | `A` (4) | `A` (4)  | stops (3)   | size (2)    |
-//! | native, terminal                 | `group`  | –       | `group`  | `group` (5) | `group`     |
-//! | native, terminal, in pipeline    | `shared` | –       | `shared` | `shared`    | `shared`    |
-//! | native, `kill` of sandpen        | `B`      | `B` (4) | `B` (4)  | stops (3)   | `B`         |
-//! | Seatbelt, terminal               | `group`  | –       | `group`  | `group` (1) | `group`     |
-//! | Seatbelt, terminal, in pipeline  | `C`      | –       | `C` (4)  | stops (3)   | `C`         |
-//! | Seatbelt, `kill` of sandpen      | `C`      | `C` (4) | `C` (4)  | stops (3)   | `C`         |
+//! | sandbox and sender               | SIGINT   | SIGTERM | SIGHUP      | SIGTSTP     | SIGWINCH    |
+//! |----------------------------------|----------|---------|-------------|-------------|-------------|
+//! | container, terminal              | `tty`    | –       | `A` (4) (6) | `tty` (1)   | size (2)    |
+//! | container, terminal, in pipeline | `client` | –       | `A` (4) (6) | stops (3)   | –           |
+//! | container, `kill` of sandpen     | `A`      | `A` (4) | `A` (4)     | stops (3)   | size (2)    |
+//! | native, terminal                 | `relay`  | –       | `B` (4) (6) | `relay` (5) | size (7)    |
+//! | native, terminal, in pipeline    | `K`      | –       | `B` (4) (6) | both (8)    | size (7)    |
+//! | native, `kill` of sandpen        | `B`      | `B` (4) | `B` (4)     | both (8)    | `B`, (7)    |
+//! | Seatbelt, terminal               | `group`  | –       | `C` (4) (6) | `group` (1) | `group`     |
+//! | Seatbelt, terminal, in pipeline  | `C`      | –       | `C` (4) (6) | stops (3)   | `C`         |
+//! | Seatbelt, `kill` of sandpen      | `C`      | `C` (4) | `C` (4)     | stops (3)   | `C`         |
 //!
 //! 1. The command stops and the helper resumes it: no program outside could.
 //! 2. The client sets the size of the container's terminal, and the kernel signals the command's
@@ -34,6 +36,12 @@
 //! 4. A guest that does not end within [`GRACE_PERIOD`], or before a second SIGTERM, is killed.
 //! 5. Pid 1 of the sandbox reports the stop; sandpen stops too, and resumes the command when the
 //!    shell resumes sandpen.
+//! 6. The kernel signals only the leader of the terminal's session, and the foreground group when
+//!    the leader exits. So the command may get a second SIGHUP from the kernel or the client, or
+//!    sandpen none at all: then [`HangUpWatch`] sends it one.
+//! 7. The relay sets the size of the guest's pseudo-terminal, and the kernel signals the command's
+//!    group.
+//! 8. sandpen stops the command's group and itself, and resumes the command when it is resumed.
 //!
 //! SIGQUIT goes the way of SIGINT, SIGUSR1 and SIGUSR2 that of `kill`. Without a controlling
 //! terminal only the rows with `kill` apply.
@@ -44,7 +52,10 @@ use std::time::{Duration, Instant};
 use std::{fs, io};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, getpid, kill_process, kill_process_group};
+use rustix::stdio::stdin;
+use rustix::termios::isatty;
 use signal_hook::consts::{
     SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2, SIGWINCH,
 };
@@ -156,7 +167,8 @@ impl SignalQueue {
         status_file: Option<HostPath>,
         kill: K,
     ) -> SignalForwarder<K> {
-        SignalForwarder { queue: self, target, status_file, kill: Some(kill), deadline: None }
+        let hang_up = HangUpWatch::start();
+        SignalForwarder { queue: self, target, status_file, kill: Some(kill), deadline: None, _hang_up: hang_up }
     }
 
     /// Forwards in a separate thread, for a caller that waits for a process meanwhile.
@@ -191,6 +203,7 @@ pub struct SignalForwarder<K> {
     kill: Option<K>,
     /// The end of the grace period, once the guest was asked to end.
     deadline: Option<Instant>,
+    _hang_up: Option<HangUpWatch>,
 }
 
 impl<K: FnOnce()> SignalForwarder<K> {
@@ -215,12 +228,18 @@ impl<K: FnOnce()> SignalForwarder<K> {
             if info.si_signo == SIGTSTP {
                 continue;
             }
-            // The kernel, a positive code, signals the terminal's whole foreground group, the
-            // target included. Only SIGWINCH is repeated to an engine's client: Docker's misses one
-            // that arrives while it reports the one before, and a repeated size is no event for the
+            let asked_at = Instant::now();
+            // The kernel, a positive code, sends a key's signal to the terminal's whole foreground
+            // group, the target included. It sends a hang-up to the session's leader alone, which
+            // may be sandpen. SIGWINCH is repeated to an engine's client: Docker's misses one that
+            // arrives while it reports the one before, and a repeated size is no event for the
             // guest.
-            let repeats = info.si_signo == SIGWINCH && self.status_file.is_some();
-            if info.si_code > 0 && !self.target.is_separate() && !repeats {
+            let is_for_all = match info.si_signo {
+                SIGHUP | SIGTERM => false,
+                SIGWINCH => self.status_file.is_none(),
+                _ => true,
+            };
+            if info.si_code > 0 && !self.target.is_separate() && is_for_all {
                 continue;
             }
             if let Some(status_file) = &self.status_file {
@@ -235,7 +254,7 @@ impl<K: FnOnce()> SignalForwarder<K> {
             }
             match (info.si_signo, self.deadline) {
                 (SIGTERM, Some(_)) => self.deadline = Some(Instant::now()),
-                (SIGTERM | SIGHUP, None) => self.deadline = Some(Instant::now() + GRACE_PERIOD),
+                (SIGTERM | SIGHUP, None) => self.deadline = Some(asked_at + GRACE_PERIOD),
                 _ => {}
             }
         }
@@ -245,6 +264,33 @@ impl<K: FnOnce()> SignalForwarder<K> {
             kill();
         }
         numbers
+    }
+}
+
+/// A thread that sends SIGHUP to sandpen when the terminal on stdin is gone. The kernel does not if
+/// sandpen is in another session, or if the foreground group is the guest's.
+struct HangUpWatch {
+    /// Closing it ends the thread.
+    _stop: UnixStream,
+}
+
+impl HangUpWatch {
+    /// Returns `None` if stdin is not a terminal.
+    fn start() -> Option<Self> {
+        if !isatty(stdin()) {
+            return None;
+        }
+        let (stop, stopped) = UnixStream::pair().ok()?;
+        thread::spawn(move || {
+            let mut descriptors =
+                [PollFd::from_borrowed_fd(stdin(), PollFlags::empty()), PollFd::new(&stopped, PollFlags::empty())];
+            while let Err(Errno::INTR) = poll(&mut descriptors, None) {}
+            // macOS reports another event, because it cannot poll terminals.
+            if descriptors[0].revents().contains(PollFlags::HUP) && descriptors[1].revents().is_empty() {
+                let _ = kill_process(getpid(), Signal::HUP);
+            }
+        });
+        Some(HangUpWatch { _stop: stop })
     }
 }
 

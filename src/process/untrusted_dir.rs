@@ -31,6 +31,28 @@ impl UntrustedDir {
         Ok(UntrustedDir { fd })
     }
 
+    /// Opens a directory by a path from the root of the file system in which nothing is a link. A
+    /// guest that may write a directory above cannot lead elsewhere.
+    pub fn open_without_links(path: &Path) -> io::Result<Self> {
+        #[cfg(target_os = "linux")]
+        {
+            // Directories above need not be readable.
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let mut above = rustix::fs::open("/", flags, Mode::empty())?;
+            let names = names(path.strip_prefix("/").map_err(|_| ErrorKind::InvalidInput)?)?;
+            let Some((last, between)) = names.split_last() else { return Self::open(path) };
+            for name in between {
+                above = rustix::fs::openat(&above, *name, flags, Mode::empty())?;
+            }
+            Ok(UntrustedDir { fd: rustix::fs::openat(&above, *last, DIRECTORY, Mode::empty())? })
+        }
+        #[cfg(not(target_os = "linux"))]
+        {
+            let real = path.canonicalize()?;
+            if real == path { Self::open(path) } else { Err(ErrorKind::NotADirectory.into()) }
+        }
+    }
+
     /// Opens a directory below another one that is not a link itself; no link between them is
     /// followed.
     pub fn open_below(root: &Path, path: &Path) -> io::Result<Self> {
@@ -131,6 +153,28 @@ impl UntrustedDir {
     /// Examines an entry below this directory without following a link.
     pub fn stat(&self, path: impl AsRef<Path>) -> io::Result<Stat> {
         self.at_parent(path.as_ref(), |parent, name| Ok(rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?))
+    }
+
+    /// Returns the time in seconds at which an entry was created, which nothing can change; `None` if
+    /// the file system does not record it.
+    pub fn time_of_creation(&self, name: impl AsRef<Path>) -> Option<i64> {
+        #[cfg(target_os = "linux")]
+        {
+            use rustix::fs::StatxFlags;
+            let (name, wanted) = (name.as_ref(), StatxFlags::BTIME);
+            let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH;
+            let stat = rustix::fs::statx(&self.fd, name, flags, wanted).ok()?;
+            StatxFlags::from_bits_retain(stat.stx_mask).contains(wanted).then_some(stat.stx_btime.tv_sec)
+        }
+        #[cfg(target_os = "macos")]
+        {
+            let name = name.as_ref();
+            let stat =
+                if name.as_os_str().is_empty() { rustix::fs::fstat(&self.fd).ok() } else { self.stat(name).ok() };
+            stat.map(|stat| stat.st_birthtime)
+        }
+        #[cfg(not(any(target_os = "linux", target_os = "macos")))]
+        None
     }
 
     /// Creates or replaces a file as Git does: under the name with `.lock` first, which fails if a
@@ -278,6 +322,10 @@ mod tests {
         assert!(dir.read("real/file", 3).is_err(), "too large");
         assert!(!matches!(dir.read("way/file", 100), Ok(Some(_))), "a link on the way");
         assert!(UntrustedDir::open(&at("in/way")).is_err());
+        fs::create_dir(at("in/real/below"))?;
+        let real = |name: &str| directory.path().canonicalize().map(|path| path.join(name));
+        assert!(UntrustedDir::open_without_links(&real("in/real/below")?).is_ok());
+        assert!(UntrustedDir::open_without_links(&real("in/way/below")?).is_err());
         assert!(dir.entries(2).is_err() && dir.entries(3)?.len() == 3);
         Ok(())
     }

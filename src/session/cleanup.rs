@@ -1,24 +1,23 @@
 //! Finds sandboxes by their records, and removes what killed launchers left behind, on every
 //! engine.
 
-use std::thread;
 use std::time::Duration;
 
 use super::detached::screen_of;
+use super::end_calls::remove_with_retries;
 use super::error::SessionError;
 use super::registry::{self, Entry, Incomplete, Record, SweepResult};
 use crate::error::{Diagnostic, Kind, Result};
 use crate::facts;
 use crate::host::Host;
 use crate::path::HostPath;
+use crate::process::CallResult;
 use crate::session_id::SessionId;
 use crate::ui::Ui;
 use crate::ui::suggest::nearest;
 
-/// How often the engine is asked to remove what a proxy's container used, and after which pause: a
-/// volume is in use until the engine has removed the container.
-const REMOVE_ATTEMPTS: usize = 10;
-const REMOVE_INTERVAL: Duration = Duration::from_millis(100);
+/// How long an engine may take to remove a container.
+const REMOVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The fewest characters by which an id can be abbreviated.
 const MIN_ID_PREFIX: usize = 3;
 
@@ -95,16 +94,10 @@ pub fn free_name(host: &Host, id: &SessionId, ui: Ui) -> Result<()> {
 /// record it could not be found any more.
 pub fn remove(host: &Host, entry: &Entry, incomplete: Incomplete, ui: Ui) -> bool {
     if let Some(record) = entry.record.as_ref().filter(|record| ["docker", "podman"].contains(&record.engine.as_str()))
+        && !remove_container(host, entry, record)
     {
-        let client = record.client(&facts::host_path(host));
-        registry::repeat_while_in_use(&record.name, || {
-            client.run_quietly(["rm", "--force", &record.name]);
-        });
-        if client.program.is_some() {
-            for arguments in &record.leftovers {
-                remove_leftover(|| client.run_quietly(arguments));
-            }
-        }
+        ui.warn(&format!("{} does not answer: the sandbox `{}` is not removed", record.engine, record.id));
+        return false;
     }
     let mut result = SweepResult::default();
     let is_removed = registry::remove(entry, incomplete, &mut result.reports);
@@ -112,13 +105,17 @@ pub fn remove(host: &Host, entry: &Entry, incomplete: Incomplete, ui: Ui) -> boo
     is_removed
 }
 
-fn remove_leftover(remove: impl Fn() -> bool) {
-    for _ in 0..REMOVE_ATTEMPTS {
-        if remove() {
-            return;
-        }
-        thread::sleep(REMOVE_INTERVAL);
-    }
+/// Removes the container and what its proxy used; returns whether the engine answered.
+fn remove_container(host: &Host, entry: &Entry, record: &Record) -> bool {
+    let client = record.client(&facts::host_path(host));
+    // Without `--time`, Podman waits ten seconds for a guest that ignores SIGTERM.
+    let force: &[&str] = if record.engine == "podman" { &["--force", "--time", "0"] } else { &["--force"] };
+    let arguments = || ["rm"].iter().chain(force).copied().chain([record.name.as_str()]);
+    let remove = || client.run_quietly(arguments(), REMOVE_TIMEOUT);
+    registry::finish_calls(&mut entry.clone())
+        && registry::repeat_while_in_use(&record.name, remove) != CallResult::TimedOut
+        && (client.program.is_none()
+            || record.leftovers.iter().all(|arguments| remove_with_retries(&client, arguments)))
 }
 
 /// Returns the exit code and the last screen of a detached sandbox that has ended.

@@ -4,10 +4,13 @@ use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::Streams;
+use super::client_wait::ClientProcess;
 use super::directory::SessionDirectory;
+use super::end_calls::{CALL_TIMEOUT, EndCalls};
 use super::error::SessionError;
 use super::failure;
 use super::proxy::Filter;
@@ -26,7 +29,7 @@ use crate::process::ready::Startup;
 use crate::process::signals::{SignalQueue, SignalTarget};
 use crate::process::status_file::{CommandStatus, MAX_STATUS_BYTES, STATUS};
 use crate::process::terminal::Terminal;
-use crate::process::{Client, Outcome, untrusted};
+use crate::process::{CallResult, Client, Outcome, untrusted};
 use crate::ui::Ui;
 use crate::ui::progress::Progress;
 use crate::ui::shell::shell_words;
@@ -34,8 +37,13 @@ use crate::vars;
 
 /// How often the launcher of a detached sandbox looks whether the command has started.
 const START_INTERVAL: Duration = Duration::from_millis(10);
+/// How long a client may take to exit after its container was removed, in any case.
+const CLIENT_EXIT_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long the container that looks for the SSH agent's socket may take.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Runs a container and waits for its end.
+#[allow(clippy::too_many_arguments, reason = "each is another part of the session")]
 pub fn run(
     host: &Host,
     plan: &Plan,
@@ -44,6 +52,7 @@ pub fn run(
     sweep: &mut BackgroundSweep,
     mut signals: SignalQueue,
     streams: &mut Streams,
+    calls: &Arc<EndCalls>,
     ui: Ui,
 ) -> Result<Outcome> {
     for (path, content) in &launch.files {
@@ -52,17 +61,17 @@ pub fn run(
     // Values are dropped in reverse order: the tunnel is closed after the container has ended.
     let tunnel = launch.tunnel.as_ref();
     let tunnel = tunnel.map(|tunnel| Tunnel::open(tunnel, &plan.session_dir, ui, || signals.termination_signal()));
-    let _tunnel = match tunnel.transpose()? {
+    let mut tunnel = match tunnel.transpose()? {
         Some(Startup::Ready(tunnel)) => Some(tunnel),
         Some(Startup::Interrupted(signal)) => return Ok(Outcome::Signaled(signal)),
         None => None,
     };
-    let mut filter = match Filter::for_container(plan, launch, ui, || signals.termination_signal())? {
+    let mut filter = match Filter::for_container(plan, launch, calls, ui, || signals.termination_signal())? {
         Startup::Ready(filter) => filter,
         Startup::Interrupted(signal) => return Ok(Outcome::Signaled(signal)),
     };
     let _terminal = Terminal::save();
-    let mut container = ContainerGuard { launch, name: plan.id.name(), armed: true };
+    let mut container = ContainerGuard { launch, calls, name: plan.id.name(), armed: true };
     let mut command = launch.client.command(launch.argv.iter().skip(1))?;
     for (name, value) in &launch.inherited {
         command.env(name, value.reveal());
@@ -78,25 +87,31 @@ pub fn run(
     ui.verbose(&format!("starting: {}", shell_words(&launch.argv)));
     let engine = plan.engine.kind.name();
     let mut child = command.spawn().map_err(|source| SessionError::StartClient { engine, source })?;
+    let process = ClientProcess::of(&child);
     sweep.start();
     let status_file = plan.helper.as_ref().map(|_| plan.session_dir.join(STATUS));
     let waiting = status_file.clone().map(|status_file| show_wait(plan, launch, status_file, ui));
     if let Some(filter) = &mut filter {
-        filter.supervise(None, Box::new(end_container(launch)));
+        filter.supervise(None, Box::new(end_container(launch, calls, process)));
     }
     let target = SignalTarget::Process(child.id());
-    let forwarder = signals.forward_in_thread(target, status_file.clone(), end_container(launch));
+    let forwarder = signals.forward_in_thread(target, status_file.clone(), end_container(launch, calls, process));
     if let Streams::Detached(detached) = streams {
         await_command(&mut child, status_file.as_ref());
         detached.report_start();
     }
-    let outcome = Outcome::from(child.wait().map_err(SessionError::WaitForClient)?);
+    let read_status = || {
+        let text = untrusted::read(status_file.as_ref()?.as_path(), MAX_STATUS_BYTES).ok()?;
+        CommandStatus::parse(&text)
+    };
+    let has_guest_ended = || read_status().is_some_and(|status| status != CommandStatus::Started);
+    process.wait(has_guest_ended, calls, &container.name);
     drop((forwarder, waiting));
+    let outcome = Outcome::from(child.wait().map_err(SessionError::WaitForClient)?);
     if let (Streams::Detached(detached), Some(served)) = (&streams, served) {
         detached.finish(served, outcome.exit_code());
     }
-    let status = status_file.and_then(|file| untrusted::read(file.as_path(), MAX_STATUS_BYTES).ok());
-    let status = status.as_deref().and_then(CommandStatus::parse);
+    let status = read_status();
     // A client that exited has removed its container (`--rm`), unless it was killed, it lost the
     // running guest, or a signal made it exit between creating the container and starting it.
     let is_left = match status {
@@ -105,10 +120,14 @@ pub fn run(
     };
     container.armed = matches!(outcome, Outcome::Signaled(_)) || is_left;
     drop(container);
-    let result = failure::check(host, plan, launch, outcome, status, ui);
+    if let (Some(tunnel), true) = (&mut tunnel, calls.is_engine_silent()) {
+        // It ends in the machine, which would not answer either.
+        tunnel.kill();
+    }
+    let result = failure::check(host, plan, launch, outcome, status, calls, ui);
     if result.is_err() && plan.keep.is_some() {
         // A container that never ran is not worth keeping, and without `--rm` the client leaves it.
-        launch.client.run_quietly(launch.remove.iter().skip(1));
+        calls.run(&launch.remove);
     }
     filter.map_or(Ok(()), |filter| filter.close(ui))?;
     result
@@ -184,20 +203,33 @@ pub fn has_host_service(launch: &ContainerLaunch, plan: &Plan) -> bool {
         ["--group-add", "0", "--entrypoint", "test", image.reference.as_str(), "-S", "/probe", "-a", "-w", "/probe"]
             .map(OsString::from),
     );
-    launch.client.run_quietly(arguments)
+    launch.client.run_quietly(arguments, PROBE_TIMEOUT) == CallResult::Succeeded
 }
 
-/// Returns a function that ends the container, and removes it unless it is kept.
-fn end_container(launch: &ContainerLaunch) -> impl FnOnce() + Send + 'static {
-    let (client, argv) = (launch.client.clone(), launch.end.clone());
+/// Returns a function that ends the container, removes it unless it is kept, and kills a client that
+/// does not exit then.
+fn end_container(
+    launch: &ContainerLaunch,
+    calls: &Arc<EndCalls>,
+    process: ClientProcess,
+) -> impl FnOnce() + Send + 'static {
+    let (calls, argv) = (calls.clone(), launch.end.clone());
     move || {
-        client.run_quietly(argv.iter().skip(1));
+        let limit = Instant::now() + CALL_TIMEOUT;
+        let timeout = match calls.run(&argv) {
+            CallResult::TimedOut => Duration::ZERO,
+            CallResult::Succeeded | CallResult::Failed => {
+                limit.saturating_duration_since(Instant::now()).max(CLIENT_EXIT_TIMEOUT)
+            }
+        };
+        process.kill_after(timeout);
     }
 }
 
 /// Ends the container when its client did not.
 struct ContainerGuard<'a> {
     launch: &'a ContainerLaunch,
+    calls: &'a EndCalls,
     name: String,
     armed: bool,
 }
@@ -205,9 +237,7 @@ struct ContainerGuard<'a> {
 impl Drop for ContainerGuard<'_> {
     fn drop(&mut self) {
         if self.armed {
-            registry::repeat_while_in_use(&self.name, || {
-                self.launch.client.run_quietly(self.launch.end.iter().skip(1));
-            });
+            registry::repeat_while_in_use(&self.name, || self.calls.run(&self.launch.end));
         }
     }
 }

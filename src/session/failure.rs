@@ -1,6 +1,7 @@
 //! Decides whether a container's client reports the guest's end or a failed launch, and explains a
 //! failed launch: the image, its architecture, the command, or the engine itself.
 
+use super::end_calls::{CALL_TIMEOUT, EndCalls};
 use crate::config::preset::Preset;
 use crate::error::{Diagnostic, Kind, Result};
 use crate::facts::image::{self, Inspection};
@@ -29,6 +30,8 @@ pub enum ContainerFailure {
     NotStarted,
     #[error("the sandbox's machine does not answer any more")]
     MachineSilent,
+    #[error("{engine} does not answer any more")]
+    EngineSilent { engine: &'static str },
     #[error("{engine} could not start the sandbox; see its output above")]
     EngineFailed { engine: &'static str },
     /// The hints name the image, what to check, and where to ask (R1).
@@ -56,6 +59,7 @@ impl Diagnostic for ContainerFailure {
             ContainerFailure::MachineSilent => {
                 vec!["check that it is running: `podman machine list`, `podman machine start`".into()]
             }
+            ContainerFailure::EngineSilent { engine } => vec![format!("check that it is running: `{engine} info`")],
             ContainerFailure::EngineFailed { .. } => {
                 vec!["`sandpen explain` shows the exact command line; so does `-v` at the launch".into()]
             }
@@ -84,16 +88,18 @@ pub fn check(
     launch: &ContainerLaunch,
     outcome: Outcome,
     status: Option<CommandStatus>,
+    calls: &EndCalls,
     ui: Ui,
 ) -> Result<Outcome> {
+    let is_code_lost = outcome == CLIENT_FAILED || (outcome == KILLED && calls.is_engine_silent());
     match status {
         // The client failed while the guest was running; the guest ends with its launcher.
         Some(CommandStatus::Started) if outcome == CLIENT_FAILED => {
             Err(ContainerFailure::Lost { engine: plan.engine.kind.name() }.into())
         }
-        // The guest had ended when the client failed: a daemon that is stopped ends its containers
-        // first.
-        Some(CommandStatus::Ended(code)) if outcome == CLIENT_FAILED => Ok(Outcome::Exited(code)),
+        // The guest had ended when the client failed or was killed: a daemon that is stopped ends
+        // its containers first.
+        Some(CommandStatus::Ended(code)) if is_code_lost => Ok(Outcome::Exited(code)),
         Some(CommandStatus::Started | CommandStatus::Ended(_)) => Ok(outcome),
         Some(CommandStatus::OutOfMemory) => {
             explain_memory(plan, outcome, ui);
@@ -105,22 +111,28 @@ pub fn check(
             Ok(outcome)
         }
         // The helper did not run, or there is none, so the client's exit code decides.
-        None if NOT_STARTED.contains(&outcome) => Err(explain_launch(host, plan, launch).into()),
+        None if NOT_STARTED.contains(&outcome) => Err(explain_launch(host, plan, launch, calls).into()),
         None => Ok(outcome),
     }
 }
 
-fn explain_launch(host: &Host, plan: &Plan, launch: &ContainerLaunch) -> ContainerFailure {
+fn explain_launch(host: &Host, plan: &Plan, launch: &ContainerLaunch, calls: &EndCalls) -> ContainerFailure {
     let Some(image) = &plan.image else { return ContainerFailure::NotStarted };
     let engine = plan.engine.kind.name();
-    match image::inspect(&launch.client, &image.reference) {
+    let inspection = if calls.is_engine_silent() {
+        Inspection::Silent
+    } else {
+        image::inspect_within(&launch.client, &image.reference, CALL_TIMEOUT)
+    };
+    match inspection {
         Inspection::Missing => ContainerFailure::ImageMissing {
             engine,
             image: image.reference.to_string(),
             origin: image.from.to_string(),
             is_local: image.reference.is_local(),
         },
-        Inspection::Silent => ContainerFailure::MachineSilent,
+        Inspection::Silent if launch.client.machine.is_some() => ContainerFailure::MachineSilent,
+        Inspection::Silent => ContainerFailure::EngineSilent { engine },
         Inspection::Known(facts) if facts.arch.as_deref().is_some_and(|arch| arch != host.arch) => {
             wrong_architecture(host, plan, facts.arch)
         }

@@ -11,9 +11,11 @@
 //! ones left.
 
 pub(crate) mod cleanup;
+mod client_wait;
 mod container;
 mod detached;
 mod directory;
+mod end_calls;
 mod error;
 mod failure;
 #[cfg(target_os = "linux")]
@@ -41,6 +43,7 @@ use crate::process::Outcome;
 use crate::process::signals::SignalQueue;
 use crate::ui::Ui;
 use detached::Detached;
+use end_calls::EndCalls;
 use error::SessionError;
 
 /// Runs a sandbox and waits for its end.
@@ -92,11 +95,13 @@ fn run_with<T>(
         Ok(())
     };
     let mut sweep = registry::BackgroundSweep::new(&plan.session_dir);
+    let mut calls = None;
     let outcome = match launch {
         Launch::Container(launch) => {
             record_start(&mut repositories)?;
             repositories.exchange_in_background();
-            container::run(host, plan, launch, &directory, &mut sweep, signals, &mut streams, ui)
+            let calls = calls.insert(EndCalls::new(&launch.client));
+            container::run(host, plan, launch, &directory, &mut sweep, signals, &mut streams, calls, ui)
         }
         Launch::Seatbelt(launch) => {
             record_start(&mut repositories)?;
@@ -120,6 +125,17 @@ fn run_with<T>(
             false
         }
     };
+    record.unfinished = calls.and_then(|calls| calls.unfinished());
+    if record.unfinished.is_some() {
+        ui.warn(&format!(
+            "{} does not answer: the container `{}` may still exist; the next sandpen command removes it",
+            record.engine, record.name
+        ));
+        record.ended = outcome.as_ref().ok().map(|outcome| outcome.exit_code());
+        let _ = registry::write(&plan.session_dir, &record);
+        directory.keep(launch.container().into_iter().flat_map(|launch| launch.files.iter().map(|(path, _)| path)));
+        return Ok((outcome?, inspected));
+    }
     if !is_complete {
         directory.leave();
         return Ok((outcome?, inspected));

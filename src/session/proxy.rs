@@ -7,7 +7,8 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread;
 
-use super::proxy_process::{ProxyError, ProxyProcess};
+use super::end_calls::EndCalls;
+use super::proxy_process::{ProxyContainer, ProxyError, ProxyProcess};
 use crate::error::Result;
 use crate::host::Host;
 use crate::launch::ContainerLaunch;
@@ -105,6 +106,7 @@ impl Filter {
     pub fn for_container(
         plan: &Plan,
         launch: &ContainerLaunch,
+        calls: &Arc<EndCalls>,
         ui: Ui,
         termination_signal: impl FnMut() -> Option<i32>,
     ) -> Result<Startup<Option<Self>>> {
@@ -118,13 +120,8 @@ impl Filter {
         };
         ui.verbose(&format!("starting the proxy: {}", shell_words(&sidecar.argv)));
         let command = launch.client.command(sidecar.argv.iter().skip(1))?;
-        let (client, remove) = (launch.client.clone(), sidecar.remove.clone());
-        let remove = Box::new(move || {
-            for argv in &remove {
-                client.run_quietly(argv.iter().skip(1));
-            }
-        });
-        let started = ProxyProcess::in_container(command, &plan.session_dir, ui, termination_signal, remove)?;
+        let container = ProxyContainer { calls: calls.clone(), remove: sidecar.remove.clone() };
+        let started = ProxyProcess::in_container(command, &plan.session_dir, ui, termination_signal, container)?;
         Ok(started.map(|process| {
             filter.process = Some(process);
             Some(filter)

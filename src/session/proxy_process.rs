@@ -3,6 +3,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "the session starts the proxy's process")]
 
+use std::ffi::OsString;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::path::Path;
@@ -13,6 +14,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::end_calls::EndCalls;
 use crate::error::{Diagnostic, Kind, Result};
 use crate::host::Host;
 use crate::path::HostPath;
@@ -37,9 +39,16 @@ pub struct ProxyProcess {
     /// `None` until stdout is read, which takes a thread.
     lines: Option<mpsc::Receiver<String>>,
     has_died: Arc<AtomicBool>,
-    remove: Box<dyn Fn()>,
+    container: Option<ProxyContainer>,
     /// Reserves the usual port as long as it is open.
     _reservation: Option<UdpSocket>,
+}
+
+/// The container of a proxy.
+pub struct ProxyContainer {
+    pub calls: Arc<EndCalls>,
+    /// The command lines that remove it and what only it used.
+    pub remove: Vec<Vec<OsString>>,
 }
 
 /// Why there is no proxy.
@@ -121,7 +130,7 @@ impl ProxyProcess {
         let mut command = Command::new(program.as_path());
         command.arg("proxy").arg(serde_json::to_string(&job).unwrap_or_default()).args(argv);
         command.env(PORT_VARIABLE, port.to_string()).env("PATH", path).stdin(Stdio::piped());
-        let mut proxy = Self::start(command, session, Box::new(|| {}), reservation)?;
+        let mut proxy = Self::start(command, session, None, reservation)?;
         let notice_at = Instant::now() + NOTICE_DELAY;
         let mut is_noticed = false;
         let mut ended = None;
@@ -157,10 +166,10 @@ impl ProxyProcess {
         session: &HostPath,
         ui: Ui,
         termination_signal: impl FnMut() -> Option<i32>,
-        remove: Box<dyn Fn()>,
+        container: ProxyContainer,
     ) -> Result<Startup<Self>> {
         command.stdin(Stdio::null());
-        let mut proxy = Self::start(command, session, remove, None)?;
+        let mut proxy = Self::start(command, session, Some(container), None)?;
         let lines = proxy.process.lines();
         let waiting = Progress::start(ui, "the proxy to be ready");
         let waited = wait_for_line(&lines, READY, Duration::from_secs(CONTAINER_READY_SECONDS), termination_signal);
@@ -176,12 +185,12 @@ impl ProxyProcess {
     fn start(
         command: Command,
         session: &HostPath,
-        remove: Box<dyn Fn()>,
+        container: Option<ProxyContainer>,
         reservation: Option<UdpSocket>,
     ) -> std::result::Result<Self, ProxyError> {
         let stderr = session.join(STDERR).as_path().to_owned();
         let process = CompanionProcess::start(command, stderr, EXIT_TIMEOUT).map_err(ProxyError::Start)?;
-        Ok(ProxyProcess { process, lines: None, has_died: Arc::default(), remove, _reservation: reservation })
+        Ok(ProxyProcess { process, lines: None, has_died: Arc::default(), container, _reservation: reservation })
     }
 
     /// Passes on the proxy's lines, and ends the guest if the proxy ends first.
@@ -206,8 +215,14 @@ impl ProxyProcess {
 
 impl Drop for ProxyProcess {
     fn drop(&mut self) {
-        self.process.request_exit();
-        (self.remove)();
+        if !self.container.as_ref().is_some_and(|container| container.calls.is_engine_silent()) {
+            self.process.request_exit();
+        }
+        if let Some(ProxyContainer { calls, remove }) = &self.container {
+            for argv in remove {
+                calls.run(argv);
+            }
+        }
         self.process.kill();
     }
 }

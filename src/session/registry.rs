@@ -10,14 +10,15 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::directory::{self, NEW, OLD};
+use super::end_calls::{UnfinishedCalls, remove_with_retries};
 use crate::gate::repository::{Report, RepositoryExchange};
 use crate::host::{Host, ProcessStamp};
 use crate::launch::Launch;
 use crate::path::HostPath;
 use crate::plan::Plan;
-use crate::process::Client;
 use crate::process::lock::{self, OWNER};
 use crate::process::release_pages;
+use crate::process::{CallResult, Client};
 use crate::session_id::SessionId;
 use crate::ui::Ui;
 
@@ -66,6 +67,9 @@ pub struct Record {
     pub leftovers: Vec<Vec<String>>,
     /// The limit of processes of a native sandbox.
     pub pids: Option<u64>,
+    /// The calls that the launcher left, because the engine did not answer.
+    #[serde(default)]
+    pub unfinished: Option<UnfinishedCalls>,
 }
 
 impl Record {
@@ -95,6 +99,7 @@ impl Record {
                 #[cfg(target_os = "linux")]
                 Launch::Native(launch) => launch.setup.limits.pids,
             },
+            unfinished: None,
         }
     }
 
@@ -126,14 +131,29 @@ pub fn is_in_use(container: &str) -> bool {
     processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok()).any(names_it)
 }
 
-/// Calls `act` once, and again as long as a process works on the container.
-pub fn repeat_while_in_use(container: &str, mut act: impl FnMut()) {
-    act();
+/// Makes a call once, and again as long as a process works on the container and the engine answers.
+pub fn repeat_while_in_use(container: &str, mut call: impl FnMut() -> CallResult) -> CallResult {
+    let mut result = call();
     let limit = Instant::now() + CLIENT_TIMEOUT;
-    while is_in_use(container) && Instant::now() < limit {
+    while result != CallResult::TimedOut && is_in_use(container) && Instant::now() < limit {
         std::thread::sleep(CLIENT_POLL_INTERVAL);
-        act();
+        result = call();
     }
+    result
+}
+
+/// Makes the calls that an entry's launcher left; returns whether the engine answered them.
+pub fn finish_calls(entry: &mut Entry) -> bool {
+    let Some(record) = &mut entry.record else { return true };
+    let Some(UnfinishedCalls { path, calls }) = record.unfinished.take() else { return true };
+    let client = record.client(&path);
+    if !calls.iter().all(|arguments| remove_with_retries(&client, arguments)) {
+        record.unfinished = Some(UnfinishedCalls { path, calls });
+        return false;
+    }
+    // If this fails, the calls are repeated, which does no harm.
+    let _ = write(&entry.path, record);
+    true
 }
 
 /// A session directory.
@@ -275,16 +295,28 @@ impl SweepResult {
 }
 
 /// Removes what killed launchers left, except containers: the helper in them ends them when the
-/// lock is free.
+/// lock is free. Removes the containers of launchers that could not, because their engine did not
+/// answer.
 pub fn sweep(base: &HostPath) -> SweepResult {
     let is_over =
-        |entry: &&Entry| entry.is_stale() && !entry.record.as_ref().is_some_and(|record| is_in_use(&record.name));
+        |entry: &Entry| entry.is_stale() && !entry.record.as_ref().is_some_and(|record| is_in_use(&record.name));
     let mut result = SweepResult::default();
     directory::remove_memory_of_killed();
     // The records of running sandboxes are not read: there may be hundreds.
     let ended = directories(base).filter(|(_, is_live)| !is_live).map(|(path, is_live)| Entry::read(path, is_live));
-    for entry in ended.collect::<Vec<_>>().iter().filter(is_over) {
-        result.removed += usize::from(remove(entry, Incomplete::Keep, &mut result.reports));
+    let mut silent_engines = Vec::new();
+    for mut entry in ended.collect::<Vec<_>>() {
+        let engine =
+            entry.record.as_ref().filter(|record| record.unfinished.is_some()).map(|record| record.engine.clone());
+        if let Some(engine) = engine
+            && (silent_engines.contains(&engine) || !finish_calls(&mut entry))
+        {
+            silent_engines.push(engine);
+            continue;
+        }
+        if is_over(&entry) {
+            result.removed += usize::from(remove(&entry, Incomplete::Keep, &mut result.reports));
+        }
     }
     result
 }

@@ -35,7 +35,7 @@ const SSH_MARGIN: Duration = Duration::from_millis(300);
 /// A running tunnel. Dropping it ends ssh and removes the socket from the machine (R7.9, R7.10).
 #[derive(Debug)]
 pub struct Tunnel {
-    _ssh: CompanionProcess,
+    ssh: CompanionProcess,
 }
 
 /// Why there is no tunnel (R7.7, R7.8).
@@ -113,7 +113,7 @@ impl Tunnel {
                     ui.warn("the SSH tunnel into the Podman machine has ended: SSH keys no longer work in the sandbox");
                 };
                 ssh.watch(lines, |_| false, warn);
-                Ok(Startup::Ready(Tunnel { _ssh: ssh }))
+                Ok(Startup::Ready(Tunnel { ssh }))
             }
             Ok(Startup::Interrupted(signal)) => Ok(Startup::Interrupted(signal)),
             Err(NotReady::TimedOut) => {
@@ -128,6 +128,13 @@ impl Tunnel {
                 Err(TunnelError::Ended { connection, stderr: quote(&ssh) }.into())
             }
         }
+    }
+}
+
+impl Tunnel {
+    /// Ends ssh at once. The script removes the socket when the machine notices.
+    pub fn kill(&mut self) {
+        self.ssh.kill();
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// The modules are ordered from the lowest to the highest layer. A module may use only lower
 /// layers.
 const LAYERS: &[&[&str]] = &[
-    &["error", "path", "secret", "vars", "warning"],
+    &["error", "path", "saved_path", "secret", "vars", "warning"],
     &["host"],
     &["ui", "process"],
     &["config"],

@@ -3,6 +3,7 @@
 
 mod clock;
 mod daemon;
+mod silent_engine;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -3,6 +3,8 @@
 
 mod exchange;
 mod identity;
+mod kept;
+mod kept_nested;
 mod places;
 mod plain;
 mod private;

@@ -15,6 +15,7 @@ mod embedding;
 mod faults;
 mod git;
 mod golden;
+mod hangup;
 mod manage;
 mod many;
 mod native;

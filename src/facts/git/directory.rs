@@ -1,13 +1,14 @@
 //! Looks up the parts of a repository's Git directories: objects and their alternates, submodules,
 //! worktrees, hooks, and the files by which a working tree names its Git directory. Runs no Git.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::index;
+use super::submodules::submodules;
 use crate::facts::files::{FileKind, examine};
 use crate::facts::git::repository::{Repository, is_git_dir};
 use crate::facts::git::syntax;
@@ -15,8 +16,8 @@ use crate::host::Host;
 use crate::path::HostPath;
 use crate::process::untrusted;
 
-/// Limits the submodules and worktrees that are looked at.
-const MAX_DIRECTORIES: usize = 256;
+/// A repository with more submodules or worktrees is not used.
+const MAX_DIRECTORIES: usize = 4096;
 const MAX_DEPTH: usize = 12;
 /// Git follows five levels of alternates.
 const MAX_ALTERNATES: usize = 5;
@@ -126,6 +127,9 @@ impl GitDirs {
                 (path, work_tree)
             }));
         }
+        if found.len().max(dirs.worktrees.len()) >= MAX_DIRECTORIES {
+            dirs.add_problem(format!("`{common}` has {MAX_DIRECTORIES} submodules or worktrees, or more"));
+        }
         dirs.full = found.into_iter().map(|(path, work_tree)| FullGitDir::look(path, work_tree)).collect();
         dirs.look_at_working_trees();
         let named = hooks_path.and_then(|value| named_hooks(host, &repository.root, value));
@@ -143,22 +147,28 @@ impl GitDirs {
         let format = self.full.first().map(|dir| dir.format).unwrap_or_default();
         let full = self.full.iter().map(|dir| (&dir.path, dir.format, dir.work_tree.as_ref()));
         let linked = self.worktrees.iter().map(|dir| (&dir.path, format, dir.work_tree.as_ref()));
-        let (mut pointers, mut empty, mut embedded) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut pointers, mut empty, mut embedded, mut problem) = (Vec::new(), Vec::new(), Vec::new(), None);
         for (git_dir, format, work_tree) in full.chain(linked) {
             let Some(work_tree) = work_tree else { continue };
             let pointer = work_tree.join(".git");
             if is_file(&pointer) {
                 pointers.push(pointer);
             }
-            let file = untrusted::open(git_dir.join("index").as_path(), index::MAX_INDEX).ok();
-            let links = file.and_then(|(file, size)| index::gitlinks(file, size, format.id_len()).ok());
-            let links = links.unwrap_or_default();
+            let links = submodules(git_dir, format.id_len()).unwrap_or_else(|error| {
+                problem.get_or_insert(error);
+                BTreeSet::new()
+            });
+            if links.len() > MAX_DIRECTORIES {
+                problem
+                    .get_or_insert(format!("`{}` has more than {MAX_DIRECTORIES} submodules", git_dir.join("index")));
+            }
             for link in links.iter().take(MAX_DIRECTORIES) {
                 let directory = work_tree.join(Path::new(std::ffi::OsStr::from_bytes(link)));
                 let dot_git = directory.join(".git");
                 match dot_git.as_path().symlink_metadata() {
                     Err(_) => empty.push(directory),
                     Ok(meta) if meta.is_dir() => embedded.push(FullGitDir::look(dot_git, Some(directory))),
+                    Ok(meta) if meta.is_file() => pointers.push(dot_git),
                     Ok(_) => {}
                 }
             }
@@ -167,6 +177,13 @@ impl GitDirs {
         pointers.dedup();
         (self.pointers, self.empty_submodules) = (pointers, empty);
         self.full.extend(embedded);
+        if let Some(problem) = problem {
+            self.add_problem(problem);
+        }
+    }
+
+    fn add_problem(&mut self, problem: String) {
+        self.problem.get_or_insert(problem);
     }
 }
 

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
 
 use super::exchange::{GitDirExchange, WorkingTree};
 use super::host_git::{GitResult, HostGit};
@@ -35,13 +37,83 @@ fn read(git_dir: &Path, id_len: usize) -> io::Result<Index> {
     parse(UntrustedDir::open(git_dir)?.read("index", MAX_INDEX)?, id_len)
 }
 
-/// Reads the index that the guest was given.
+/// Reads the index that the guest was given, with the earlier entries of paths that are held back.
 fn read_given(tree: &WorkingTree, id_len: usize) -> io::Result<Index> {
-    match fs::read(&tree.given_index) {
-        Ok(content) => parse(Some(content), id_len),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Index::default()),
+    let mut given = match fs::read(&tree.given_index) {
+        Ok(content) => parse(Some(content), id_len)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Index::default(),
+        Err(error) => return Err(error),
+    };
+    for (path, entries) in read_held(tree)? {
+        let stages: Vec<u8> = stages(&given, &path).into_keys().collect();
+        for stage in stages {
+            given.entries.remove(&(path.clone(), stage));
+        }
+        for held in entries {
+            let id = ObjectId::parse(&held.id).ok_or(io::ErrorKind::InvalidData)?;
+            let HeldEntry { mode, is_skip_worktree, is_intent_to_add, is_assumed_valid, .. } = held;
+            let entry = Entry { mode, id, is_skip_worktree, is_intent_to_add, is_assumed_valid };
+            given.entries.insert((path.clone(), held.stage), entry);
+        }
+    }
+    Ok(given)
+}
+
+/// An entry of the index that the host has, for a path whose new entry is held back.
+#[derive(Serialize, Deserialize)]
+struct HeldEntry {
+    stage: u8,
+    mode: u32,
+    id: String,
+    is_skip_worktree: bool,
+    is_intent_to_add: bool,
+    is_assumed_valid: bool,
+}
+
+/// The paths whose new entries are held back, with the entries that the guest was given.
+type Held = Vec<(Vec<u8>, Vec<HeldEntry>)>;
+
+fn held_file(tree: &WorkingTree) -> PathBuf {
+    tree.given_index.with_extension("held")
+}
+
+fn read_held(tree: &WorkingTree) -> io::Result<Held> {
+    match fs::read(held_file(tree)) {
+        Ok(content) => Ok(serde_json::from_slice(&content)?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Held::new()),
         Err(error) => Err(error),
     }
+}
+
+/// Tells whether entries of the guest's index are held back until the sandbox has ended.
+pub fn has_held(tree: &WorkingTree) -> bool {
+    held_file(tree).exists()
+}
+
+/// Saves the entries of paths that are held back.
+fn save_held(tree: &WorkingTree, given: &Index, paths: &[Vec<u8>]) -> io::Result<()> {
+    let file = held_file(tree);
+    if paths.is_empty() {
+        return match fs::remove_file(file) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        };
+    }
+    let of_path = |path: &Vec<u8>| {
+        let entries = stages(given, path).into_iter().map(|(stage, entry)| HeldEntry {
+            stage,
+            mode: entry.mode,
+            id: entry.id.to_string(),
+            is_skip_worktree: entry.is_skip_worktree,
+            is_intent_to_add: entry.is_intent_to_add,
+            is_assumed_valid: entry.is_assumed_valid,
+        });
+        (path.clone(), entries.collect())
+    };
+    let held: Held = paths.iter().map(of_path).collect();
+    let new = tree.given_index.with_extension("held.new");
+    fs::write(&new, serde_json::to_vec(&held)?)?;
+    fs::rename(new, file)
 }
 
 /// Saves the index that the guest has as the one it was given.
@@ -76,6 +148,7 @@ pub fn bring_out(
     let (given, host) = (read_given(tree, id_len)?, read(&tree.host, id_len)?);
     let Some(work_tree) = &tree.directory else { return Ok(()) };
     let mut changes = Changes::default();
+    let mut held = Vec::new();
     for path in changed_paths(&given, now) {
         let (before, wanted, there) = (stages(&given, path), stages(now, path), stages(&host, path));
         if there == wanted {
@@ -89,10 +162,10 @@ pub fn bring_out(
         match judge(path, &wanted, &before, out.taken, work_tree, exchange) {
             Verdict::Passes => changes.add(path, &wanted, &there),
             // It comes out at the end, when nothing can change the file between two looks at it.
-            Verdict::Later if !out.is_last() => changes.is_held = true,
+            Verdict::Later if !out.is_last() => held.push(path.to_vec()),
             Verdict::Later => changes.add_intent(path),
             Verdict::Repository => {
-                changes.is_held = true;
+                held.push(path.to_vec());
                 let path = String::from_utf8_lossy(path);
                 out.keep_at_end(format!("`{path}` is not staged outside: it names a repository that did not come out"));
             }
@@ -107,8 +180,13 @@ pub fn bring_out(
     if skipped > 0 {
         out.report.keep(format!("{} hidden from `git status` (skip-worktree) by the sandbox", counted_files(skipped)));
     }
-    if !changes.is_held {
-        save_given(tree, content)?;
+    // Removed last, so that after a kill nothing held back counts as given.
+    if !held.is_empty() {
+        save_held(tree, &given, &held)?;
+    }
+    save_given(tree, content)?;
+    if held.is_empty() {
+        save_held(tree, &given, &held)?;
     }
     Ok(())
 }
@@ -181,7 +259,6 @@ struct Changes {
     skipped: Vec<u8>,
     unskipped: Vec<u8>,
     intents: Vec<u8>,
-    is_held: bool,
 }
 
 impl Changes {

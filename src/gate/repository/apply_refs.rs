@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::exchange::{GitDirExchange, Moment, STASH};
-use super::host_git::{GitResult, HostGit};
+use super::host_git::{GitError, GitResult, HostGit};
 use super::outgoing::Outgoing;
 use super::refs::Refs;
 use super::report::Report;
@@ -16,6 +16,8 @@ use crate::ui::counted;
 const PASSING: &[&str] = &["refs/heads/", "refs/tags/", "refs/remotes/", "refs/notes/"];
 /// Refs of an operation in one worktree, which have no meaning elsewhere.
 const WORKTREE_REFS: &[&str] = &["refs/bisect/", "refs/rewritten/", "refs/worktree/", "refs/sandpen/"];
+/// Each failed transaction halves a group of refs, so some ten refs are found among thousands.
+const MAX_ATTEMPTS: usize = 128;
 /// The report names at most this many refs.
 const MAX_NAMED: usize = 8;
 
@@ -58,7 +60,7 @@ impl GitDirExchange {
     ) -> GitResult<RefResult> {
         let (git, taken) = (out.git, out.taken);
         let mut result = RefResult::default();
-        let mut updates = Vec::new();
+        let (mut updates, mut beside) = (Vec::new(), Vec::new());
         for change in changes {
             let there = host.ids.get(&change.name).copied();
             if there == change.now {
@@ -72,30 +74,63 @@ impl GitDirExchange {
             } else if there == change.before && !is_replaced {
                 updates.push(change);
             } else {
-                result.held.insert(change.name.clone());
-                self.keep_beside(out, change);
+                beside.push(change);
             }
         }
+        let kept = self.keep_lost(git, &updates, host)?;
+        let failed = self.update_refs(git, &updates)?;
+        for change in updates {
+            let kept = kept.get(&change.name);
+            if failed.contains(change.name.as_str()) {
+                if let Some((kept, id)) = kept {
+                    self.discard_kept(git, kept, *id);
+                }
+                beside.push(change);
+                continue;
+            }
+            result.settled.insert(change.name.clone());
+            if let Some((kept, _)) = kept {
+                self.report_kept(out, change, kept);
+            }
+            if change.now.is_some() {
+                out.report.brought.push(short(&change.name).to_owned());
+            }
+        }
+        result.held.extend(beside.iter().map(|change| change.name.clone()));
+        self.keep_beside(out, &beside, host)?;
+        Ok(result)
+    }
+
+    /// Updates refs, if possible in one transaction. If one of them was moved at this moment, halves
+    /// of them find out which. Returns the names of those that were not updated.
+    fn update_refs<'a>(&self, git: &HostGit, updates: &[&'a RefChange]) -> GitResult<BTreeSet<&'a str>> {
         let message = format!("sandpen {}", self.id);
         let update = |updates: &[&RefChange]| -> GitResult<()> {
             let input: Vec<u8> = updates.iter().flat_map(|change| change.command()).collect();
             git.call(&self.dir.host, &["update-ref", "-m", &message, "--stdin", "-z"]).input(&input)?.run().map(|_| ())
         };
-        // One transaction for all; if one ref was moved at this moment, each for itself.
-        let is_done = updates.is_empty() || update(&updates).is_ok();
-        for change in updates {
-            if is_done || update(&[change]).is_ok() {
-                result.settled.insert(change.name.clone());
-                match (change.before, change.now) {
-                    (Some(before), None) => self.keep_deleted(git, &change.name, before),
-                    _ => out.report.brought.push(short(&change.name).to_owned()),
-                }
+        // A deleted branch `x` makes room for `x/y`.
+        let (deleted, other): (Vec<_>, Vec<_>) = updates.iter().copied().partition(|change| change.now.is_none());
+        let mut groups = vec![other, deleted];
+        let mut failed = BTreeSet::new();
+        let mut attempts = 0;
+        while let Some(group) = groups.pop() {
+            if group.is_empty() {
+                continue;
+            }
+            attempts += 1;
+            let is_exhausted = attempts > MAX_ATTEMPTS;
+            if !is_exhausted && is_updated(update(&group))? {
+                continue;
+            }
+            if is_exhausted || group.len() == 1 {
+                failed.extend(group.iter().map(|change| change.name.as_str()));
             } else {
-                result.held.insert(change.name.clone());
-                self.keep_beside(out, change);
+                let (first, second) = group.split_at(group.len() / 2);
+                groups.extend([second.to_vec(), first.to_vec()]);
             }
         }
-        Ok(result)
+        Ok(failed)
     }
 
     /// Brings out the default branches of remotes, which are symbolic refs. Others stay inside.
@@ -114,46 +149,14 @@ impl GitDirExchange {
         }
         Ok(())
     }
+}
 
-    /// Keeps the commits of a deleted ref that no other ref has.
-    fn keep_deleted(&self, git: &HostGit, name: &str, id: ObjectId) {
-        let arguments = ["rev-list", "--max-count=1", id.as_str(), "--not", "--all", "--"];
-        let is_lost = git.call(&self.dir.host, &arguments).run().map_or(true, |output| !output.is_empty());
-        let kept = format!("refs/sandpen/{}/{}", self.id, name.trim_start_matches("refs/"));
-        if is_lost
-            && !name.starts_with("refs/remotes/")
-            && git.call(&self.dir.host, &["update-ref", &kept, id.as_str()]).run().is_ok()
-        {
-            self.deleted.borrow_mut().push((name.to_owned(), kept));
-        }
-    }
-
-    /// Names the branches and tags that the guest deleted and whose commits no other ref has.
-    pub fn report_deleted(&self, report: &mut Report) {
-        for (name, kept) in self.deleted.borrow().iter() {
-            let what = format!("`{}` was deleted inside, and its commits are kept as `{kept}`", short(name));
-            report.keep_with(what, &["git", "update-ref", name, kept]);
-        }
-    }
-
-    /// Keeps the guest's value of a ref that moved on the host as well.
-    fn keep_beside(&self, out: &mut Outgoing, change: &RefChange) {
-        let name = short(&change.name);
-        let Some(id) = change.now else {
-            out.keep_at_end(format!("`{name}` was deleted inside, but moved on the host: it stays"));
-            return;
-        };
-        let kept = format!("refs/sandpen/{}/{}", self.id, change.name.trim_start_matches("refs/"));
-        let saved = out.git.call(&self.dir.host, &["update-ref", &kept, id.as_str()]).run();
-        if out.is_last() {
-            match saved {
-                Ok(_) => out.report.keep_with(
-                    format!("`{name}` moved on the host meanwhile, so the sandbox's is kept as `{kept}`"),
-                    &["git", "log", "--oneline", &format!("{name}..{kept}")],
-                ),
-                Err(error) => out.report.problems.push(format!("`{name}` cannot be brought out: {error}")),
-            }
-        }
+/// Fails only if Git did not run to its end.
+fn is_updated(result: GitResult<()>) -> GitResult<bool> {
+    match result {
+        Ok(()) => Ok(true),
+        Err(error) if error.is_temporary() && !matches!(error, GitError::Failed { .. }) => Err(error),
+        Err(_) => Ok(false),
     }
 }
 

@@ -24,6 +24,31 @@ pub fn write_base(base: &Path, refs: &Refs) -> io::Result<()> {
     fs::rename(new, base.join("packed-refs"))
 }
 
+/// The refs as the user made them: those at the start, and those that the user changed later and
+/// that the guest was given.
+const USER_REFS: &str = "user-refs";
+
+/// Remembers the refs at the start. `packed-refs` is never changed, only replaced.
+pub fn keep_user_refs(base: &Path) -> io::Result<()> {
+    fs::hard_link(base.join("packed-refs"), base.join(USER_REFS))
+}
+
+/// Reads the refs as the user made them; none of a repository that the guest made.
+pub fn read_user_refs(base: &Path) -> io::Result<BTreeMap<String, ObjectId>> {
+    match fs::read(base.join(USER_REFS)) {
+        Ok(text) => Ok(parse_list(&String::from_utf8_lossy(&text))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeMap::new()),
+        Err(error) => Err(error),
+    }
+}
+
+pub fn write_user_refs(base: &Path, refs: &BTreeMap<String, ObjectId>) -> io::Result<()> {
+    let text: String = refs.iter().map(|(name, id)| format!("{id} {name}\n")).collect();
+    let new = base.join("user-refs.new");
+    fs::write(&new, text)?;
+    fs::rename(new, base.join(USER_REFS))
+}
+
 /// Parses lines of the form `ID NAME`.
 pub fn parse_list(text: &str) -> BTreeMap<String, ObjectId> {
     let lines = text.lines().filter_map(|line| line.split_once(' '));

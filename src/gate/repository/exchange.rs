@@ -2,7 +2,6 @@
 //! changed on the host goes in. The state at the last exchange, the base, tells who changed what;
 //! where both did, the host's value stays.
 
-use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
@@ -62,9 +61,7 @@ pub struct GitDirExchange {
     pub remade: BTreeSet<PathBuf>,
     /// Whether no other sandbox over this repository is running, once this one has ended.
     pub is_alone: bool,
-    /// Refs that the guest deleted, with those that keep their commits.
-    pub deleted: RefCell<Vec<(String, String)>>,
-    transfer: Transfer,
+    pub transfer: Transfer,
     seen: Option<(u64, u64)>,
     /// Identifies hooks and other files that the guest was given; `None` if that is not known.
     given_files: Option<u64>,
@@ -107,7 +104,6 @@ impl GitDirExchange {
             shown: dir.work_tree.as_ref().unwrap_or(&dir.host).clone(),
             remade: BTreeSet::new(),
             is_alone: false,
-            deleted: RefCell::default(),
             seen: None,
             given_files: None,
             is_begun: false,
@@ -172,9 +168,7 @@ impl GitDirExchange {
         let guest = match self.read_guest(moment) {
             Ok(guest) => guest,
             Err(error) => {
-                report
-                    .problems
-                    .push(format!("the repository inside cannot be read, so nothing of it comes out: {error}"));
+                report.refuse(format!("the repository inside cannot be read, so nothing of it comes out: {error}"));
                 return Ok(());
             }
         };
@@ -186,20 +180,12 @@ impl GitDirExchange {
             self.bring_out(git, &guest, &base, &host, moment, report)?;
         }
         if moment == Moment::Running {
-            if !guest.is_replaced {
-                give::bring_in(self, git, &guest.refs)?;
-            }
-            // The guest may have written while this ran: then the next exchange looks again.
-            self.seen = (self.fingerprints().0 == before.0 || self.is_given(&guest)).then(|| self.fingerprints());
+            let is_complete = guest.is_replaced || give::bring_in(self, git, &guest.refs)?;
+            // What either side wrote while this ran was perhaps not read: then there is another
+            // exchange, and also after this one has written something.
+            self.seen = is_complete.then_some(before);
         }
         Ok(())
-    }
-
-    /// Tells whether the private directory is what this exchange has read or written.
-    fn is_given(&self, guest: &GuestState) -> bool {
-        let Ok(dir) = open_private(&self.dir) else { return false };
-        let Ok(base) = read_base(&self.dir.base) else { return false };
-        refs::read_refs(&dir).is_ok_and(|now| now.ids == base.ids || now.ids == guest.refs.ids)
     }
 
     pub fn id_len(&self) -> usize {
@@ -228,7 +214,7 @@ impl GitDirExchange {
             }
         }
         if changes.len() > MAX_CHANGED_REFS {
-            report.problems.push(format!("{} refs changed inside, more than can come out", changes.len()));
+            report.refuse(format!("{} refs changed inside, more than can come out", changes.len()));
             return Ok(());
         }
         let (passing, other): (Vec<_>, Vec<_>) = changes.into_iter().partition(|change| passes(&change.name, moment));
@@ -239,6 +225,7 @@ impl GitDirExchange {
         wanted.retain(|id| !known.contains(id));
         let mut taken = self.transfer.take(git, &self.dir, &wanted, &known)?;
         taken.kinds.extend(known.iter().map(|id| (*id, String::new())));
+        report.has_refused |= moment == Moment::Ended && !taken.refused.is_empty();
         let mut out = Outgoing { git, moment, taken: &taken, report };
         let refs = self.bring_refs(&mut out, &passing, host, guest.is_replaced)?;
         if guest.is_replaced {
@@ -260,7 +247,6 @@ impl GitDirExchange {
         }
         if moment == Moment::Ended {
             report_other_refs(&other, out.report);
-            self.report_deleted(out.report);
             report_odd_refs(&guest.refs, out.report);
             self.bring_symbolic(&mut out, &guest.refs, host)?;
         }

@@ -169,11 +169,14 @@ pub fn fingerprint(exchange: &GitDirExchange) -> Option<u64> {
     Some(hasher.finish())
 }
 
+/// Tells whether Git creates a file or directory of this name in its ordinary work.
+pub fn is_ordinary(name: &str) -> bool {
+    ORDINARY.iter().any(|known| name == *known || known.ends_with('_') && name.starts_with(known))
+}
+
 /// Names other files that were made at the top of the Git directory.
 pub fn report_names(dir: &PrivateGitDir, report: &mut Report) {
     let entries = open_private(dir).and_then(|private| private.entries(MAX_TOP_ENTRIES)).unwrap_or_default();
-    let is_ordinary =
-        |name: &str| ORDINARY.iter().any(|known| name == *known || known.ends_with('_') && name.starts_with(known));
     let new = entries.iter().filter(|(name, kind)| {
         let text = name.to_string_lossy();
         let is_link = *kind == rustix::fs::FileType::Symlink && text != "config";

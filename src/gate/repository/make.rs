@@ -10,6 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::Path;
 
+use super::base::keep_user_refs;
 use super::host_git::HostGit;
 use super::operation;
 use crate::facts::git::object_id::ObjectId;
@@ -90,6 +91,7 @@ fn full(dir: &PrivateGitDir, git: Option<&HostGit>) -> io::Result<()> {
         Some(git) => convert_reftable(git, dir)?,
         None => give_refs(host, private, base)?,
     }
+    keep_user_refs(base)?;
     reflogs(&host.join("logs"), &private.join("logs"))?;
     if private.join("logs/refs/stash").exists() {
         directories(base, &["logs/refs"])?;

@@ -14,12 +14,15 @@
 mod apply_index;
 mod apply_refs;
 mod apply_tree;
+mod aside;
 mod base;
 mod exchange;
+mod git_dir_content;
 mod give;
 mod guest_state;
 mod host_git;
 mod host_state;
+mod keep_refs;
 mod kept;
 mod lfs;
 mod make;
@@ -32,11 +35,13 @@ mod other_sessions;
 mod outgoing;
 mod refs;
 mod report;
+mod root;
 mod search;
 mod settings;
 mod stash;
 mod transfer;
 mod watched;
+mod worktree_heads;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -50,19 +55,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::path::HostPath;
 use crate::plan::RepositoryGate;
-use crate::plan::repository::PrivateGitDir;
 use crate::process::lock;
-use crate::process::untrusted_dir::UntrustedDir;
 use exchange::{GitDirExchange, Moment};
 use host_git::HostGit;
-use nested::Nested;
+use nested::{Nested, NewWorktree};
 use nested_baseline::{NestedBaseline, Searched};
 use other_sessions::OtherSessions;
+use report::Kept;
 pub use report::Report;
 use watched::Stamps;
 
 /// The name of the saved gate in the session's directory.
 const FILE: &str = "repositories.json";
+/// The name of the file with what live exchanges kept elsewhere.
+const KEPT_FILE: &str = "kept.json";
 /// The file's time is that of the last exchange, so a launcher was killed at most so many seconds
 /// after it.
 const KILL_MARGIN: u64 = 3;
@@ -84,6 +90,8 @@ pub struct RepositoryExchange {
     locks: PathBuf,
     /// Locks that other sandboxes over the same repositories share.
     shared: Vec<File>,
+    /// What exchanges kept elsewhere while the guest was running.
+    kept: Vec<Kept>,
 }
 
 /// The state that a killed launcher leaves.
@@ -184,7 +192,10 @@ impl RepositoryExchange {
             gate.repositories.iter().filter_map(|repository| share_repository(&locks, &repository.common_dir).ok());
         let shared = shared.collect();
         let searched = Searched::load(&gate);
-        Ok(RepositoryExchange { git, dirs, gate, stamps, baseline, searched, killed: None, scratch, locks, shared })
+        let kept = fs::read(scratch.join(KEPT_FILE)).ok().and_then(|text| serde_json::from_slice(&text).ok());
+        let kept = kept.unwrap_or_default();
+        let killed = None;
+        Ok(RepositoryExchange { git, dirs, gate, stamps, baseline, searched, killed, scratch, locks, shared, kept })
     }
 
     /// Exchanges what changed since the last time. Problems are reported at the end, when they are
@@ -193,7 +204,14 @@ impl RepositoryExchange {
         let Some(git) = &self.git else { return };
         for dir in self.dirs.iter_mut().filter(|dir| dir.needs_exchange()) {
             let Ok(_lock) = lock_repository(&self.locks, &dir.dir.host) else { continue };
-            let _ = dir.exchange(git, Moment::Running, &mut Report::default());
+            let mut report = Report::default();
+            let _ = dir.exchange(git, Moment::Running, &mut report);
+            if !report.kept.is_empty() {
+                report.add_kept_before(&self.kept);
+                self.kept = report.kept;
+                // The next command prints it if this process is killed.
+                let _ = serde_json::to_vec(&self.kept).map(|text| fs::write(self.scratch.join(KEPT_FILE), text));
+            }
         }
     }
 
@@ -202,23 +220,28 @@ impl RepositoryExchange {
     pub fn finish(&mut self) -> Result<Report, Report> {
         let mut report = Report { changed: self.stamps.changed(&self.gate.watched), ..Report::default() };
         let mut has_failed = false;
-        let worktrees = self.bring_out_nested(&mut report);
+        let (worktrees, has_nested_failed) = self.bring_out_nested(&mut report);
+        has_failed |= has_nested_failed;
         for dir in self.dirs.iter_mut().filter(|dir| dir.needs_last_exchange()) {
             let Some(git) = &self.git else {
                 report.problems.push("Git is not installed on the host, so commits made inside cannot come out".into());
                 has_failed = true;
                 break;
             };
+            report.has_refused = false;
             let result = lock_repository(&self.locks, &dir.dir.host)
                 .map_err(host_git::GitError::from)
                 .and_then(|_lock| dir.exchange(git, Moment::Ended, &mut report));
             if let Err(error) = result {
-                report.problems.push(format!("the repository `{}` cannot be updated: {error}", dir.dir.host.display()));
-                has_failed |= error.is_temporary();
-                if !error.is_temporary() {
-                    keep_aside(&self.gate, &dir.dir, &mut report);
+                let problem = format!("the repository `{}` cannot be updated: {error}", dir.dir.host.display());
+                if error.is_temporary() {
+                    report.problems.push(problem);
+                    has_failed = true;
+                    continue;
                 }
+                report.refuse(problem);
             }
+            has_failed |= report.has_refused && !aside::keep(&self.gate, &dir.dir, &mut report);
         }
         for dir in self.dirs.iter().filter(|dir| dir.may_keep_files()) {
             kept::report_names(&dir.dir, &mut report);
@@ -227,20 +250,32 @@ impl RepositoryExchange {
             }
             kept::report_hooks(&dir.dir, &dir.dir.host, &self.gate.aside.join(&self.gate.id), &mut report);
         }
-        for (directory, number, name) in worktrees {
-            if let Err(error) = self.bring_out_worktree(&directory, number, &name, &mut report) {
-                report.problems.push(format!("the worktree `{}` cannot be brought out: {error}", directory.display()));
+        for worktree in worktrees {
+            if let Err(error) = self.bring_out_worktree(&worktree, &mut report) {
+                let shown = worktree.directory.display();
+                report.problems.push(format!("the worktree `{shown}` cannot be brought out: {error}"));
             }
         }
-        if has_failed {
-            return Err(report);
+        if let Some(git) = &self.git {
+            for dir in &mut self.dirs {
+                let repository = self.gate.repositories.iter().find(|known| known.common_dir == dir.dir.host);
+                let given = repository.map_or(&[][..], |repository| &repository.worktrees);
+                if let Err(error) = dir.keep_worktrees(git, given, &mut report) {
+                    report.problems.push(format!("the worktrees made inside cannot be kept: {error}"));
+                    has_failed |= error.is_temporary();
+                }
+            }
         }
-        Ok(report)
+        report.add_kept_before(&self.kept);
+        let _ = report.save_list(&self.gate.aside.join(&self.gate.id));
+        if has_failed { Err(report) } else { Ok(report) }
     }
 
-    /// Brings out repositories that were made in the working tree. Returns the worktrees that were.
-    fn bring_out_nested(&mut self, report: &mut Report) -> Vec<(PathBuf, usize, String)> {
-        let Some(git) = &self.git else { return Vec::new() };
+    /// Brings out repositories that were made in the working tree. Returns the worktrees that were,
+    /// and whether another attempt is necessary.
+    fn bring_out_nested(&mut self, report: &mut Report) -> (Vec<NewWorktree>, bool) {
+        let Some(git) = &self.git else { return (Vec::new(), false) };
+        let is_alone = self.shared.iter().all(lock::is_only_one);
         let mut nested = Nested {
             gate: &self.gate,
             git,
@@ -251,26 +286,24 @@ impl RepositoryExchange {
             count: 0,
             remade: BTreeSet::new(),
             worktrees: Vec::new(),
+            installed: BTreeSet::new(),
+            is_alone,
+            has_failed: false,
         };
         nested.bring_out(report);
-        let is_alone = self.shared.iter().all(lock::is_only_one);
         for dir in &mut self.dirs {
             dir.remade.clone_from(&nested.remade);
             dir.is_alone = is_alone;
         }
-        nested.worktrees
+        (nested.worktrees, nested.has_failed)
     }
 
-    fn bring_out_worktree(
-        &mut self,
-        directory: &Path,
-        number: usize,
-        name: &str,
-        report: &mut Report,
-    ) -> host_git::GitResult<()> {
-        let (Some(git), Some(repository)) = (&self.git, self.gate.repositories.get(number)) else { return Ok(()) };
-        let place = self.scratch.join(format!("worktree-{name}"));
-        let tree = nested::add_worktree(git, &self.gate.roots, repository, directory, name, &place)?;
+    fn bring_out_worktree(&mut self, worktree: &NewWorktree, report: &mut Report) -> host_git::GitResult<()> {
+        let (Some(git), Some(repository)) = (&self.git, self.gate.repositories.get(worktree.repository)) else {
+            return Ok(());
+        };
+        let place = self.scratch.join(format!("worktree-{}", crate::session_id::random_name()));
+        let tree = nested::add_worktree(git, &self.gate.roots, repository, worktree, &place)?;
         let Some(dir) = self.dirs.iter_mut().find(|dir| dir.dir.host == repository.common_dir) else { return Ok(()) };
         dir.trees.push(tree);
         dir.exchange(git, Moment::Ended, report)
@@ -285,22 +318,6 @@ impl RepositoryExchange {
 fn time_of_kill(saved: &fs::Metadata) -> Option<i64> {
     let seen = saved.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?.as_secs();
     i64::try_from(seen + KILL_MARGIN).ok()
-}
-
-/// Keeps a private Git directory that could not come out, for the user to look at.
-fn keep_aside(gate: &RepositoryGate, dir: &PrivateGitDir, report: &mut Report) {
-    let kept = gate.aside.join(&gate.id).join(crate::plan::flat_name(&dir.host));
-    let copied = exchange::open_private(dir).and_then(|private| {
-        fs::create_dir_all(&kept)?;
-        move_tree::copy_entries(&private, &kept)?;
-        let _ = fs::remove_dir(kept.join("objects"));
-        let objects = UntrustedDir::open(&dir.private_objects)?;
-        fs::create_dir_all(kept.join("objects"))?;
-        move_tree::copy_entries(&objects, &kept.join("objects"))
-    });
-    if copied.is_ok() {
-        report.keep(format!("the sandbox's Git directory is kept in `{}`", kept.display()));
-    }
 }
 
 /// Waits for the lock on a repository of the host. It is released with the file.

@@ -1,9 +1,9 @@
 //! Corrects what a new sandbox finds in its workspace by what other sandboxes found there before it:
 //! a repository that a guest of theirs made or changed is not the user's.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::nested::known;
@@ -31,9 +31,10 @@ impl OtherSessions {
         if baseline.is_empty() {
             return;
         }
+        let NestedBaseline { git_dirs, pointers, odd, since } = baseline;
         for other in self.0.into_iter().filter_map(|(path, file)| OtherSession::read(&path, file).ok()) {
-            baseline.git_dirs.retain_mut(|(path, content)| {
-                if other.leaves(path) {
+            git_dirs.retain_mut(|(path, content)| {
+                if other.leaves(path, since) {
                     return true;
                 }
                 let before = other.saved.baseline.git_dir(path);
@@ -42,10 +43,9 @@ impl OtherSessions {
                     true
                 })
             });
-            baseline
-                .pointers
-                .retain(|(path, content)| other.leaves(path) || other.saved.baseline.has_pointer(path, content));
-            baseline.odd.retain(|entry| other.leaves(&entry.0) || other.saved.baseline.odd.contains(entry));
+            pointers
+                .retain(|(path, content)| other.leaves(path, since) || other.saved.baseline.has_pointer(path, content));
+            odd.retain(|entry| other.leaves(&entry.0, since) || other.saved.baseline.odd.contains(entry));
         }
     }
 }
@@ -68,9 +68,9 @@ impl OtherSession {
     }
 
     /// Tells whether the guest could not write a path, or the user did so after its end.
-    fn leaves(&self, path: &Path) -> bool {
+    fn leaves(&self, path: &Path, since: &BTreeMap<PathBuf, i64>) -> bool {
         let is_within = self.saved.gate.roots.iter().any(|root| path.starts_with(root));
-        let is_later = |killed| path.symlink_metadata().is_ok_and(|meta| meta.ctime() > killed);
+        let is_later = |killed| since.get(path).is_some_and(|since| *since > killed);
         !is_within || self.known.iter().any(|known| known == path) || self.killed.is_some_and(is_later)
     }
 }

@@ -27,6 +27,13 @@ impl Outgoing<'_> {
         }
     }
 
+    /// Reports a problem by which objects stay inside, unless the guest is running.
+    pub fn refuse_at_end(&mut self, problem: impl Into<String>) {
+        if self.is_last() {
+            self.report.refuse(problem);
+        }
+    }
+
     /// Reports what stays inside, unless the guest is running.
     pub fn keep_at_end(&mut self, what: impl Into<String>) {
         if self.is_last() {

@@ -1,6 +1,11 @@
 //! Says what came out of a sandbox's repositories and what did not.
 
 use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
 
 use crate::ui::Ui;
 use crate::ui::shell::shell_words;
@@ -17,12 +22,16 @@ pub struct Report {
     /// Problems for which something could not come out at all.
     pub problems: Vec<String>,
     /// Changed files that tools on the host run or read without asking.
-    pub changed: Vec<std::path::PathBuf>,
+    pub changed: Vec<PathBuf>,
     /// Refs that were brought out, for the report of a sandbox whose launcher was killed.
     pub brought: Vec<String>,
+    /// Whether commits or other objects were refused, so that only the private directory has them.
+    pub has_refused: bool,
+    /// The file with all lines, if they are too many to be printed.
+    pub list: Option<Box<Path>>,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
     pub what: String,
     /// The commands that accept or show it.
@@ -39,6 +48,41 @@ impl Report {
         self.kept.push(Kept { what: what.into(), commands: vec![command] });
     }
 
+    /// Reports a problem by which objects stay inside.
+    pub fn refuse(&mut self, problem: impl Into<String>) {
+        self.problems.push(problem.into());
+        self.has_refused = true;
+    }
+
+    /// Adds what was kept while the guest was running.
+    pub fn add_kept_before(&mut self, before: &[Kept]) {
+        let new = std::mem::take(&mut self.kept);
+        for kept in before.iter().cloned().chain(new) {
+            if !self.kept.contains(&kept) {
+                self.kept.push(kept);
+            }
+        }
+    }
+
+    /// Writes all lines to a file in the directory, if they are too many to be printed.
+    pub fn save_list(&mut self, directory: &Path) -> io::Result<()> {
+        if self.kept.len() <= MAX_PRINTED && self.problems.len() <= MAX_PRINTED {
+            return Ok(());
+        }
+        let of_kept = |kept: &Kept| {
+            let commands: String =
+                kept.commands.iter().map(|command| format!("\t{}\n", shell_words(command))).collect();
+            format!("{}\n{commands}", kept.what)
+        };
+        let mut text: String = self.kept.iter().map(of_kept).collect();
+        text.extend(self.problems.iter().map(|problem| format!("{problem}\n")));
+        let file = directory.join("report.txt");
+        fs::create_dir_all(directory)?;
+        fs::write(&file, text)?;
+        self.list = Some(file.into_boxed_path());
+        Ok(())
+    }
+
     /// Prints what the user has to know. `-q` does not hide it.
     pub fn print(&self, ui: Ui) {
         for kept in self.kept.iter().take(MAX_PRINTED) {
@@ -47,11 +91,17 @@ impl Report {
                 ui.hint(&shell_words(command));
             }
         }
-        if self.kept.len() > MAX_PRINTED {
-            ui.alert(&format!("{} more changes in the Git directory stay inside", self.kept.len() - MAX_PRINTED));
-        }
         for problem in self.problems.iter().take(MAX_PRINTED) {
-            ui.warn(problem);
+            ui.alert(&format!("warning: {problem}"));
+        }
+        if self.problems.len() > MAX_PRINTED {
+            ui.alert(&format!("warning: {} more problems", self.problems.len() - MAX_PRINTED));
+        }
+        let more = [self.kept.len(), self.problems.len()].map(|count| count.saturating_sub(MAX_PRINTED));
+        let more: usize = more.iter().sum();
+        if more > 0 {
+            let list = self.list.as_ref().map_or_else(String::new, |file| format!(": see `{}`", file.display()));
+            ui.alert(&format!("{more} more changes in the Git directory stay inside or are kept elsewhere{list}"));
         }
         super::watched::print(&self.changed, ui);
     }

@@ -3,42 +3,56 @@
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{AtFlags, FileType};
+use rustix::fs::{AtFlags, FileType, Stat};
 
+use super::root::{open_granted, open_root};
 use crate::process::untrusted_dir::UntrustedDir;
 
-/// Below this depth directories are opened from the root again, so that the search does not use up
-/// the descriptors of the process.
-const MAX_OPEN_DEPTH: usize = 200;
+/// So many directories above the current one are open, and one of each `ANCHOR_DISTANCE` above them
+/// as far as `MAX_ANCHOR_DEPTH`, so that the search neither uses up the descriptors of the process
+/// nor opens all directories above each one again.
+const MAX_OPEN_ABOVE: usize = 50;
+const ANCHOR_DISTANCE: usize = 100;
+const MAX_ANCHOR_DEPTH: usize = 10_000;
+
+/// Deeper directories are not on the list for the next search: their paths are too long.
+const MAX_SEEN_DEPTH: usize = 100;
 
 /// Starting a thread takes as long as examining some fifty directories.
 const MIN_THREADED: usize = 300;
 
 /// A path that Git treats as a repository.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Found {
+pub struct Found {
+    pub kind: FoundKind,
+    pub path: PathBuf,
+    /// The time in seconds at which it was created or last changed, whichever is earlier, before
+    /// sandpen changed its permissions; `None` if it is not known.
+    pub since: Option<i64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FoundKind {
     /// A directory `.git`.
-    GitDir(PathBuf),
+    GitDir,
     /// A directory that Git takes for a Git directory, or nearly so, with another name.
-    Bare(PathBuf),
+    Bare,
     /// A `.git` that is a file.
-    Pointer(PathBuf),
+    Pointer,
     /// A `.git` that is neither a file nor a directory.
-    Odd(PathBuf),
+    Odd,
     /// A directory that cannot be searched.
-    Unreadable(PathBuf),
+    Unreadable,
 }
 
 /// A directory that is still to be searched.
 struct Pending {
-    parent: Option<Rc<UntrustedDir>>,
-    path: PathBuf,
+    name: OsString,
     depth: usize,
     /// Its record in the list of an earlier search.
     seen: Option<usize>,
@@ -49,50 +63,48 @@ struct Pending {
 pub fn repositories(root: &Path, known: &[PathBuf], seen: &SeenDirectories) -> (Vec<Found>, SeenDirectories) {
     let mut found = Vec::new();
     let mut now = SeenDirectories::default();
-    let Ok(top) = UntrustedDir::open(root) else { return (vec![Found::Unreadable(root.to_owned())], now) };
-    let top = Rc::new(top);
+    let unreadable = |path: PathBuf| Found { kind: FoundKind::Unreadable, path, since: None };
+    let Ok(top) = open_root(root) else { return (vec![unreadable(root.to_owned())], now) };
     let clock = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
     let clock = i64::try_from(clock).unwrap_or(0);
+    let known_below: Vec<Vec<&OsStr>> =
+        known.iter().filter_map(|known| Some(known.strip_prefix(root).ok()?.iter().collect())).collect();
     let records = seen.records();
     let stamps = stamps(&top, &records);
     let first = (!records.is_empty()).then_some(0);
-    let mut open = vec![Pending { parent: None, path: PathBuf::new(), depth: 0, seen: first }];
-    while let Some(Pending { parent, path, depth, seen }) = open.pop() {
-        let name = path.file_name().unwrap_or_default();
-        let absolute = || root.join(&path);
-        if known.iter().any(|known| known.strip_prefix(root).is_ok_and(|known| known == path)) {
-            now.push(name, None, 0);
+    let mut way = Way { top, above: Vec::new() };
+    let mut open = vec![Pending { name: OsString::new(), depth: 0, seen: first }];
+    while let Some(Pending { name, depth, seen }) = open.pop() {
+        way.leave(depth);
+        if known_below.iter().any(|known| way.leads_to(&name, known)) {
+            now.push(depth, &name, None, 0);
             continue;
         }
         let record = seen.and_then(|number| records.get(number));
         let stamp = match seen.and_then(|number| stamps.get(number)) {
             Some(stamp) => *stamp,
-            None => DirectoryStamp::of(&top, &path),
+            None => way.stat(&name).ok().and_then(|stat| DirectoryStamp::of(&stat)),
         };
         if let Some(record) = record.filter(|record| stamp.is_some() && record.stamp == stamp) {
-            now.push(name, stamp, record.children.len());
+            now.push(depth, &name, stamp, record.children.len());
             let below = record.children.iter().filter_map(|child| Some((*child, records.get(*child)?)));
             let pending = |(child, record): (usize, &Record<'_>)| Pending {
-                parent: None,
-                path: path.join(record.name),
+                name: record.name.to_owned(),
                 depth: depth + 1,
                 seen: Some(child),
             };
             open.extend(below.map(pending));
+            way.enter(name, None);
             continue;
         }
-        let opened = match (&parent, path.file_name()) {
-            (Some(parent), Some(name)) => open_directory(parent, Path::new(name)),
-            (None, Some(_)) => open_directory(&top, &path),
-            (_, None) => top.directory(Path::new("")),
-        };
+        let opened = way.open(&name);
         let entries = opened.and_then(|directory| Ok((directory.entries(usize::MAX)?, directory)));
         let (entries, directory) = match entries {
             Ok(read) => read,
             Err(error) => {
-                now.push(name, None, 0);
+                now.push(depth, &name, None, 0);
                 if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) {
-                    found.push(Found::Unreadable(absolute()));
+                    found.push(unreadable(way.path(root, &name)));
                 }
                 continue;
             }
@@ -100,36 +112,131 @@ pub fn repositories(root: &Path, known: &[PathBuf], seen: &SeenDirectories) -> (
         let has = |name: &str| entries.iter().any(|(known, _)| known == name);
         let is_bare = has("HEAD") && (has("objects") || has("refs") || has("commondir"));
         if is_bare {
-            found.push(Found::Bare(absolute()));
+            let changed = stamp.map(|stamp| stamp.changed.0);
+            let since = changed.map(|changed| earlier(changed, directory.time_of_creation("")));
+            found.push(Found { kind: FoundKind::Bare, path: way.path(root, &name), since });
         }
-        let shared = (depth < MAX_OPEN_DEPTH).then(|| Rc::new(directory));
         let before: HashMap<&OsStr, usize> = record
             .iter()
             .flat_map(|record| &record.children)
             .filter_map(|child| Some((records.get(*child)?.name, *child)))
             .collect();
         let (mut below, mut has_repository) = (Vec::new(), is_bare);
-        for (name, kind) in entries {
-            if is_dot_git(&name) {
+        for (entry, kind) in entries {
+            if is_dot_git(&entry) {
                 has_repository = true;
-                let place = absolute().join(&name);
-                if !known.contains(&place) {
-                    found.push(match kind {
-                        FileType::Directory => Found::GitDir(place),
-                        FileType::RegularFile => Found::Pointer(place),
-                        _ => Found::Odd(place),
-                    });
+                let path = way.path(root, &name).join(&entry);
+                if !known.contains(&path) {
+                    let kind = match kind {
+                        FileType::Directory => FoundKind::GitDir,
+                        FileType::RegularFile => FoundKind::Pointer,
+                        _ => FoundKind::Odd,
+                    };
+                    found.push(Found { kind, path, since: since(&directory, &entry) });
                 }
             } else if kind == FileType::Directory {
-                let seen = before.get(name.as_os_str()).copied();
-                below.push(Pending { parent: shared.clone(), path: path.join(&name), depth: depth + 1, seen });
+                let seen = before.get(entry.as_os_str()).copied();
+                below.push(Pending { name: entry, depth: depth + 1, seen });
             }
         }
-        now.push(name, stamp.filter(|stamp| !has_repository && stamp.is_settled(clock)), below.len());
+        now.push(depth, &name, stamp.filter(|stamp| !has_repository && stamp.is_settled(clock)), below.len());
         open.append(&mut below);
+        way.enter(name, Some(directory));
     }
     found.sort();
     (found, now)
+}
+
+/// The directories from the root to the one that is searched.
+struct Way {
+    top: UntrustedDir,
+    /// Those below the root, with a descriptor if they are open.
+    above: Vec<(OsString, Option<UntrustedDir>)>,
+}
+
+impl Way {
+    /// Returns to the directory that contains those of a depth.
+    fn leave(&mut self, depth: usize) {
+        self.above.truncate(depth.saturating_sub(1));
+    }
+
+    /// Adds a directory; the root has no name.
+    fn enter(&mut self, name: OsString, directory: Option<UntrustedDir>) {
+        if name.is_empty() {
+            return;
+        }
+        self.above.push((name, directory));
+        let closed = self.above.len().checked_sub(MAX_OPEN_ABOVE + 1).filter(|at| !is_anchor(*at));
+        if let Some((_, directory)) = closed.and_then(|at| self.above.get_mut(at)) {
+            *directory = None;
+        }
+    }
+
+    fn leads_to(&self, name: &OsStr, names: &[&OsStr]) -> bool {
+        let above = self.above.iter().map(|(name, _)| name.as_os_str());
+        let way = above.chain((!name.is_empty()).then_some(name));
+        names.len() <= self.above.len() + 1 && way.eq(names.iter().copied())
+    }
+
+    fn path(&self, root: &Path, name: &OsStr) -> PathBuf {
+        let mut path = root.to_owned();
+        path.extend(self.above.iter().map(|(name, _)| name));
+        if !name.is_empty() {
+            path.push(name);
+        }
+        path
+    }
+
+    /// Opens a directory of the current one; without a name, the root.
+    fn open(&mut self, name: &OsStr) -> io::Result<UntrustedDir> {
+        if name.is_empty() {
+            return self.top.directory(Path::new(""));
+        }
+        open_granted(self.current()?, Path::new(name))
+    }
+
+    fn stat(&mut self, name: &OsStr) -> io::Result<Stat> {
+        if name.is_empty() { Ok(rustix::fs::fstat(&self.top)?) } else { self.current()?.stat(name) }
+    }
+
+    /// Opens those directories again that were closed, from the last one that is open.
+    fn current(&mut self) -> io::Result<&UntrustedDir> {
+        let first = self.above.iter().rposition(|(_, directory)| directory.is_some()).map_or(0, |at| at + 1);
+        let count = self.above.len();
+        let mut last: Option<UntrustedDir> = None;
+        for at in first..count {
+            let above = match (&last, at.checked_sub(1).and_then(|at| self.above.get(at))) {
+                (Some(last), _) | (None, Some((_, Some(last)))) => last,
+                _ => &self.top,
+            };
+            let name = self.above.get(at).map(|(name, _)| name.as_os_str()).unwrap_or_default();
+            let opened = open_granted(above, Path::new(name))?;
+            if let Some(last) = last.take()
+                && let Some((_, kept)) = self.above.get_mut(at - 1)
+                && (at + MAX_OPEN_ABOVE > count || is_anchor(at - 1))
+            {
+                *kept = Some(last);
+            }
+            last = Some(opened);
+        }
+        if let (Some(last), Some((_, kept))) = (last, self.above.last_mut()) {
+            *kept = Some(last);
+        }
+        Ok(self.above.last().and_then(|(_, directory)| directory.as_ref()).unwrap_or(&self.top))
+    }
+}
+
+fn is_anchor(depth: usize) -> bool {
+    depth.is_multiple_of(ANCHOR_DISTANCE) && depth <= MAX_ANCHOR_DEPTH
+}
+
+/// Returns the earlier one of the times at which an entry was created and last changed.
+fn since(directory: &UntrustedDir, name: &OsStr) -> Option<i64> {
+    Some(earlier(directory.stat(name).ok()?.st_ctime, directory.time_of_creation(name)))
+}
+
+fn earlier(changed: i64, created: Option<i64>) -> i64 {
+    created.map_or(changed, |created| created.min(changed))
 }
 
 /// The identity of a directory, which changes whenever an entry is added, removed or renamed.
@@ -142,18 +249,24 @@ struct DirectoryStamp {
 
 impl DirectoryStamp {
     #[allow(clippy::unnecessary_cast, clippy::cast_lossless, reason = "the types differ between platforms")]
-    fn of(top: &UntrustedDir, path: &Path) -> Option<Self> {
-        let stat = if path.as_os_str().is_empty() {
-            rustix::fs::fstat(top)
-        } else {
-            rustix::fs::statat(top, path, AtFlags::SYMLINK_NOFOLLOW)
-        };
-        let stat = stat.ok().filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)?;
+    fn of(stat: &Stat) -> Option<Self> {
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+            return None;
+        }
         Some(DirectoryStamp {
             device: stat.st_dev as u64,
             inode: stat.st_ino as u64,
             changed: (stat.st_ctime as i64, stat.st_ctime_nsec as i64),
         })
+    }
+
+    fn at(top: &UntrustedDir, path: &Path) -> Option<Self> {
+        let stat = if path.as_os_str().is_empty() {
+            rustix::fs::fstat(top)
+        } else {
+            rustix::fs::statat(top, path, AtFlags::SYMLINK_NOFOLLOW)
+        };
+        Self::of(&stat.ok()?)
     }
 
     /// Tells whether a later change would have another time: a file system's clock advances by some
@@ -178,7 +291,7 @@ fn stamps(top: &UntrustedDir, records: &[Record<'_>]) -> Vec<Option<DirectorySta
             }
         }
     }
-    let examine = |paths: &[PathBuf]| paths.iter().map(|path| DirectoryStamp::of(top, path)).collect::<Vec<_>>();
+    let examine = |paths: &[PathBuf]| paths.iter().map(|path| DirectoryStamp::at(top, path)).collect::<Vec<_>>();
     if paths.len() < MIN_THREADED {
         return examine(&paths);
     }
@@ -230,7 +343,11 @@ impl SeenDirectories {
         std::fs::rename(new, file)
     }
 
-    fn push(&mut self, name: &OsStr, stamp: Option<DirectoryStamp>, children: usize) {
+    fn push(&mut self, depth: usize, name: &OsStr, stamp: Option<DirectoryStamp>, children: usize) {
+        if depth > MAX_SEEN_DEPTH {
+            return;
+        }
+        let (stamp, children) = if depth == MAX_SEEN_DEPTH { (None, 0) } else { (stamp, children) };
         let zeros = DirectoryStamp { device: 0, inode: 0, changed: (0, 0) };
         let DirectoryStamp { device, inode, changed } = stamp.unwrap_or(zeros);
         let length = u32::try_from(name.len()).unwrap_or(0);
@@ -289,17 +406,6 @@ impl SeenDirectories {
     }
 }
 
-/// Opens a directory, and grants its owner access first if necessary.
-fn open_directory(parent: &UntrustedDir, path: &Path) -> std::io::Result<UntrustedDir> {
-    match parent.directory(path) {
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            parent.grant_access(path)?;
-            parent.directory(path)
-        }
-        opened => opened,
-    }
-}
-
 /// File systems of macOS do not tell cases apart.
 fn is_dot_git(name: &OsString) -> bool {
     if cfg!(target_os = "macos") { name.eq_ignore_ascii_case(".git") } else { name == ".git" }
@@ -311,10 +417,58 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
+    fn kinds(found: Vec<Found>) -> Vec<(FoundKind, PathBuf)> {
+        found.into_iter().map(|found| (found.kind, found.path)).collect()
+    }
+
+    /// Directories beside the deep ones are searched on the way back, when those above are closed.
     #[test]
-    fn repositories_are_found_at_any_depth_and_behind_closed_directories() -> std::io::Result<()> {
+    fn many_levels_are_searched_with_few_descriptors() -> io::Result<()> {
+        const LEVELS: usize = 3 * ANCHOR_DISTANCE;
         let directory = tempfile::tempdir()?;
-        let root = directory.path();
+        let root = directory.path().canonicalize()?;
+        let mut way = vec![UntrustedDir::open(&root)?];
+        for _ in 0..LEVELS {
+            let above = way.pop().ok_or(ErrorKind::NotFound)?;
+            above.create_directory(Path::new("a/.git"))?;
+            above.create_directory(Path::new("z/.git"))?;
+            way.push(above.create_directory(Path::new("m"))?);
+        }
+        let (found, _) = repositories(&root, &[], &SeenDirectories::default());
+        assert_eq!(found.len(), 2 * LEVELS);
+        let mut way = Way { top: UntrustedDir::open(&root)?, above: Vec::new() };
+        for _ in 0..LEVELS {
+            way.enter("m".into(), None);
+        }
+        for depth in (1..=LEVELS).rev() {
+            way.leave(depth + 1);
+            way.current()?;
+            let open = way.above.iter().filter(|(_, directory)| directory.is_some()).count();
+            assert!(open <= MAX_OPEN_ABOVE + LEVELS / ANCHOR_DISTANCE + 1, "{open} are open at {depth}");
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn the_time_of_a_repository_is_not_that_of_a_changed_mode() -> io::Result<()> {
+        let directory = tempfile::tempdir()?;
+        let root = directory.path().canonicalize()?;
+        fs::create_dir_all(root.join("a/.git"))?;
+        let created = UntrustedDir::open(&root.join("a"))?.time_of_creation(".git");
+        let search = || repositories(&root, &[], &SeenDirectories::default()).0;
+        let before = search();
+        assert!(before.iter().all(|found| found.since.is_some()));
+        if created.is_some() {
+            fs::set_permissions(root.join("a/.git"), fs::Permissions::from_mode(0o500))?;
+            assert_eq!(search(), before);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn repositories_are_found_at_any_depth_and_behind_closed_directories() -> io::Result<()> {
+        let directory = tempfile::tempdir()?;
+        let root = &directory.path().canonicalize()?;
         // Deeper than the limit of open directories, and longer than a path may be.
         let deep = UntrustedDir::open(root)?;
         let below: PathBuf = std::iter::repeat_n("a-long-name-of-a-directory", 400).collect();
@@ -328,33 +482,35 @@ mod tests {
         symlink(root.join("new"), root.join("linked/elsewhere"))?;
         symlink(root.join("new/.git"), root.join("linked/.git"))?;
         fs::set_permissions(root.join("closed"), fs::Permissions::from_mode(0o311))?;
-        let (found, _) = repositories(root, &[root.join("known/.git")], &SeenDirectories::default());
+        let (found, seen) = repositories(root, &[root.join("known/.git")], &SeenDirectories::default());
+        let found = kinds(found);
         let at = |path: &str| root.join(path);
         for expected in [
-            Found::GitDir(at("new/.git")),
-            Found::GitDir(at("closed/in/.git")),
-            Found::GitDir(root.join(below).join(".git")),
-            Found::Bare(at("bare")),
-            Found::Pointer(at("worktree/.git")),
-            Found::Odd(at("linked/.git")),
+            (FoundKind::GitDir, at("new/.git")),
+            (FoundKind::GitDir, at("closed/in/.git")),
+            (FoundKind::GitDir, root.join(below).join(".git")),
+            (FoundKind::Bare, at("bare")),
+            (FoundKind::Pointer, at("worktree/.git")),
+            (FoundKind::Odd, at("linked/.git")),
         ] {
             assert!(found.contains(&expected), "{expected:?}");
         }
+        assert_eq!(kinds(repositories(root, &[root.join("known/.git")], &seen).0), found);
         assert_eq!(found.len(), 6, "{found:?}");
         Ok(())
     }
 
     #[test]
-    fn a_directory_that_was_seen_is_listed_again_if_it_changed() -> std::io::Result<()> {
+    fn a_directory_that_was_seen_is_listed_again_if_it_changed() -> io::Result<()> {
         let directory = tempfile::tempdir()?;
-        let root = directory.path();
+        let root = &directory.path().canonicalize()?;
         fs::create_dir_all(root.join("a/b"))?;
         let top = UntrustedDir::open(root)?;
         let mut seen = SeenDirectories::default();
         for (path, count) in [("", 1), ("a", 1), ("a/b", 0)] {
             // As if they had been seen some seconds later.
-            let stamp = DirectoryStamp::of(&top, Path::new(path));
-            seen.push(Path::new(path).file_name().unwrap_or_default(), stamp, count);
+            let stamp = DirectoryStamp::at(&top, Path::new(path));
+            seen.push(0, Path::new(path).file_name().unwrap_or_default(), stamp, count);
         }
         let file = root.with_extension("seen");
         seen.save(&file)?;
@@ -363,14 +519,14 @@ mod tests {
         // The clock of the file system must have advanced for the change to have another time.
         loop {
             fs::create_dir(root.join("a/b/.git"))?;
-            if DirectoryStamp::of(&top, Path::new("a/b")) != seen.records().last().and_then(|record| record.stamp) {
+            if DirectoryStamp::at(&top, Path::new("a/b")) != seen.records().last().and_then(|record| record.stamp) {
                 break;
             }
             fs::remove_dir(root.join("a/b/.git"))?;
         }
-        assert_eq!(search().0, [Found::GitDir(root.join("a/b/.git"))]);
+        assert_eq!(kinds(search().0), [(FoundKind::GitDir, root.join("a/b/.git"))]);
         fs::write(&file, b"damaged")?;
-        assert_eq!(search().0, [Found::GitDir(root.join("a/b/.git"))]);
+        assert_eq!(kinds(search().0), [(FoundKind::GitDir, root.join("a/b/.git"))]);
         fs::remove_file(file)
     }
 }

@@ -4,7 +4,7 @@
 use std::fs;
 
 use super::exchange::STASH;
-use super::host_git::{GitResult, HostGit};
+use super::host_git::{GitError, GitResult, HostGit};
 use super::outgoing::Outgoing;
 use super::refs::{self, ReflogEntry};
 use crate::plan::repository::PrivateGitDir;
@@ -16,34 +16,56 @@ const MAX_ENTRIES: usize = 1000;
 pub fn bring_out(out: &mut Outgoing, dir: &PrivateGitDir, given: &[ReflogEntry], now: &[ReflogEntry]) -> GitResult<()> {
     let git = out.git;
     let has = |list: &[ReflogEntry], entry: &ReflogEntry| list.iter().any(|other| other.new == entry.new);
-    if now.len() > MAX_ENTRIES || given.iter().map(|entry| entry.new).eq(now.iter().map(|entry| entry.new)) {
+    if given.iter().map(|entry| entry.new).eq(now.iter().map(|entry| entry.new)) {
         return Ok(());
     }
-    let host = host_entries(git, dir)?;
+    if now.len() > MAX_ENTRIES {
+        out.refuse_at_end(format!("{} stash entries stay inside: too many", now.len()));
+        return Ok(());
+    }
+    let mut host = host_entries(git, dir)?;
     let is_unchanged = host.iter().map(|entry| entry.new).eq(given.iter().map(|entry| entry.new));
-    if is_unchanged {
-        // The newest has the number 0.
-        for (number, entry) in host.iter().rev().enumerate().collect::<Vec<_>>().into_iter().rev() {
-            if !has(now, entry) {
-                let name = format!("{STASH}@{{{number}}}");
-                git.call(&dir.host, &["reflog", "delete", "--rewrite", "--updateref", &name]).run()?;
-                let what = format!("the stash entry `{}` was dropped inside", entry.message);
-                out.report.keep_with(what, &["git", "stash", "store", "-m", &entry.message, entry.new.as_str()]);
-            }
+    let (kept, dropped): (Vec<_>, Vec<_>) = host.iter().cloned().partition(|entry| has(now, entry));
+    if let Some(newest) = host.last().filter(|_| is_unchanged && !dropped.is_empty()) {
+        // Git drops entries by number, and a stash that the user pushes at this moment changes the
+        // numbers. So all are removed if the newest is still the same, and the others stored again.
+        if let Err(error) = git.call(&dir.host, &["update-ref", "-d", STASH, newest.new.as_str()]).run() {
+            return if error.is_temporary() { Err(error) } else { Ok(()) };
         }
-        if !host.is_empty() && host.iter().all(|entry| !has(now, entry)) {
-            git.call(&dir.host, &["update-ref", "-d", STASH]).run()?;
+        for entry in &kept {
+            store(git, dir, entry, &entry.who).or_else(|_| store(git, dir, entry, ""))?;
         }
+        for entry in dropped.iter().rev() {
+            let what = format!("the stash entry `{}` was dropped inside", entry.message);
+            out.report.keep_with(what, &["git", "stash", "store", "-m", &entry.message, entry.new.as_str()]);
+        }
+        host = kept;
     }
-    for entry in now.iter().filter(|entry| !has(&host, entry) && out.taken.kinds.contains_key(&entry.new)) {
+    let mut is_complete = true;
+    for entry in now.iter().filter(|entry| !has(&host, entry)) {
         // Git refuses a commit that is not a stash.
-        let stored = git.call(&dir.host, &["stash", "store", "-q", "-m", &entry.message, entry.new.as_str()]).run();
+        let stored = match out.taken.refused.get(&entry.new) {
+            Some(reason) => Err(GitError::Failed { what: "stash".into(), message: reason.clone() }),
+            None => store(git, dir, entry, ""),
+        };
         if let Err(error) = stored {
-            out.report.problems.push(format!("a stash entry stays inside: {error}"));
+            if error.is_temporary() {
+                return Err(error);
+            }
+            is_complete = false;
+            out.refuse_at_end(format!("a stash entry stays inside: {error}"));
         }
     }
-    save_given(dir, now)?;
+    if is_complete {
+        save_given(dir, now)?;
+    }
     Ok(())
+}
+
+/// Stores an entry for this committer, or the user if it is empty.
+fn store(git: &HostGit, dir: &PrivateGitDir, entry: &ReflogEntry, who: &str) -> GitResult<()> {
+    let call = git.call(&dir.host, &["stash", "store", "-q", "-m", &entry.message, entry.new.as_str()]);
+    call.committer(who).run().map(|_| ())
 }
 
 fn host_entries(git: &HostGit, dir: &PrivateGitDir) -> GitResult<Vec<ReflogEntry>> {

@@ -21,6 +21,12 @@ const UNPACK_LIMIT: u32 = 100;
 /// Each failed attempt halves a group, so this many single objects can be told from good ones.
 const MAX_ATTEMPTS: usize = 128;
 const PACK_HEADER: usize = 12;
+/// Checks the form of objects and their links. Old commits and trees of other projects have names,
+/// dates and modes of another form, which `git fetch` takes as they are.
+const STRICT: &str = "--strict=badDate=ignore,badDateOverflow=ignore,badTimezone=ignore,badEmail=ignore,\
+    badName=ignore,missingEmail=ignore,missingNameBeforeEmail=ignore,missingSpaceBeforeDate=ignore,\
+    missingSpaceBeforeEmail=ignore,zeroPaddedDate=ignore,zeroPaddedFilemode=ignore,badFilemode=ignore,\
+    multipleAuthors=ignore";
 
 /// The way of objects out of one private Git directory.
 pub struct Transfer {
@@ -61,7 +67,7 @@ impl Transfer {
                 git.call(import, &["index-pack", "--stdin"]).input_file(File::open(pack)?).and_then(|call| call.run());
             match indexed {
                 Ok(_) => Ok(true),
-                Err(GitError::Start(error)) => Err(error),
+                Err(error) if error.is_temporary() => Err(io::Error::other(error)),
                 Err(_) => Ok(false),
             }
         })?;
@@ -81,14 +87,13 @@ impl Transfer {
             };
             match result {
                 Ok(()) => {}
-                Err(error @ (GitError::Start(_) | GitError::Timeout { .. })) => return Err(error),
+                Err(error) if error.is_temporary() => return Err(error),
                 Err(error) if group.len() == 1 || attempts > MAX_ATTEMPTS => {
                     for id in group {
                         taken.kinds.remove(&id);
                         taken.refused.insert(id, error.to_string());
                     }
                 }
-                Err(error) if error.is_temporary() => return Err(error),
                 Err(_) => {
                     let (first, second) = group.split_at(group.len() / 2);
                     groups.extend([first.to_vec(), second.to_vec()]);
@@ -167,8 +172,8 @@ fn move_objects(git: &HostGit, dir: &PrivateGitDir, wanted: &[ObjectId], known: 
         0 => return Ok(()),
         // Parts of the history are missing on purpose, so links are not checked.
         _ if is_partial => &["index-pack", "--fsck-objects", "--stdin"],
-        1..=UNPACK_LIMIT => &["unpack-objects", "-q", "--strict"],
-        _ => &["index-pack", "--strict", "--stdin"],
+        1..=UNPACK_LIMIT => &["unpack-objects", "-q", STRICT],
+        _ => &["index-pack", STRICT, "--stdin"],
     };
     git.call(&dir.host, store).input_file(pack)?.run()?;
     check_connectivity(git, dir, wanted, is_partial)

@@ -25,7 +25,9 @@ pub struct FixedFiles {
 /// A directory of a submodule that had no repository, and the one that covers it inside.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EmptySubmodule {
+    #[serde(with = "crate::saved_path")]
     pub directory: PathBuf,
+    #[serde(with = "crate::saved_path")]
     pub private: PathBuf,
 }
 

@@ -21,23 +21,31 @@ pub struct RepositoryGate {
     /// Whether the guest is another user than the host's.
     pub is_other_user: bool,
     /// A directory outside of the session's, which is removed with it.
+    #[serde(with = "crate::saved_path")]
     pub memory_dir: Option<PathBuf>,
     /// Private repositories; none if the host's are shared.
     pub repositories: Vec<PrivateRepository>,
     /// Directories of submodules that had no repository.
     pub empty_submodules: Vec<EmptySubmodule>,
     /// Files in the workspace that are read-only inside.
+    #[serde(with = "crate::saved_path")]
     pub fixed: Vec<PathBuf>,
     /// Writable directories, in which the guest may create repositories.
+    #[serde(with = "crate::saved_path")]
     pub roots: Vec<PathBuf>,
     /// The host's Git.
+    #[serde(with = "crate::saved_path")]
     pub git: Option<PathBuf>,
     /// The PATH and the home directory for Git.
+    #[serde(with = "crate::saved_path")]
     pub path: PathBuf,
+    #[serde(with = "crate::saved_path")]
     pub home: PathBuf,
     /// The directory for what cannot come out.
+    #[serde(with = "crate::saved_path")]
     pub aside: PathBuf,
     /// Files and directories that tools on the host execute or obey.
+    #[serde(with = "crate::saved_path")]
     pub watched: Vec<PathBuf>,
 }
 

@@ -21,8 +21,10 @@ const INSIDE: &str = "inside";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PrivateRepository {
     /// The subdirectory of the session's directory.
+    #[serde(with = "crate::saved_path")]
     pub place: PathBuf,
     /// The shared Git directory on the host.
+    #[serde(with = "crate::saved_path")]
     pub common_dir: PathBuf,
     /// The Git directories with objects; the shared one is the first.
     pub full: Vec<PrivateGitDir>,
@@ -33,37 +35,53 @@ pub struct PrivateRepository {
 /// A Git directory with objects, and its private copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PrivateGitDir {
+    #[serde(with = "crate::saved_path")]
     pub host: PathBuf,
     /// The private copy on the host.
+    #[serde(with = "crate::saved_path")]
     pub private: PathBuf,
     /// The directory that is mounted, which contains the private copy. The guest can replace
     /// everything below it by links.
+    #[serde(with = "crate::saved_path")]
     pub private_root: PathBuf,
     /// The directory for the guest's objects.
+    #[serde(with = "crate::saved_path")]
     pub private_objects: PathBuf,
     /// The index that the guest was given last.
+    #[serde(with = "crate::saved_path")]
     pub given_index: PathBuf,
     /// The state that the guest was given last.
+    #[serde(with = "crate::saved_path")]
     pub base: PathBuf,
     /// A repository for the guest's objects before they are verified.
+    #[serde(with = "crate::saved_path")]
     pub import: PathBuf,
     /// The working tree, if it is mounted.
+    #[serde(with = "crate::saved_path")]
     pub work_tree: Option<PathBuf>,
     pub is_sha256: bool,
     pub is_reftable: bool,
     /// The host's objects, as paths inside.
+    #[serde(with = "crate::saved_path")]
     pub alternates: Vec<PathBuf>,
     /// The host's objects, as paths on the host.
+    #[serde(with = "crate::saved_path")]
     pub objects: Vec<PathBuf>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PrivateWorktree {
+    #[serde(with = "crate::saved_path")]
     pub host: PathBuf,
+    #[serde(with = "crate::saved_path")]
     pub private: PathBuf,
+    #[serde(with = "crate::saved_path")]
     pub private_root: PathBuf,
+    #[serde(with = "crate::saved_path")]
     pub base: PathBuf,
+    #[serde(with = "crate::saved_path")]
     pub given_index: PathBuf,
+    #[serde(with = "crate::saved_path")]
     pub work_tree: Option<PathBuf>,
 }
 

@@ -3,7 +3,9 @@
 
 mod attack;
 mod found;
+mod gitlinks;
 mod interrupted;
+mod links;
 mod nested;
 mod objects;
 mod options;

@@ -9,6 +9,7 @@ use rustix::process::Signal;
 
 use super::podman_machine::PodmanMachine;
 use super::tunnel_process::{TunnelProcess, has_exited};
+use crate::support::pty::children;
 use crate::support::{KEY_COMMENT, Running, Shim, eventually, holds_within, signal};
 
 /// An exit that waits for a machine takes longer than this, even if the test machine is idle; one
@@ -101,6 +102,39 @@ fn r7_11_a_hanging_machine_does_not_delay_the_exit() {
         assert!(took < PROMPT, "the exit, with the end of the container, took {took:?}");
         assert!(has_exited(tunnel.pid));
         // The resumed process in the machine cleans up itself.
+        tunnel.assert_gone();
+    });
+}
+
+/// Neither the container nor the tunnel can be ended in a machine whose sshd hangs.
+#[test]
+fn r7_11_sigterm_with_a_hanging_sshd_ends_sandpen_in_time() {
+    PodmanMachine::on(|machine| {
+        let (mut running, tunnel) = machine.start(&[]);
+        let mut frozen = vec![machine.sshd.process.pid()];
+        let mut next = 0;
+        while let Some(process) = frozen.get(next).copied() {
+            frozen.extend(children(process));
+            next += 1;
+        }
+        for process in &frozen {
+            signal(*process, Signal::STOP);
+        }
+        let start = Instant::now();
+        running.signal(Signal::TERM);
+        let finished = running.finish();
+        let took = start.elapsed();
+        for process in &frozen {
+            signal(*process, Signal::CONT);
+        }
+        assert!(took < PROMPT, "the exit took {took:?}");
+        let expected = "podman does not answer: the container `sandpen-";
+        assert!(finished.stderr.contains(expected), "{took:?}: {finished:?}");
+        let mut ps = machine.fixture.sandpen(["ps"]);
+        ps.env("CONTAINERS_CONF", machine.fixture.outside("keys").join("containers.conf"));
+        Running::start(&mut ps).finish().success();
+        assert_eq!(machine.fixture.sessions().len(), 0);
+        eventually("the container is gone", || machine.fixture.containers().is_empty());
         tunnel.assert_gone();
     });
 }

@@ -1,5 +1,6 @@
 //! Runs a real sshd as a fixture's user, on a free port of the loopback.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -30,7 +31,11 @@ impl Sshd {
             authorized.display(),
         );
         let config = fixture.write("../keys/sshd_config", &config);
-        // As root, sshd would refuse users whose password is locked, such as the test user.
+        // As root, sshd would refuse users whose password is locked, such as the test user, and it
+        // needs this directory.
+        if fixture.uid == 0 {
+            fs::create_dir_all("/run/sshd").expect("sshd's directory");
+        }
         let process = Running::start(fixture.host_command("/usr/sbin/sshd").args(["-D", "-e", "-f"]).arg(config));
         eventually("sshd answers", || answers(port));
         let known = public_key(&host_key);

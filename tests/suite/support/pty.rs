@@ -4,11 +4,13 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Termios, Winsize, tcgetattr, tcsetwinsize};
@@ -23,9 +25,16 @@ pub struct Pty {
     terminal: File,
     shell: Child,
     said: Arc<Mutex<String>>,
+    reader: Option<Reader>,
     read_up_to: usize,
     /// Holds the settings before the command started.
     pub initial_settings: String,
+}
+
+/// A thread that reads from the terminal until `stop` is closed.
+struct Reader {
+    stop: UnixStream,
+    thread: JoinHandle<()>,
 }
 
 impl Pty {
@@ -34,6 +43,13 @@ impl Pty {
         let mut shell = Command::new("/bin/sh");
         shell.env_clear().args(["-c", SHELL, "sh"]).arg(command.get_program()).args(command.get_args());
         Self::of(shell, command)
+    }
+
+    /// Runs a command as the leader of a new terminal's session, as a terminal window does.
+    pub fn leader(command: &Command) -> Self {
+        let mut leader = Command::new(command.get_program());
+        leader.env_clear().args(command.get_args());
+        Self::of(leader, command)
     }
 
     /// Runs a script in a new terminal; its `"$@"` is the command.
@@ -85,17 +101,17 @@ impl Pty {
         let shell = shell.spawn().expect("the shell starts");
         let terminal = File::from(terminal);
         let said = Arc::new(Mutex::new(String::new()));
-        let mut reader = terminal.try_clone().expect("a descriptor");
-        thread::spawn({
-            let said = said.clone();
-            move || {
-                let mut buffer = [0; 4096];
-                while let Ok(count @ 1..) = reader.read(&mut buffer) {
-                    said.lock().expect("text").push_str(&String::from_utf8_lossy(&buffer[..count]));
-                }
-            }
-        });
-        Pty { terminal, shell, said, read_up_to: 0, initial_settings }
+        let reader = Reader::start(terminal.try_clone().expect("a descriptor"), said.clone());
+        Pty { terminal, shell, said, reader: Some(reader), read_up_to: 0, initial_settings }
+    }
+
+    /// Closes the terminal, as its window does.
+    pub fn hang_up(&mut self) {
+        if let Some(Reader { stop, thread }) = self.reader.take() {
+            drop(stop);
+            thread.join().expect("the reader ends");
+        }
+        self.terminal = File::open("/dev/null").expect("/dev/null");
     }
 
     /// Sends keys to the terminal.
@@ -140,6 +156,25 @@ impl Pty {
         let children = children(self.shell.id());
         assert_eq!(children.len(), 1, "{children:?}");
         children[0]
+    }
+}
+
+impl Reader {
+    fn start(mut terminal: File, said: Arc<Mutex<String>>) -> Self {
+        let (stop, stopped) = UnixStream::pair().expect("a pair of sockets");
+        let thread = thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            loop {
+                let mut descriptors = [PollFd::new(&terminal, PollFlags::IN), PollFd::new(&stopped, PollFlags::IN)];
+                let _ = poll(&mut descriptors, None);
+                if !descriptors[1].revents().is_empty() {
+                    return;
+                }
+                let Ok(count @ 1..) = terminal.read(&mut buffer) else { return };
+                said.lock().expect("text").push_str(&String::from_utf8_lossy(&buffer[..count]));
+            }
+        });
+        Reader { stop, thread }
     }
 }
 

@@ -6,17 +6,27 @@ use std::io::Read;
 use super::entries::{EntryReader, HEADER_SIZE};
 use super::extensions::{EXTENSION_HEADER_SIZE, Extensions};
 use super::{IndexError, MODE_GITLINK, MOST_PATH_BYTES};
+use crate::facts::git::object_id::ObjectId;
 
 const BUFFER_SIZE: usize = 128 << 10;
 
-/// Returns the paths of gitlinks in an index of `size` bytes. Fails if the index is split, because
-/// the other file may contain some, too.
-pub fn gitlinks(index: impl Read, size: u64, id_len: usize) -> Result<Vec<Vec<u8>>, IndexError> {
+/// The gitlinks of an index.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Gitlinks {
+    pub paths: Vec<Vec<u8>>,
+    /// The number of gitlinks in the place of entries of the shared index, which have no paths.
+    pub unnamed: usize,
+    /// The name of the shared index `sharedindex.*` that contains the other entries.
+    pub shared: Option<String>,
+}
+
+/// Reads the gitlinks in an index of `size` bytes.
+pub fn gitlinks(index: impl Read, size: u64, id_len: usize) -> Result<Gitlinks, IndexError> {
     let end = size.checked_sub(id_len as u64).ok_or(IndexError::Truncated)?;
     let mut window = Window { reader: index.take(end), bytes: vec![0; BUFFER_SIZE], start: 0, end: 0 };
     let (mut entries, count) = EntryReader::new(window.at_least(HEADER_SIZE)?, size, id_len)?;
     window.skip(HEADER_SIZE)?;
-    let mut paths = Vec::new();
+    let mut links = Gitlinks::default();
     let mut path_bytes = 0;
     for _ in 0..count {
         let entry_size = loop {
@@ -30,7 +40,11 @@ pub fn gitlinks(index: impl Read, size: u64, id_len: usize) -> Result<Vec<Vec<u8
                         if entry.path.contains(&0) {
                             return Err(IndexError::Path);
                         }
-                        paths.push(entry.path.to_vec());
+                        if entry.path.is_empty() {
+                            links.unnamed += 1;
+                        } else {
+                            links.paths.push(entry.path.to_vec());
+                        }
                     }
                     Some(size)
                 }
@@ -47,10 +61,18 @@ pub fn gitlinks(index: impl Read, size: u64, id_len: usize) -> Result<Vec<Vec<u8
     }
     let mut extensions = Extensions::default();
     while !window.is_at_end()? {
-        let size = extensions.add(window.at_least(EXTENSION_HEADER_SIZE)?)?;
-        window.skip(EXTENSION_HEADER_SIZE + size as usize)?;
+        let was_split = extensions.is_split;
+        let size = extensions.add(window.at_least(EXTENSION_HEADER_SIZE)?)? as usize;
+        window.skip(EXTENSION_HEADER_SIZE)?;
+        if extensions.is_split && !was_split {
+            // The extension starts with the id of the shared index.
+            let id = window.at_least(id_len)?.get(..id_len).filter(|_| size >= id_len);
+            let id = id.and_then(ObjectId::from_bytes).ok_or(IndexError::Truncated)?;
+            links.shared = (!id.is_null()).then(|| format!("sharedindex.{id}"));
+        }
+        window.skip(size)?;
     }
-    if extensions.is_split { Err(IndexError::Split) } else { Ok(paths) }
+    Ok(links)
 }
 
 /// A part of a file that moves forward. No entry is larger than its buffer.

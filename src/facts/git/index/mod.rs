@@ -16,7 +16,7 @@ use thiserror::Error;
 use super::object_id::ObjectId;
 use entries::{EXTENDED_INTENT_TO_ADD, EXTENDED_SKIP_WORKTREE, FLAG_ASSUME_VALID, STAGE_SHIFT, for_each_entry};
 use extensions::read_extensions;
-pub use gitlinks::gitlinks;
+pub use gitlinks::{Gitlinks, gitlinks};
 pub use path::is_valid_path;
 
 /// Holds the index of some ten million files. Callers read no larger ones.
@@ -67,8 +67,6 @@ pub enum IndexError {
     Order,
     #[error("index uses `{0}` extension, which is not supported")]
     Extension(String),
-    #[error("index is split")]
-    Split,
     #[error("object ids of {0} bytes are not supported")]
     IdLength(usize),
 }

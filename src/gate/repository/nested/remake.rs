@@ -2,21 +2,24 @@
 //! in the place of the guest's.
 
 use std::fs;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use super::Nested;
+use super::complete::is_complete;
 use super::pointer::relative;
+use crate::facts::git::object_id::ObjectId;
 use crate::facts::git::syntax;
 use crate::gate::repository::exchange::{GitDirExchange, Moment};
 use crate::gate::repository::host_git::GitResult;
 use crate::gate::repository::kept;
-use crate::gate::repository::move_tree::{move_in, move_out, remove};
+use crate::gate::repository::move_tree::move_in;
 use crate::gate::repository::report::Report;
 use crate::plan::repository::PrivateGitDir;
 use crate::process::untrusted_dir::UntrustedDir;
 
 const MAX_CONFIG: u64 = 1 << 20;
+const MAX_SHALLOW: u64 = 4 << 20;
 
 /// A repository of the guest and the place for the host's.
 pub struct Remake<'a> {
@@ -75,13 +78,16 @@ impl Nested<'_> {
             alternates: Vec::new(),
             objects: std::iter::once(fresh.join("objects")).chain(self.shared_objects(&guest)).collect(),
         };
+        write_shallow(&guest, &fresh, is_sha256)?;
         let problems = report.problems.len();
         let mut exchange = GitDirExchange::new(&dir, &[], &self.gate.id);
         exchange.shown = remake.work_tree.unwrap_or(&remake.git_dir).to_owned();
         exchange.exchange(self.git, Moment::Ended, report)?;
         set_work_tree(&fresh)?;
         kept::report_hooks(&dir, &remake.git_dir, &self.gate.aside.join(&self.gate.id), report);
-        Ok((fresh, report.problems.len() == problems))
+        let is_complete =
+            report.problems.len() == problems && is_complete(&guest, &fresh, exchange.id_len()).unwrap_or(false);
+        Ok((fresh, is_complete))
     }
 
     /// Puts the new Git directory in its place, and removes or keeps the guest's.
@@ -92,35 +98,33 @@ impl Nested<'_> {
         parent: &UntrustedDir,
         name: &Path,
         report: &mut Report,
-    ) -> io::Result<()> {
-        let is_complete = match made {
-            Ok((fresh, is_complete)) => {
-                move_in(&fresh, parent, name)?;
+    ) {
+        let shown = remake.git_dir.display();
+        match made.map(|(fresh, is_complete)| (move_in(&fresh, parent, name), is_complete)) {
+            Ok((Ok(()), is_complete)) => {
                 self.remade.extend(remake.work_tree.map(Path::to_owned));
-                is_complete
+                self.installed.insert(remake.git_dir.clone());
+                if is_complete {
+                    let _ = fs::remove_dir_all(&remake.place);
+                    return;
+                }
+            }
+            Ok((Err(error), _)) if is_temporary(&error) => {
+                self.has_failed = true;
+                report.problems.push(format!(
+                    "the repository `{shown}`, made inside, is in `{}` until it can be written: {error}",
+                    remake.private().display()
+                ));
+                return;
+            }
+            Ok((Err(error), _)) => {
+                report.problems.push(format!("the repository `{shown}`, made inside, cannot be written: {error}"));
             }
             Err(error) => {
-                report.problems.push(format!(
-                    "the repository `{}`, made inside, cannot be taken over: {error}",
-                    remake.git_dir.display()
-                ));
-                false
+                report.problems.push(format!("the repository `{shown}`, made inside, cannot be taken over: {error}"));
             }
-        };
-        if is_complete {
-            let scratch = UntrustedDir::open(&remake.place)?;
-            let _ = remove(&scratch, Path::new("guest"));
-            return Ok(());
         }
-        let kept = self.gate.aside.join(&self.gate.id).join(format!("repository-{}", self.count));
-        move_out(&UntrustedDir::open(&remake.place)?, Path::new("guest"), &kept)?;
-        let what = format!(
-            "what did not come out of the repository `{}` is kept in `{}`",
-            remake.git_dir.display(),
-            kept.display()
-        );
-        report.keep(what);
-        Ok(())
+        self.keep_guest(remake, report);
     }
 
     /// Lists the host's objects that a repository of the guest uses: a clone of a private repository
@@ -134,5 +138,29 @@ impl Nested<'_> {
             .filter_map(|line| given().find(|(inside, _)| inside.as_os_str() == line))
             .map(|(_, host)| host.clone())
             .collect()
+    }
+}
+
+/// Tells whether a file may be written later.
+fn is_temporary(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied
+    )
+}
+
+/// Copies the list of commits whose parents the guest's repository lacks, as after
+/// `git clone --depth`.
+fn write_shallow(guest: &UntrustedDir, fresh: &Path, is_sha256: bool) -> io::Result<()> {
+    let Ok(Some(list)) = guest.read("shallow", MAX_SHALLOW) else { return Ok(()) };
+    let digits = if is_sha256 { 64 } else { 40 };
+    let text = String::from_utf8_lossy(&list);
+    let ids: Option<Vec<ObjectId>> =
+        text.lines().map(|line| ObjectId::parse(line).filter(|_| line.len() == digits)).collect();
+    match ids {
+        Some(ids) if !ids.is_empty() => {
+            fs::write(fresh.join("shallow"), ids.iter().map(|id| format!("{id}\n")).collect::<String>())
+        }
+        _ => Ok(()),
     }
 }

@@ -4,13 +4,22 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::Nested;
-use crate::gate::repository::move_tree::{move_out, remove};
-use crate::gate::repository::nested_baseline::{Content, GitDirContent};
+use crate::gate::repository::git_dir_content::{Content, GitDirContent};
+use crate::gate::repository::move_tree::move_out;
 use crate::gate::repository::report::Report;
 use crate::process::untrusted_dir::UntrustedDir;
 
 /// The report names at most this many files of a repository.
 const MAX_NAMED: usize = 8;
+
+/// What was done to a repository of the user.
+#[derive(Default)]
+struct Undone {
+    /// Files of the guest that were moved aside.
+    moved: Vec<PathBuf>,
+    /// Files that the user changed after a kill.
+    later: Vec<PathBuf>,
+}
 
 impl Nested<'_> {
     /// Undoes what the guest did in a repository of the user, apart from ordinary work: files that it
@@ -23,34 +32,63 @@ impl Nested<'_> {
         before: &GitDirContent,
         report: &mut Report,
     ) -> io::Result<bool> {
-        let now = GitDirContent::of(git_dir)?;
+        let now = GitDirContent::again(git_dir, before)?;
         if now == *before {
             return Ok(true);
         }
-        self.count += 1;
-        let kept = self.gate.aside.join(&self.gate.id).join(format!("files-{}", self.count));
+        let kept = self.next_aside("files-");
+        let mut undone = Undone::default();
+        let result = self.undo(git_dir, before, &now, &kept, &mut undone, report);
+        if !undone.moved.is_empty() {
+            report.keep(format!(
+                "changed in `{}` and kept in `{}`: {}",
+                path.display(),
+                kept.display(),
+                names(&undone.moved)
+            ));
+        }
+        if !undone.later.is_empty() {
+            report.keep(format!(
+                "changed in `{}` after the sandbox was killed, so the sandbox's changes stay as well: {}",
+                path.display(),
+                names(&undone.later)
+            ));
+        }
+        result?;
+        let earlier = |content: &GitDirContent| -> Vec<(PathBuf, Content)> {
+            content.0.iter().filter(|(file, _)| !undone.later.contains(file)).cloned().collect()
+        };
+        Ok(earlier(&GitDirContent::again(git_dir, before)?) == earlier(before))
+    }
+
+    fn undo(
+        &mut self,
+        git_dir: &UntrustedDir,
+        before: &GitDirContent,
+        now: &GitDirContent,
+        kept: &Path,
+        undone: &mut Undone,
+        report: &mut Report,
+    ) -> io::Result<()> {
         let is_later =
             |file: &Path| self.killed.is_some_and(|killed| git_dir.stat(file).is_ok_and(|stat| stat.st_ctime > killed));
-        let (mut changed, mut later) = (Vec::new(), Vec::new());
-        for (file, content) in now.0.iter().filter(|entry| !before.0.contains(entry)) {
+        for (file, _) in now.0.iter().filter(|entry| !before.0.contains(entry)) {
             if is_later(file) {
-                later.push(file);
+                undone.later.push(file.clone());
                 continue;
             }
             let parent = git_dir.directory(file.parent().unwrap_or(Path::new("")))?;
-            let name = Path::new(file.file_name().unwrap_or_default());
-            match content {
-                Content::File { .. } => move_out(&parent, name, &kept.join(file))?,
-                Content::Link(_) | Content::Odd(_) => remove(&parent, name)?,
-            }
-            changed.push(format!("`{}`", file.display()));
+            move_out(&parent, Path::new(file.file_name().unwrap_or_default()), &kept.join(file))?;
+            undone.moved.push(file.clone());
         }
-        for (file, content) in before.0.iter().filter(|entry| !now.0.contains(entry) && !later.contains(&&entry.0)) {
+        let missing = |entry: &&(PathBuf, Content)| !now.0.contains(entry) && !undone.later.contains(&entry.0);
+        for (file, content) in before.0.iter().filter(missing) {
             let parent = git_dir.create_directory(file.parent().unwrap_or(Path::new("")))?;
             let name = Path::new(file.file_name().unwrap_or_default());
             if parent.stat(name).is_ok() {
-                self.count += 1;
-                move_out(&parent, name, &kept.with_extension(self.count.to_string()))?;
+                let other = self.next_aside("files-");
+                move_out(&parent, name, &other)?;
+                report.keep(format!("`{}`, which was a file, is kept in `{}`", file.display(), other.display()));
             }
             match content {
                 Content::File { bytes, mode } => {
@@ -58,32 +96,18 @@ impl Nested<'_> {
                     parent.set_mode(name, *mode)?;
                 }
                 Content::Link(to) => rustix::fs::symlinkat(to, &parent, name)?,
-                Content::Odd(_) => return Ok(false),
+                // Its content was not recorded, so the comparison finds that it is missing.
+                Content::Odd(_) => {}
             }
         }
-        if !later.is_empty() {
-            let names: Vec<String> = later.iter().take(MAX_NAMED).map(|file| format!("`{}`", file.display())).collect();
-            report.keep(format!(
-                "changed in `{}` after the sandbox was killed, so the sandbox's changes stay as well: {}",
-                path.display(),
-                names.join(", ")
-            ));
-        }
-        let earlier = |content: &GitDirContent| -> Vec<(PathBuf, Content)> {
-            content.0.iter().filter(|(file, _)| !later.contains(&file)).cloned().collect()
-        };
-        let is_restored = earlier(&GitDirContent::of(git_dir)?) == earlier(before);
-        if is_restored && !changed.is_empty() {
-            let more = changed.len().saturating_sub(MAX_NAMED);
-            changed.truncate(MAX_NAMED);
-            let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-            report.keep(format!(
-                "changed in `{}` and kept in `{}`: {}{more}",
-                path.display(),
-                kept.display(),
-                changed.join(", ")
-            ));
-        }
-        Ok(is_restored)
+        Ok(())
     }
+}
+
+/// Names the first files of a list.
+fn names(files: &[PathBuf]) -> String {
+    let names: Vec<String> = files.iter().take(MAX_NAMED).map(|file| format!("`{}`", file.display())).collect();
+    let more = files.len().saturating_sub(MAX_NAMED);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    format!("{}{more}", names.join(", "))
 }

@@ -1,16 +1,16 @@
 //! Brings out the repositories of submodules that had none before the launch.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
 
+use super::Nested;
 use super::pointer::{MAX_POINTER, is_plain_name, pointed, relative};
 use super::remake::Remake;
-use super::{Nested, parent_of};
 use crate::gate::repository::move_tree::{move_in, move_out};
 use crate::gate::repository::report::Report;
+use crate::gate::repository::root::create_directory;
 use crate::process::untrusted_dir::UntrustedDir;
 
 impl Nested<'_> {
@@ -31,18 +31,11 @@ impl Nested<'_> {
         if entries.is_empty() {
             return Ok(());
         }
-        fs::create_dir_all(directory)?;
-        let target = UntrustedDir::open(directory)?;
+        let Ok(target) = create_directory(&self.gate.roots, directory) else {
+            return self.keep_submodule(private, directory, "cannot be opened without following links", report);
+        };
         if !target.entries(usize::MAX)?.is_empty() {
-            let kept = self.gate.aside.join(&self.gate.id).join(directory.file_name().unwrap_or_default());
-            let (parent, name) = parent_of(private.parent().unwrap_or(private), private)?;
-            move_out(&parent, &name, &kept)?;
-            report.keep(format!(
-                "`{}` is no longer empty, so what was made inside is kept in `{}`",
-                directory.display(),
-                kept.display()
-            ));
-            return Ok(());
+            return self.keep_submodule(private, directory, "is no longer empty", report);
         }
         for (name, _) in entries.iter().filter(|(name, _)| name != ".git") {
             let name = Path::new(name);
@@ -54,9 +47,10 @@ impl Nested<'_> {
             Some(FileType::Directory) => {
                 let git_dir = directory.join(".git");
                 let remake = Remake { place: self.next_place(), work_tree: Some(directory), git_dir };
-                move_out(&from, Path::new(".git"), &remake.private())?;
+                self.take(&remake, &from, Path::new(".git"))?;
                 let made = self.remake(&remake, report);
-                self.install(made, &remake, &target, Path::new(".git"), report)
+                self.install(made, &remake, &target, Path::new(".git"), report);
+                Ok(())
             }
             Some(FileType::RegularFile) => {
                 let text = from.read(".git", MAX_POINTER)?.unwrap_or_default();
@@ -68,6 +62,29 @@ impl Nested<'_> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Keeps the files of a submodule that cannot be moved to its directory.
+    fn keep_submodule(
+        &mut self,
+        private: &Path,
+        directory: &Path,
+        reason: &str,
+        report: &mut Report,
+    ) -> io::Result<()> {
+        let mut kept = self.gate.aside.join(&self.gate.id).join(directory.file_name().unwrap_or_default());
+        if kept.symlink_metadata().is_ok() {
+            self.count += 1;
+            kept = kept.with_file_name(format!("submodule-{}", self.count));
+        }
+        let (above, name) = (private.parent().unwrap_or(private), private.file_name().unwrap_or_default());
+        move_out(&UntrustedDir::open(above)?, Path::new(name), &kept)?;
+        report.keep(format!(
+            "`{}` {reason}, so what was made inside is kept in `{}`",
+            directory.display(),
+            kept.display()
+        ));
+        Ok(())
     }
 
     /// Returns the host's path of a new submodule's Git directory, the private directory that contains
@@ -100,12 +117,12 @@ impl Nested<'_> {
     ) -> io::Result<()> {
         let (host, from, name) = module;
         let remake = Remake { place: self.next_place(), work_tree: Some(directory), git_dir: host.clone() };
-        move_out(&from, &name, &remake.private())?;
+        self.take(&remake, &from, &name)?;
         let made = self.remake(&remake, report);
-        let above = host.parent().unwrap_or(&host).to_owned();
-        fs::create_dir_all(&above)?;
-        let (parent, name) = parent_of(&above, &host)?;
-        self.install(made, &remake, &parent, &name, report)?;
+        let common = self.gate.repositories.iter().map(|repository| &repository.common_dir);
+        let common: Vec<PathBuf> = common.cloned().collect();
+        let parent = create_directory(&common, host.parent().unwrap_or(&host))?;
+        self.install(made, &remake, &parent, Path::new(host.file_name().unwrap_or_default()), report);
         let pointer = format!("gitdir: {}\n", relative(directory, &host).display());
         let _ = target.remove_file(".git");
         target.replace(".git", pointer.as_bytes(), || true)?;

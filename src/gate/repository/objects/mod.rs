@@ -105,7 +105,7 @@ fn stat_of_kind(directory: &UntrustedDir, name: &str, kind: FileType) -> io::Res
 }
 
 /// Returns `None` for an error that the guest can cause.
-fn unless_guest_failure<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+pub fn unless_guest_failure<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Err(error) if is_host_failure(&error) => Err(error),
         result => Ok(result.ok()),

@@ -2,6 +2,7 @@
 //! afterwards.
 
 use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,50 @@ use crate::git::exchange::{allow_step, assert_whole, await_step, messages, next_
 use crate::git::{bash_in, git, last_subject, repository};
 use crate::support::{Engine, Fixture, RunToEnd, Running, eventually, is_root_or_skip};
 
-for_docker_and_native!(the_users_work_after_a_kill_stays, a_commit_survives_signals, a_commit_survives_a_full_disk,);
+for_docker_and_native!(
+    the_users_work_after_a_kill_stays,
+    a_repository_of_a_killed_guest_is_not_taken_for_the_users,
+    a_commit_survives_signals,
+    a_commit_survives_a_full_disk,
+);
+
+/// The launcher may have been alive for some seconds after it last said so.
+fn await_end_of_kill(fixture: &Fixture) {
+    let saved = fixture.sessions()[0].join("repositories.json");
+    let last_seen = fs::metadata(saved).and_then(|meta| meta.modified()).expect("time");
+    eventually("the time of the kill is over", || {
+        last_seen.elapsed().is_ok_and(|elapsed| elapsed > Duration::from_secs(5))
+    });
+}
+
+/// A new mode or a new name changes the time of the last change, but not that of the creation.
+fn a_repository_of_a_killed_guest_is_not_taken_for_the_users(fixture: &Fixture) {
+    let main = prepare(fixture);
+    if fs::metadata(&main).and_then(|meta| meta.created()).is_err() {
+        return;
+    }
+    let script = format!(
+        "{}{EVIL_REPOSITORY}evil closed; evil moved; git init --quiet --bare bare; git -C bare config core.fsmonitor \"$EVIL\"
+        chmod 0 closed/.git bare; reach made; sleep 60",
+        evil(fixture)
+    );
+    let mut running = start(fixture, &main, "killed", &script);
+    await_step(&main, "made");
+    running.signal(Signal::KILL);
+    running.finish();
+    await_end_of_kill(fixture);
+    fs::set_permissions(main.join("closed/.git"), fs::Permissions::from_mode(0o700)).expect("mode");
+    fs::rename(main.join("moved"), main.join("renamed")).expect("rename");
+    fs::rename(main.join("renamed/.git"), main.join("renamed/x")).expect("rename");
+    fs::rename(main.join("renamed/x"), main.join("renamed/.git")).expect("rename");
+    let stderr = next_command(fixture).stderr;
+    for name in ["closed", "renamed"] {
+        let set = git(fixture, main.join(name), &["config", "core.fsmonitor"]);
+        assert_eq!(set.stdout, "", "{name}: {stderr}");
+        assert_eq!(last_subject(fixture, &main.join(name)), "evil", "{name}: {stderr}");
+    }
+    assert!(!main.join("bare/HEAD").exists(), "Git would use the bare repository: {stderr}");
+}
 
 fn the_users_work_after_a_kill_stays(fixture: &Fixture) {
     let main = prepare(fixture);
@@ -33,12 +77,7 @@ fn the_users_work_after_a_kill_stays(fixture: &Fixture) {
     await_step(&main, "committed");
     running.signal(Signal::KILL);
     running.finish();
-    // The launcher may have been alive for some seconds after it last said so.
-    let saved = fixture.sessions()[0].join("repositories.json");
-    let last_seen = fs::metadata(saved).and_then(|meta| meta.modified()).expect("time");
-    eventually("the time of the kill is over", || {
-        last_seen.elapsed().is_ok_and(|elapsed| elapsed > Duration::from_secs(5))
-    });
+    await_end_of_kill(fixture);
     git(fixture, &main, &["commit", "--quiet", "--allow-empty", "--message", "by the user"]).success();
     fixture.write(main.join("by-user"), "x\n");
     git(fixture, &main, &["add", "by-user"]).success();
