@@ -1,0 +1,21 @@
+//! The terminal of a detached sandbox. The launcher keeps its screen ([`screen`]) and serves it
+//! ([`server`]); `sandpen attach` shows it on the caller's terminal ([`client`]). They speak the
+//! protocol of [`frame`].
+
+#[cfg(test)]
+mod attach_tests;
+mod client;
+mod connection;
+mod detach_keys;
+mod frame;
+mod guest_terminal;
+mod raw_terminal;
+mod screen;
+mod serve;
+mod server;
+#[cfg(test)]
+mod terminals_for_tests;
+
+pub use client::{AttachEnd, AttachOptions, attach};
+pub use detach_keys::DetachKeys;
+pub use server::{AttachServer, is_attached};
