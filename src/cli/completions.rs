@@ -32,7 +32,7 @@ _sandpen_with_names() {
             COMPREPLY=($(compgen -W "$(sandpen profile list 2>/dev/null)" -- "$current"))
             return
             ;;
-        *:exec:2 | *:stop:*)
+        *:exec:2 | *:attach:2 | *:stop:*)
             if [[ $current != -* && $before != --time ]]; then
                 COMPREPLY=($(compgen -W "$(sandpen ps --quiet 2>/dev/null)" -- "$current"))
                 return
@@ -44,7 +44,7 @@ _sandpen_with_names() {
 complete -F _sandpen_with_names -o bashdefault -o default sandpen
 "#;
 
-const FISH: &str = r#"complete -c sandpen -n "__fish_sandpen_using_subcommand exec; and test (count (commandline -opc)) -eq 2; or __fish_sandpen_using_subcommand stop" -f -a "(sandpen ps --quiet 2>/dev/null)" -d "running sandbox"
+const FISH: &str = r#"complete -c sandpen -n "__fish_sandpen_using_subcommand exec attach; and test (count (commandline -opc)) -eq 2; or __fish_sandpen_using_subcommand stop" -f -a "(sandpen ps --quiet 2>/dev/null)" -d "running sandbox"
 complete -c sandpen -l profile -x -a "(sandpen profile list 2>/dev/null)"
 "#;
 

@@ -19,6 +19,8 @@ pub struct Command {
     environment: Vec<CString>,
     /// Whether its process group takes the terminal's foreground before exec.
     pub foreground: bool,
+    /// Whether the launcher waits to be told that it runs.
+    pub reports_start: bool,
 }
 
 impl Command {
@@ -50,6 +52,7 @@ impl Command {
             arguments: arguments.collect::<Option<_>>()?,
             environment: environment.collect::<Option<_>>()?,
             foreground: false,
+            reports_start: false,
         })
     }
 }

@@ -50,7 +50,12 @@ impl Init {
     /// Starts the guest, waits for its end, and returns the exit code that a shell would report.
     pub fn run_guest(&self, command: &Command) -> i32 {
         match guest::start(command, &self.mask, !self.is_first) {
-            Ok(guest) => self.supervise(guest),
+            Ok(guest) => {
+                if command.reports_start {
+                    let _ = self.link.send(Message::Started, None);
+                }
+                self.supervise(guest)
+            }
             Err(errno) => {
                 let errno = errno.raw_os_error();
                 let _ = self.link.send(Message::NotStarted(errno), None);

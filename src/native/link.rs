@@ -23,6 +23,8 @@ pub(crate) enum Message {
     Ready,
     /// The pid, in the launcher's pid namespace, of the process that will enter a sandbox.
     Entering(i32),
+    /// The command runs; for a launcher that asked for it.
+    Started,
     Stopped(i32),
     Exited(i32),
     /// The command could not be executed, with this error of exec.
@@ -47,6 +49,7 @@ impl Message {
             Self::End => (6, 0, 0, 0),
             Self::NotStarted(errno) => (7, 0, 0, errno),
             Self::Listening => (8, 0, 0, 0),
+            Self::Started => (9, 0, 0, 0),
         };
         let mut bytes = [kind, detail, 0, 0, 0, 0, 0, 0, 0, 0];
         bytes[2..6].copy_from_slice(&step.to_ne_bytes());
@@ -71,6 +74,7 @@ impl Message {
             6 => Self::End,
             7 => Self::NotStarted(value),
             8 => Self::Listening,
+            9 => Self::Started,
             _ => return None,
         })
     }

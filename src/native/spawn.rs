@@ -41,6 +41,8 @@ pub struct Child {
 /// A change of the guest's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
+    /// Its command runs; for [`Command::reports_start`](super::Command::reports_start) only.
+    Started,
     /// A signal, such as the terminal's Ctrl-Z, has stopped it; SIGCONT resumes it.
     Stopped(i32),
     /// Its command could not be executed, with this error of exec; `Exited` follows.
@@ -257,6 +259,7 @@ impl Child {
     /// Waits for the next event. EINTR is returned, so that a caller with signal handlers sees it.
     pub fn event(&mut self) -> rustix::io::Result<Event> {
         match self.link.receive()? {
+            Some((Message::Started, _)) => Ok(Event::Started),
             Some((Message::Stopped(signal), _)) => Ok(Event::Stopped(signal)),
             Some((Message::NotStarted(errno), _)) => Ok(Event::NotStarted(errno)),
             Some((Message::Exited(code), _)) => {

@@ -84,7 +84,7 @@ pub fn leftovers(host: &Host) -> Leftovers {
 pub fn free_name(host: &Host, id: &SessionId, ui: Ui) -> Result<()> {
     let namesake = registry::all(&facts::session_base(host)).into_iter().find(|entry| entry.has_id(id));
     match namesake {
-        Some(entry) if entry.is_stale() && remove(host, &entry, Incomplete::Keep, ui) => Ok(()),
+        Some(entry) if (entry.is_stale() || entry.has_ended()) && remove(host, &entry, Incomplete::Keep, ui) => Ok(()),
         Some(_) => Err(SessionError::NameTaken(id.clone()).into()),
         None => Ok(()),
     }
@@ -141,7 +141,7 @@ pub fn running(base: &HostPath) -> Vec<Record> {
 
 /// Finds a kept sandbox by its id or its name.
 pub fn find_kept(host: &Host, id: &str) -> Option<Record> {
-    let mut ended = listed(host, false).into_iter().filter(|(entry, _)| !entry.is_live).map(|(_, record)| record);
+    let mut ended = listed(host, true).into_iter().filter(|(entry, _)| !entry.is_live).map(|(_, record)| record);
     ended.find(|record| record.id == id || record.name == id)
 }
 

@@ -97,8 +97,9 @@ pub fn run(
     let target = SignalTarget::Process(child.id());
     let forwarder = signals.forward_in_thread(target, status_file.clone(), end_container(launch, calls, process));
     if let Streams::Detached(detached) = streams {
-        await_command(&mut child, status_file.as_ref());
-        detached.report_start();
+        if await_command(&mut child, status_file.as_ref()) {
+            detached.report_start();
+        }
     }
     let read_status = || {
         let text = untrusted::read(status_file.as_ref()?.as_path(), MAX_STATUS_BYTES).ok()?;
@@ -148,13 +149,18 @@ fn use_terminal(command: &mut Command, pty: &Pty) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the command has started, or the client has ended. Without a helper nothing tells of
-/// the start.
-fn await_command(child: &mut Child, status_file: Option<&HostPath>) {
-    let Some(status_file) = status_file else { return };
-    let has_started = || std::fs::metadata(status_file.as_path()).is_ok_and(|meta| meta.len() > 0);
-    while !has_started() && matches!(child.try_wait(), Ok(None)) {
-        std::thread::sleep(START_INTERVAL);
+/// Waits until the command has started; returns `false` if the client has ended before. Without a
+/// helper nothing tells of the start.
+fn await_command(child: &mut Child, status_file: Option<&HostPath>) -> bool {
+    let Some(status_file) = status_file else { return true };
+    let status = || untrusted::read(status_file.as_path(), MAX_STATUS_BYTES).ok().filter(|text| !text.is_empty());
+    loop {
+        match status().as_deref().and_then(CommandStatus::parse) {
+            Some(CommandStatus::Started | CommandStatus::Ended(_) | CommandStatus::OutOfMemory) => return true,
+            Some(_) => return false,
+            None if !matches!(child.try_wait(), Ok(None)) => return false,
+            None => std::thread::sleep(START_INTERVAL),
+        }
     }
 }
 

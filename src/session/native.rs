@@ -64,6 +64,7 @@ impl<'a> Prepared<'a> {
             Prepared::Caller(terminal) => terminal.starts_in_foreground(),
             Prepared::Detached(..) => true,
         };
+        command.reports_start = matches!(self, Prepared::Detached(..));
         init.run_guest(&command)
     }
 
@@ -90,6 +91,12 @@ impl Relayed<'_> {
     fn resize(&self) {
         if let Relayed::Caller(relay) = self {
             relay.resize();
+        }
+    }
+
+    fn report_start(&mut self) {
+        if let Relayed::Detached(detached, _) = self {
+            detached.report_start();
         }
     }
 
@@ -127,9 +134,6 @@ fn supervise(
     repositories: &mut Repositories,
 ) -> Result<(Outcome, Option<CommandStatus>)> {
     let mut relay = terminal.relay()?;
-    if let Relayed::Detached(detached, _) = &mut relay {
-        detached.report_start();
-    }
     signals.catch_stop().map_err(SessionError::Signals)?;
     let pid = child.pid();
     let kill = move || {
@@ -167,6 +171,7 @@ fn supervise(
         }
         match child.event() {
             Ok(Event::Exited(code)) => break Ok(code),
+            Ok(Event::Started) => relay.report_start(),
             Ok(Event::NotStarted(errno)) => status = Some(CommandStatus::from_exec_error(errno)),
             Ok(Event::Stopped(libc::SIGTTIN | libc::SIGTTOU)) => {
                 relay.take_input();

@@ -2,7 +2,7 @@
 //! caller comes back.
 
 use crate::support::pty::Pty;
-use crate::support::{Engine, Fixture, RunToEnd, eventually, is_running, signal};
+use crate::support::{Engine, Fixture, RunToEnd, eventually, signal};
 use crate::{for_docker_and_native, for_every_engine};
 use rustix::process::Signal;
 
@@ -51,8 +51,11 @@ fn a_screen_is_left_and_found_again(fixture: &Fixture) {
     let mut pty = attach(fixture, &id, &[]);
     pty.expect("painted-42");
     eventually("the sandbox is attached", || state(fixture, &id).as_deref() == Some("running"));
-    pty.send("one\r");
-    pty.expect("read-<one> 30 100");
+    // An engine's client passes the size on some time later.
+    eventually("the guest has the size of the terminal", || {
+        pty.send("one\r");
+        pty.said().contains("read-<one> 30 100")
+    });
     pty.resize(40, 120);
     eventually("the guest has the new size", || {
         pty.send("two\r");
@@ -66,7 +69,8 @@ fn a_screen_is_left_and_found_again(fixture: &Fixture) {
     let mut pty = attach(fixture, &id, &[]);
     pty.expect("painted-42");
     pty.expect("read-<two>");
-    let mut screen = vt100::Parser::new(30, 100, 0);
+    let size = |size| std::num::NonZeroU16::new(size).expect("not 0");
+    let mut screen = vt100::Parser::new(size(30), size(100), 0);
     screen.process(pty.said().as_bytes());
     let cell = screen.screen().cell(4, 9).expect("a cell");
     assert_eq!((cell.contents(), cell.fgcolor()), ("p", vt100::Color::Idx(1)));
@@ -122,7 +126,7 @@ fn a_killed_launcher_leaves_nothing(fixture: &Fixture) {
     let list = fixture.sandpen(["ps", "--format", "json"]).finish().json();
     let pid = u32::try_from(list[0]["pid"].as_u64().expect("a pid")).expect("a pid");
     signal(pid, Signal::KILL);
-    eventually("the launcher is gone", || !is_running(pid));
+    eventually("the launcher is gone", || !std::path::Path::new(&format!("/proc/{pid}")).exists());
     eventually("everything is removed", || {
         fixture.sandpen(["ps", "--all"]).finish();
         state(fixture, &id).is_none() && fixture.sessions().is_empty()
@@ -137,6 +141,12 @@ fn a_command_that_does_not_start_is_reported(fixture: &Fixture) {
     assert_eq!(finished.stdout, "");
     assert!(fixture.sessions().is_empty());
     fixture.sandpen(["attach", "nothing"]).finish().failure(44);
+    let mut command = fixture.run();
+    command.args(["--detach", "--", "no-such-command"]);
+    let finished = command.finish();
+    assert!(finished.failure(127).contains("no-such-command"), "{}", finished.stderr);
+    assert_eq!(finished.stdout, "");
+    assert!(fixture.sessions().is_empty());
 }
 
 #[test]

@@ -1,13 +1,12 @@
 //! Serves the terminal of a detached sandbox: a thread of the launcher reads the guest's output for
 //! ever, keeps the screen, and connects clients of `sandpen attach` to it.
 
+use std::cell::Cell;
 use std::fs;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
 
@@ -22,7 +21,6 @@ pub struct AttachServer {
     thread: Option<JoinHandle<String>>,
     exit_code: Sender<i32>,
     wake: UnixStream,
-    is_attached: Arc<AtomicBool>,
 }
 
 impl AttachServer {
@@ -32,19 +30,13 @@ impl AttachServer {
         listener.set_nonblocking(true)?;
         let (wake, woken) = UnixStream::pair()?;
         let (exit_code, finished) = mpsc::channel();
-        let is_attached = Arc::new(AtomicBool::new(false));
         let address = listener.local_addr()?;
         let file = address.as_pathname().and_then(Path::parent).map(|directory| directory.join(ATTACHED_FILE));
-        let presence = Presence { is_attached: is_attached.clone(), file };
+        let presence = Presence { is_attached: Cell::new(false), file };
         let terminal = GuestTerminal::new(master, rows, cols)?;
         let serve = Serve::new(terminal, listener, woken, presence);
         let thread = thread::Builder::new().name("attach".into()).spawn(move || run(serve, &finished))?;
-        Ok(AttachServer { thread: Some(thread), exit_code, wake, is_attached })
-    }
-
-    /// Returns whether a client is attached for input.
-    pub fn is_attached(&self) -> bool {
-        self.is_attached.load(Ordering::Relaxed)
+        Ok(AttachServer { thread: Some(thread), exit_code, wake })
     }
 
     /// Reads what the guest has written until now, sends it and the exit code to all clients, and
@@ -81,15 +73,15 @@ fn run(mut serve: Serve, finished: &Receiver<i32>) -> String {
     serve.end(finished.try_recv().ok())
 }
 
-/// Tells this and other processes whether a client is attached.
+/// Tells other processes whether a client is attached.
 pub struct Presence {
-    is_attached: Arc<AtomicBool>,
+    is_attached: Cell<bool>,
     file: Option<PathBuf>,
 }
 
 impl Presence {
     pub fn set(&self, is_attached: bool) {
-        if self.is_attached.swap(is_attached, Ordering::Relaxed) == is_attached {
+        if self.is_attached.replace(is_attached) == is_attached {
             return;
         }
         if let Some(file) = &self.file {
