@@ -89,8 +89,9 @@ pub const CAUGHT_UNDER_SEATBELT: [i32; 11] =
 const GRACE_PERIOD: Duration = Duration::from_secs(10);
 
 /// Signals that arrived and were not forwarded yet. It is made before the sandbox, so that no
-/// signal ends sandpen while there is something to clean up.
-pub struct SignalQueue(SignalDelivery<UnixStream, WithRawSiginfo>);
+/// signal ends sandpen while there is something to clean up. The second field tells whether stdin was
+/// a terminal then: one that is gone is none any more.
+pub struct SignalQueue(SignalDelivery<UnixStream, WithRawSiginfo>, bool);
 
 /// A thread that forwards signals until it is dropped.
 pub struct ForwarderThread {
@@ -142,7 +143,8 @@ impl SignalQueue {
     /// Starts to catch signals.
     pub fn start() -> io::Result<Self> {
         let (read, write) = UnixStream::pair()?;
-        SignalDelivery::with_pipe(read, write, WithRawSiginfo, CAUGHT_BY_SANDPEN).map(SignalQueue)
+        SignalDelivery::with_pipe(read, write, WithRawSiginfo, CAUGHT_BY_SANDPEN)
+            .map(|delivery| SignalQueue(delivery, isatty(stdin())))
     }
 
     /// Catches SIGTSTP as well, for a caller that stops its guest together with sandpen.
@@ -167,7 +169,7 @@ impl SignalQueue {
         status_file: Option<HostPath>,
         kill: K,
     ) -> SignalForwarder<K> {
-        let hang_up = HangUpWatch::start();
+        let hang_up = self.1.then(HangUpWatch::start).flatten();
         SignalForwarder { queue: self, target, status_file, kill: Some(kill), deadline: None, _hang_up: hang_up }
     }
 
@@ -275,11 +277,7 @@ struct HangUpWatch {
 }
 
 impl HangUpWatch {
-    /// Returns `None` if stdin is not a terminal.
     fn start() -> Option<Self> {
-        if !isatty(stdin()) {
-            return None;
-        }
         let (stop, stopped) = UnixStream::pair().ok()?;
         thread::spawn(move || {
             let mut descriptors =

@@ -147,7 +147,11 @@ pub fn finish_calls(entry: &mut Entry) -> bool {
     let Some(record) = &mut entry.record else { return true };
     let Some(UnfinishedCalls { path, calls }) = record.unfinished.take() else { return true };
     let client = record.client(&path);
-    if !calls.iter().all(|arguments| remove_with_retries(&client, arguments)) {
+    let make = || {
+        let is_answered = calls.iter().all(|arguments| remove_with_retries(&client, arguments));
+        if is_answered { CallResult::Succeeded } else { CallResult::TimedOut }
+    };
+    if repeat_while_in_use(&record.name, make) == CallResult::TimedOut {
         record.unfinished = Some(UnfinishedCalls { path, calls });
         return false;
     }

@@ -1,10 +1,12 @@
 //! Tests that a sandbox ends when its terminal is gone, however sandpen was started, and that
 //! nothing is left of it.
 
+use std::fs;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::ssh::sshd::Sshd;
 use crate::support::pty::Pty;
@@ -111,10 +113,19 @@ impl<'a> Session<'a> {
 }
 
 impl Drop for Session<'_> {
+    /// Kills what a failed test left running.
     fn drop(&mut self) {
         if let Terminal::Tmux(_) = self.terminal {
-            // It has ended already if the test has not failed.
             let _ = tmux(self.fixture, &self.mark).arg("kill-server").output();
+        }
+        if thread::panicking() {
+            for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
+                let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
+                let pid = process.file_name().to_str().and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
+                if let (true, Some(pid)) = (line.ends_with(format!("{}\0", self.mark).as_bytes()), pid) {
+                    let _ = kill_process(pid, Signal::KILL);
+                }
+            }
         }
     }
 }

@@ -38,6 +38,8 @@ const MAX_TOTAL: u64 = 8 << 20;
 pub const MAX_TOTAL_OF_ALL: u64 = 16 << 20;
 /// Larger files are compared by their size and times only, and are not restored.
 const MAX_FILE: u64 = 1 << 20;
+/// Larger samples of hooks, which Git never runs, are not those of Git, and do not count.
+const MAX_SAMPLE: u64 = 16 << 10;
 const MAX_ENTRIES: usize = 100_000;
 /// Git makes no directories so deep in a Git directory.
 const MAX_DEPTH: usize = 100;
@@ -76,7 +78,7 @@ enum Level {
     /// Contains objects, which are many, may have other names by hard links, and are verified by
     /// Git, or large files of Git LFS and git-annex.
     ObjectFiles,
-    /// Contains hooks, and samples that Git never runs.
+    /// Contains hooks, and samples of them.
     Hooks,
     /// Contains files that count, whatever their names.
     Other,
@@ -199,7 +201,7 @@ impl Reader<'_> {
             Level::Data => true,
             Level::GitDir => DATA_FILES.contains(&text) || text.ends_with(".lock"),
             Level::Objects => text.ends_with(".lock") || text.starts_with("tmp_"),
-            Level::Hooks => text.ends_with(".sample"),
+            Level::Hooks => text.ends_with(".sample") && stat.st_size.unsigned_abs() > MAX_SAMPLE,
             _ => false,
         };
         if is_data && is_plain && (level != Level::GitDir || text != "index" || has_valid_index(directory)) {

@@ -1,5 +1,6 @@
-//! An engine stops answering while a sandbox runs: Docker's daemon behind a relay that is stopped
-//! with SIGSTOP, and a private service of Podman that is.
+//! An engine stops answering while a sandbox runs: a relay before Docker's daemon, or before a
+//! private service of Podman, is stopped with SIGSTOP. A service that is stopped itself may hold a
+//! lock that other tests need.
 
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -14,31 +15,35 @@ use crate::support::{Engine, Finished, Fixture, RunToEnd, Running, eventually, i
 /// The most time from SIGTERM, or from the guest's end, to the exit of sandpen.
 const EXIT_LIMIT: Duration = Duration::from_secs(15);
 
-/// The socket that the engine's client uses, and the processes behind it.
-struct Service<'a> {
+/// A relay between the engine's client and the engine.
+struct Relay<'a> {
     fixture: &'a Fixture,
+    /// Leads a process group with one process for each connection.
     process: Child,
     socket: PathBuf,
+    _podman: Option<Running>,
 }
 
-impl<'a> Service<'a> {
+impl<'a> Relay<'a> {
     fn start(fixture: &'a Fixture) -> Self {
-        let socket = fixture.root.join("engine.sock");
-        let mut command = if fixture.engine().flag() == "docker" {
-            let mut relay = fixture.host_command("socat");
-            // A client closes its half of a connection long before the other half ends.
-            relay.args(["-t", "3600"]).arg(format!("UNIX-LISTEN:{},fork", socket.display()));
-            relay.arg("UNIX-CONNECT:/var/run/docker.sock");
-            relay
+        let socket = fixture.root.join("relay.sock");
+        let (engine, podman) = if fixture.engine().flag() == "docker" {
+            (PathBuf::from("/var/run/docker.sock"), None)
         } else {
+            let engine = fixture.root.join("podman.sock");
             let mut service = fixture.host_command("podman");
-            service.args(["system", "service", "--time=0"]).arg(format!("unix://{}", socket.display()));
-            service
+            service.args(["system", "service", "--time=0"]).arg(format!("unix://{}", engine.display()));
+            (engine, Some(Running::start(&mut service)))
         };
-        let process = command.process_group(0).stderr(Stdio::null()).spawn().expect("the service starts");
-        let service = Service { fixture, process, socket };
-        eventually("the service answers", || UnixStream::connect(&service.socket).is_ok());
-        service
+        eventually("the engine answers", || UnixStream::connect(&engine).is_ok());
+        let mut relay = fixture.host_command("socat");
+        // A client closes its half of a connection long before the other half ends.
+        relay.args(["-t", "3600"]).arg(format!("UNIX-LISTEN:{},fork", socket.display()));
+        relay.arg(format!("UNIX-CONNECT:{}", engine.display()));
+        let process = relay.process_group(0).stderr(Stdio::null()).spawn().expect("the relay starts");
+        let relay = Relay { fixture, process, socket, _podman: podman };
+        eventually("the relay answers", || UnixStream::connect(&relay.socket).is_ok());
+        relay
     }
 
     /// Lets a command of sandpen use the socket.
@@ -50,7 +55,7 @@ impl<'a> Service<'a> {
 
     fn signal(&self, which: Signal) {
         let group = Pid::from_raw(self.process.id().cast_signed()).expect("a pid");
-        kill_process_group(group, which).expect("the service runs");
+        kill_process_group(group, which).expect("the relay runs");
     }
 
     fn sandpen(&self, name: &str) -> Finished {
@@ -58,7 +63,7 @@ impl<'a> Service<'a> {
     }
 }
 
-impl Drop for Service<'_> {
+impl Drop for Relay<'_> {
     fn drop(&mut self) {
         self.signal(Signal::KILL);
         let _ = self.process.wait();
@@ -87,38 +92,38 @@ fn assert_nothing_left(fixture: &Fixture) {
 
 /// `options` come before the guest's command.
 fn sigterm_ends_sandpen_in_time(fixture: &Fixture, options: &[&str]) {
-    let service = Service::start(fixture);
-    let mark = format!("sleep 5{}.{}", std::process::id(), service.process.id());
+    let relay = Relay::start(fixture);
+    let mark = format!("sleep 5{}.{}", std::process::id(), relay.process.id());
     let script = format!("trap '' TERM HUP; echo ready; exec {mark}");
-    let mut command = service.with(fixture.run());
+    let mut command = relay.with(fixture.run());
     let mut running = Running::start(command.args(options).args(["--", "sh", "-c", &script]));
     assert_eq!(running.line(), "ready");
-    service.signal(Signal::STOP);
+    relay.signal(Signal::STOP);
     let since = Instant::now();
     running.signal(Signal::TERM);
     assert_eq!(finish_in_time(fixture, &mut running, since).code, Some(137));
-    service.signal(Signal::CONT);
-    service.sandpen("ps").success();
+    relay.signal(Signal::CONT);
+    relay.sandpen("ps").success();
     assert_nothing_left(fixture);
     eventually("the guest is gone", || !is_running(&mark));
 }
 
 fn the_end_of_the_guest_ends_sandpen_in_time(fixture: &Fixture) {
-    let service = Service::start(fixture);
-    let mut command = service.with(fixture.run());
+    let relay = Relay::start(fixture);
+    let mut command = relay.with(fixture.run());
     let script = "echo ready; while [ ! -e go ]; do sleep 0.1; done; exit 7";
     let mut running = Running::start(command.args(["--", "sh", "-c", script]));
     assert_eq!(running.line(), "ready");
-    service.signal(Signal::STOP);
+    relay.signal(Signal::STOP);
     let since = Instant::now();
     fixture.write("project/go", "");
     assert_eq!(finish_in_time(fixture, &mut running, since).code, Some(7));
-    let pruned = service.sandpen("prune");
+    let pruned = relay.sandpen("prune");
     assert_eq!(pruned.code, Some(0), "{pruned:?}");
     assert!(pruned.stderr.contains("does not answer: the sandbox `"), "{}", pruned.stderr);
     assert_eq!(fixture.sessions().len(), 1);
-    service.signal(Signal::CONT);
-    service.with(fixture.run()).args(["--", "true"]).finish().success();
+    relay.signal(Signal::CONT);
+    relay.with(fixture.run()).args(["--", "true"]).finish().success();
     assert_nothing_left(fixture);
 }
 

@@ -111,22 +111,12 @@ fn r7_11_a_hanging_machine_does_not_delay_the_exit() {
 fn r7_11_sigterm_with_a_hanging_sshd_ends_sandpen_in_time() {
     PodmanMachine::on(|machine| {
         let (mut running, tunnel) = machine.start(&[]);
-        let mut frozen = vec![machine.sshd.process.pid()];
-        let mut next = 0;
-        while let Some(process) = frozen.get(next).copied() {
-            frozen.extend(children(process));
-            next += 1;
-        }
-        for process in &frozen {
-            signal(*process, Signal::STOP);
-        }
+        let frozen = Frozen::with_descendants(machine.sshd.process.pid());
         let start = Instant::now();
         running.signal(Signal::TERM);
         let finished = running.finish();
         let took = start.elapsed();
-        for process in &frozen {
-            signal(*process, Signal::CONT);
-        }
+        drop(frozen);
         assert!(took < PROMPT, "the exit took {took:?}");
         let expected = "podman does not answer: the container `sandpen-";
         assert!(finished.stderr.contains(expected), "{took:?}: {finished:?}");
@@ -204,6 +194,30 @@ fn r7_9_a_container_that_does_not_start_ends_the_tunnel() {
         assert_eq!(running.finish().code, Some(44));
         tunnel.assert_gone();
     });
+}
+
+/// Stopped processes, which are resumed when it is dropped.
+struct Frozen(Vec<u32>);
+
+impl Frozen {
+    fn with_descendants(process: u32) -> Self {
+        let mut found = vec![process];
+        let mut next = 0;
+        while let Some(process) = found.get(next).copied() {
+            signal(process, Signal::STOP);
+            found.extend(children(process));
+            next += 1;
+        }
+        Frozen(found)
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        for process in &self.0 {
+            signal(*process, Signal::CONT);
+        }
+    }
 }
 
 /// Returns the processes that sshd started, one for each connection.
