@@ -44,7 +44,7 @@ pub fn run(id: &str, read_only: bool, keys: Option<&str>, ui: Ui) -> Result<Outc
     let host = Host::read()?;
     cleanup::sweep(&host, ui);
     if let Some((code, screen)) = cleanup::find_ended(&host, id) {
-        ui.data(&screen)?;
+        ui.data(&format!("{}\n", screen.trim_end()))?;
         ui.notice(&format!("{id} has ended with exit code {code}"));
         return Ok(Outcome::Exited(code));
     }

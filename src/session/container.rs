@@ -96,10 +96,10 @@ pub fn run(
     }
     let target = SignalTarget::Process(child.id());
     let forwarder = signals.forward_in_thread(target, status_file.clone(), end_container(launch, calls, process));
-    if let Streams::Detached(detached) = streams {
-        if await_command(&mut child, status_file.as_ref()) {
-            detached.report_start();
-        }
+    if let Streams::Detached(detached) = streams
+        && await_command(&mut child, status_file.as_ref())
+    {
+        detached.report_start();
     }
     let read_status = || {
         let text = untrusted::read(status_file.as_ref()?.as_path(), MAX_STATUS_BYTES).ok()?;

@@ -41,17 +41,17 @@ pub fn screen_of(session: &HostPath) -> String {
 
 /// Starts a sandbox, prints its id and returns. If it does not start, returns its outcome.
 pub fn detach(host: &Host, plan: &Plan, launch: &Launch, ui: Ui) -> Result<Outcome> {
-    let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(fork_failed)?;
+    let (read, write) = io::pipe().map_err(SessionError::Detach)?;
     // SAFETY: sandpen has one thread before it launches, so the child may use everything.
     match unsafe { libc::fork() } {
         -1 => Err(SessionError::Detach(io::Error::last_os_error()).into()),
         0 => {
             drop(read);
-            run(host, plan, launch, write, ui)
+            run(host, plan, launch, write.into(), ui)
         }
         child => {
             drop(write);
-            await_start(read, child, plan, ui)
+            await_start(read.into(), child, plan, ui)
         }
     }
 }

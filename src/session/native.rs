@@ -9,11 +9,11 @@ use std::time::Instant;
 use rustix::process::{Pid, Signal};
 
 use super::detached::{Detached, ServedTerminal};
-use super::{Repositories, Streams};
 use super::error::SessionError;
 use super::failure;
 use super::proxy::Filter;
 use super::registry::{BackgroundSweep, Record};
+use super::{Repositories, Streams};
 use crate::error::Result;
 use crate::gate::terminal::{GuestTerminal, Pty, Relay};
 use crate::helper::PreparedCommand;
@@ -139,8 +139,11 @@ fn supervise(
     let kill = move || {
         let _ = rustix::process::kill_process(pid, Signal::KILL);
     };
-    let target =
-        SignalTarget::Sandbox { init: pid, command: Box::new(move || guest_of(pid)), has_terminal: !matches!(relay, Relayed::None) };
+    let target = SignalTarget::Sandbox {
+        init: pid,
+        command: Box::new(move || guest_of(pid)),
+        has_terminal: !matches!(relay, Relayed::None),
+    };
     // In this thread: starting another takes longer than many commands.
     let mut forwarder = signals.forwarder(target, None, kill);
     let mut release_at = Some(Instant::now() + release_pages::MIN_GUEST_TIME);
