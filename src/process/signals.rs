@@ -106,6 +106,7 @@ pub enum SignalTarget {
     /// A process group other than sandpen's.
     Group(Pid),
     /// A native sandbox, which is in another session than sandpen.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "for the native engine"))]
     Sandbox {
         /// Pid 1, which forwards signals to the command.
         init: Pid,

@@ -41,6 +41,9 @@ pub fn screen_of(session: &HostPath) -> String {
 
 /// Starts a sandbox, prints its id and returns. If it does not start, returns its outcome.
 pub fn detach(host: &Host, plan: &Plan, launch: &Launch, ui: Ui) -> Result<Outcome> {
+    if let Launch::Seatbelt(_) = launch {
+        return Err(SessionError::DetachSeatbelt.into());
+    }
     let (read, write) = io::pipe().map_err(SessionError::Detach)?;
     // SAFETY: sandpen has one thread before it launches, so the child may use everything.
     match unsafe { libc::fork() } {

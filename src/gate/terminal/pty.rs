@@ -5,7 +5,9 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{OptionalActions, OutputModes, Termios, Winsize, tcgetattr, tcsetattr, tcsetwinsize};
+#[cfg(target_os = "linux")]
+use rustix::termios::{OptionalActions, OutputModes, Termios, tcgetattr, tcsetattr};
+use rustix::termios::{Winsize, tcsetwinsize};
 
 /// Both sides of a pseudo-terminal. Reads and writes of the master do not block.
 #[derive(Debug)]
@@ -25,6 +27,7 @@ impl Pty {
 
     /// Opens one with the given settings and size. Without `processes_output`, what the guest writes
     /// leaves the terminal unchanged.
+    #[cfg(target_os = "linux")]
     pub fn open(settings: &Termios, size: Option<Winsize>, processes_output: bool) -> io::Result<Self> {
         let pty = Self::unset()?;
         let mut settings = settings.clone();
@@ -51,6 +54,7 @@ impl Pty {
 }
 
 /// Lets the terminal process what the guest writes, as terminals do.
+#[cfg(target_os = "linux")]
 pub fn process_output(terminal: &OwnedFd) {
     if let Ok(mut settings) = tcgetattr(terminal) {
         settings.output_modes.insert(OutputModes::OPOST);

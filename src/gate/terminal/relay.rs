@@ -45,7 +45,7 @@ pub struct Relay {
 }
 
 impl Relay {
-    pub(super) fn start(caller: CallerTerminal, pty: Pty, takes_input: bool) -> io::Result<Self> {
+    pub fn start(caller: CallerTerminal, pty: Pty, takes_input: bool) -> io::Result<Self> {
         let (orders, received) = channel();
         let (wake, woken) = UnixStream::pair()?;
         woken.set_nonblocking(true)?;
