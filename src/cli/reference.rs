@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn the_flags_are_those_of_the_table() {
         let run = run_command();
-        let others = ["quiet", "verbose", "help", "assume-host"];
+        let others = ["quiet", "verbose", "help", "assume-host", "detach"];
         let defined = run.get_arguments().filter_map(Arg::get_long).filter(|flag| !others.contains(flag));
         assert_eq!(unique(OPTIONS.iter().filter_map(|option| Some(option.flag?.long()))), unique(defined));
         let long = describe_flags(run.clone());
