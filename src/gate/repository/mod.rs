@@ -37,6 +37,7 @@ mod refs;
 mod report;
 mod root;
 mod search;
+mod seen_directories;
 mod settings;
 mod stash;
 mod transfer;

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::git_dir_content::{Content, GitDirContent, MAX_TOTAL_OF_ALL};
 use super::root::{open_directory, open_parent};
-use super::search::{Found, FoundKind, SeenDirectories, repositories};
+use super::search::{Found, FoundKind, repositories};
+use super::seen_directories::SeenDirectories;
 use crate::plan::RepositoryGate;
 
 /// Git reads no longer path from a `.git` file.
