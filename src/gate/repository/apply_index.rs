@@ -155,6 +155,7 @@ pub fn bring_out(
             continue;
         }
         if there != before || is_in_the_way(path, &wanted, &host, &given) {
+            hold_while_running(out, &mut held, path);
             let path = String::from_utf8_lossy(path);
             out.keep_at_end(format!("`{path}` was staged on the host meanwhile: the host's stays"));
             continue;
@@ -170,6 +171,7 @@ pub fn bring_out(
                 out.keep_at_end(format!("`{path}` is not staged outside: it names a repository that did not come out"));
             }
             Verdict::Refused(reason) => {
+                hold_while_running(out, &mut held, path);
                 let path = String::from_utf8_lossy(path);
                 out.problem_at_end(format!("`{path}` is not staged outside: {reason}"));
             }
@@ -189,6 +191,13 @@ pub fn bring_out(
         save_held(tree, &given, &held)?;
     }
     Ok(())
+}
+
+/// Holds a path back that does not come out, so that it is judged again, and reported, at the end.
+fn hold_while_running(out: &Outgoing, held: &mut Vec<Vec<u8>>, path: &[u8]) {
+    if !out.is_last() {
+        held.push(path.to_vec());
+    }
 }
 
 fn counted_files(count: usize) -> String {

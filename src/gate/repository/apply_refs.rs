@@ -174,6 +174,25 @@ pub fn changed_refs(base: &Refs, now: &Refs) -> Vec<RefChange> {
         .collect()
 }
 
+/// Removes deletions from the changes, and the refs that take the place of deleted ones: a ref that is
+/// missing while the guest runs may belong to a repository that is being removed. Returns the names of
+/// refs that wait for the end.
+pub fn wait_for_deletions(changes: &mut Vec<RefChange>) -> BTreeSet<String> {
+    let deleted: BTreeSet<String> =
+        changes.iter().filter(|change| change.now.is_none()).map(|change| change.name.clone()).collect();
+    let is_above_deleted = |name: &str| {
+        let below = format!("{name}/");
+        deleted.range(below.clone()..).next().is_some_and(|first| first.starts_with(&below))
+    };
+    let is_below_deleted = |name: &str| {
+        name.match_indices('/').any(|(end, _)| name.get(..end).is_some_and(|above| deleted.contains(above)))
+    };
+    let waits = |name: &str| deleted.contains(name) || is_above_deleted(name) || is_below_deleted(name);
+    let waiting = changes.iter().filter(|change| waits(&change.name)).map(|change| change.name.clone()).collect();
+    changes.retain(|change| !waits(&change.name));
+    waiting
+}
+
 pub fn passes(name: &str, moment: Moment) -> bool {
     // The marks of a bisection belong to its other files, which come out at the end.
     let is_mark = name.starts_with("refs/bisect/") && moment == Moment::Ended;
@@ -212,4 +231,29 @@ fn wrong_kind<'a>(change: &RefChange, taken: &'a Taken) -> Option<&'a str> {
 /// Shortens a ref's name as Git does in messages.
 pub fn short(name: &str) -> &str {
     ["refs/heads/", "refs/tags/", "refs/remotes/"].iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(name: &str, is_there: bool) -> RefChange {
+        let id = ObjectId::parse(&"1".repeat(40));
+        RefChange { name: name.into(), before: None, now: id.filter(|_| is_there) }
+    }
+
+    #[test]
+    fn deletions_wait_with_what_takes_their_place() {
+        let mut changes = vec![
+            change("refs/heads/a", false),
+            change("refs/heads/a/b", true),
+            change("refs/heads/ab", true),
+            change("refs/heads/c", true),
+            change("refs/heads/c/d", false),
+        ];
+        let waiting = wait_for_deletions(&mut changes);
+        let left: Vec<&str> = changes.iter().map(|change| change.name.as_str()).collect();
+        assert_eq!(left, ["refs/heads/ab"]);
+        assert_eq!(waiting.len(), 4);
+    }
 }

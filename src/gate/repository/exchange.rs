@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-use super::apply_refs::{RefChange, changed_refs, passes, report_odd_refs, report_other_refs};
+use super::apply_refs::{RefChange, changed_refs, passes, report_odd_refs, report_other_refs, wait_for_deletions};
 use super::base::{read_base, write_base};
 use super::guest_state::GuestState;
 use super::host_git::{GitResult, HostGit};
@@ -217,6 +217,7 @@ impl GitDirExchange {
             report.refuse(format!("{} refs changed inside, more than can come out", changes.len()));
             return Ok(());
         }
+        let waiting = if moment == Moment::Running { wait_for_deletions(&mut changes) } else { BTreeSet::new() };
         let (passing, other): (Vec<_>, Vec<_>) = changes.into_iter().partition(|change| passes(&change.name, moment));
         let given_stash = refs::read_reflog(&UntrustedDir::open(&self.dir.base)?, STASH)?;
         let mut wanted = self.wanted_objects(&passing, guest)?;
@@ -227,7 +228,8 @@ impl GitDirExchange {
         taken.kinds.extend(known.iter().map(|id| (*id, String::new())));
         report.has_refused |= moment == Moment::Ended && !taken.refused.is_empty();
         let mut out = Outgoing { git, moment, taken: &taken, report };
-        let refs = self.bring_refs(&mut out, &passing, host, guest.is_replaced)?;
+        let mut refs = self.bring_refs(&mut out, &passing, host, guest.is_replaced)?;
+        refs.held.extend(waiting);
         if guest.is_replaced {
             return Ok(());
         }

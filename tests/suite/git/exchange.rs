@@ -215,6 +215,24 @@ fn two_sandboxes_commit_on_the_same_branch() {
     });
 }
 
+/// A ref that is missing may belong to a repository that the guest is removing.
+#[test]
+fn a_deleted_branch_disappears_outside_at_the_end() {
+    Fixture::on(Engine::Native, |fixture| {
+        let main = prepare(fixture);
+        let script = "git branch --quiet -D a; git branch a/below; git branch made; reach made; await end";
+        let mut running = start(fixture, &main, "deleting", script);
+        await_step(&main, "made");
+        eventually("the new branch is outside", || !refs(fixture, &main, "refs/heads/made").is_empty());
+        assert_eq!(refs(fixture, &main, "refs/heads/a"), ["refs/heads/a files"]);
+        allow_step(fixture, &main, "end");
+        assert_eq!(messages(&mut running), "");
+        assert_eq!(refs(fixture, &main, "refs/heads/a"), ["refs/heads/a/below files"]);
+        assert_eq!(refs(fixture, &main, "refs/sandpen"), Vec::<String>::new());
+        assert_whole(fixture, &main);
+    });
+}
+
 /// Runs `sandpen ps` until it reports something, because an engine's client may outlive its
 /// launcher for a moment.
 #[track_caller]

@@ -17,7 +17,8 @@ use std::fs;
 use std::path::Path;
 
 use crate::for_docker_and_native;
-use crate::support::Fixture;
+use crate::git::exchange;
+use crate::support::{Engine, Fixture, eventually};
 
 use attack::Attack;
 pub use snapshot::{Snapshot, leftovers};
@@ -176,6 +177,22 @@ fn fifos_do_not_block(fixture: &Fixture) {
 }
 
 /// The next checkout would write every path of such an index.
+#[test]
+fn an_index_that_is_refused_while_the_sandbox_runs_is_reported_at_its_end() {
+    Fixture::on(Engine::Native, |fixture| {
+        let main = exchange::prepare(fixture);
+        let id = super::git(fixture, &main, &["rev-parse", "HEAD:file"]).success().to_owned();
+        fs::write(main.join(".steps/crafted"), objects::index_with_path(fixture, "../x", &id)).expect("index");
+        let script = "cp .steps/crafted .git/index; git branch made; reach made; await end";
+        let mut running = exchange::start(fixture, &main, "index", script);
+        exchange::await_step(&main, "made");
+        eventually("an exchange", || !exchange::refs(fixture, &main, "refs/heads/made").is_empty());
+        exchange::allow_step(fixture, &main, "end");
+        let messages = exchange::messages(&mut running);
+        assert!(messages.contains("`../x` is not staged outside"), "{messages}");
+    });
+}
+
 fn a_crafted_index_is_refused(fixture: &Fixture) {
     let hook = "#!/bin/sh\ntouch executed\n";
     for (number, path) in
