@@ -108,7 +108,12 @@ pub(super) fn attach_stream(
     // Before the terminal is in raw mode, so that no signal leaves it there.
     let terminal_error = |source| AttachError::Terminal { source };
     let signals = Signals::start().map_err(terminal_error)?;
-    let terminal = RawTerminal::enter(input, output).map_err(terminal_error)?;
+    let terminal = match RawTerminal::enter(input, output) {
+        Ok(terminal) => terminal,
+        // It has hung up since the hello.
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::IO) => return Ok(AttachEnd::Detached),
+        Err(error) => return Err(terminal_error(error)),
+    };
     stream.set_nonblocking(true).map_err(terminal_error)?;
     let mut relay = Relay {
         stream,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr, ttyname};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr, ttyname};
 
 use super::screen::reset_sequence;
 
@@ -30,7 +30,12 @@ pub struct RawTerminal<'fd> {
 impl<'fd> RawTerminal<'fd> {
     /// Puts the input into raw mode, and scrolls what is on the screen out of the way.
     pub fn enter(input: BorrowedFd<'fd>, output: BorrowedFd<'fd>) -> io::Result<Self> {
-        let settings = if isatty(input) { Some(tcgetattr(input)?) } else { None };
+        let settings = match tcgetattr(input) {
+            Ok(settings) => Some(settings),
+            Err(Errno::NOTTY | Errno::INVAL) => None,
+            // The kernel answers `EIO` if the terminal has hung up.
+            Err(errno) => return Err(errno.into()),
+        };
         let terminal = RawTerminal { input, settings, output: open_nonblocking(output)?, ends_below_screen: true };
         terminal.make_raw()?;
         let (rows, _) = terminal.size();
