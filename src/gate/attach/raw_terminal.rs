@@ -11,6 +11,8 @@ use rustix::io::Errno;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr, ttyname};
 
 use super::screen::reset_sequence;
+use crate::gate::terminal::drop_answers;
+use crate::process::terminal_at_panic;
 
 /// The time for the last bytes to a terminal that takes none.
 const LAST_WRITE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -50,6 +52,7 @@ impl<'fd> RawTerminal<'fd> {
         if let Some(settings) = &self.settings {
             let mut raw = settings.clone();
             raw.make_raw();
+            terminal_at_panic::restore_at_panic(self.input, settings, reset_sequence());
             tcsetattr(self.input, OptionalActions::Now, &raw)?;
         }
         Ok(())
@@ -65,6 +68,13 @@ impl<'fd> RawTerminal<'fd> {
 
     pub fn output(&self) -> BorrowedFd<'_> {
         self.output.as_fd()
+    }
+
+    /// Takes the answers to queries of the guest, which would reach the shell.
+    pub fn drop_answers(&self) {
+        if self.is_input_terminal() {
+            drop_answers(self.input, self.output.as_fd());
+        }
     }
 
     /// Returns rows and columns.
@@ -104,6 +114,7 @@ impl Drop for RawTerminal<'_> {
         if let Some(settings) = &self.settings {
             // Input that was meant for the guest must not reach the shell.
             let _ = tcsetattr(self.input, OptionalActions::Flush, settings);
+            terminal_at_panic::forget();
         }
     }
 }

@@ -71,7 +71,7 @@ impl Guest {
         let mut settings = tcgetattr(&slave).expect("settings");
         settings.make_raw();
         tcsetattr(&slave, OptionalActions::Now, &settings).expect("raw mode");
-        let server = AttachServer::start(master, listener, rows, cols).expect("a server");
+        let server = AttachServer::start(master, listener, directory.path(), rows, cols).expect("a server");
         Guest { directory, terminal: File::from(slave), server: Some(server), _lock: lock }
     }
 
