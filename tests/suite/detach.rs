@@ -9,6 +9,7 @@ use rustix::process::Signal;
 for_every_engine!(a_screen_is_left_and_found_again, the_exit_code_and_the_last_screen_stay);
 
 for_docker_and_native!(
+    the_callers_terminal_may_hang_up,
     a_launcher_that_is_killed_while_attached_leaves_nothing,
     a_launcher_that_is_killed_while_it_starts_leaves_nothing,
     attaching_while_the_guest_ends_shows_how_it_ended,
@@ -134,6 +135,25 @@ fn a_killed_launcher_leaves_nothing(fixture: &Fixture) {
         fixture.sandpen(["ps", "--all"]).finish();
         state(fixture, &id).is_none() && fixture.sessions().is_empty()
     });
+}
+
+fn the_callers_terminal_may_hang_up(fixture: &Fixture) {
+    fixture.write_script("project/painter", PAINTER);
+    let mut command = fixture.run();
+    command.args(["--detach", "--name", "hung-up", "--", "./painter"]);
+    let mut caller = Pty::script("\"$@\"", &command);
+    caller.expect("hung-up");
+    caller.expect("[ended 0]");
+    caller.hang_up();
+    let mut pty = attach(fixture, "hung-up", &[]);
+    pty.expect("painted-42");
+    // The terminal of a client may hang up as well.
+    pty.hang_up();
+    eventually("the sandbox is detached", || state(fixture, "hung-up").as_deref() == Some("detached"));
+    let mut pty = attach(fixture, "hung-up", &[]);
+    pty.expect("painted-42");
+    pty.send("end\r");
+    pty.expect("[ended 7]");
 }
 
 /// Returns the launcher of the only sandbox.

@@ -67,7 +67,7 @@ fn full_screen_programs_work() {
 fn a_shell_inside_has_job_control() {
     Fixture::on(Engine::Native, |fixture| {
         let mut pty = Pty::start(&run(fixture, &["bash", "--norc", "--noprofile", "-i"]));
-        pty.send("PS1='[inside] '\r");
+        pty.send("PS1='[in''side] '\r");
         pty.expect("[inside] ");
         pty.send("cat\r");
         pty.send("first\r");

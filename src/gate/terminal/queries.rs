@@ -131,16 +131,15 @@ pub fn drop_answers(input: BorrowedFd<'_>, output: BorrowedFd<'_>) {
     }
     let limit = Instant::now() + ANSWER_TIMEOUT;
     let mut end = Vec::new();
-    let mut buffer = [0; 256];
     while !end.ends_with(STATUS_ANSWER) && Instant::now() < limit {
         let mut descriptors = [PollFd::from_borrowed_fd(input, PollFlags::IN)];
         poll_until(&mut descriptors, Some(limit));
         if descriptors[0].revents().is_empty() {
             continue;
         }
-        // Byte by byte at the end of the answer, so that a key after it is not read.
-        let Ok(count @ 1..) = rustix::io::read(input, &mut buffer[..1]) else { return };
-        end.extend_from_slice(&buffer[..count]);
+        let mut byte = [0];
+        let Ok(1..) = rustix::io::read(input, &mut byte) else { return };
+        end.extend_from_slice(&byte);
         let surplus = end.len().saturating_sub(STATUS_ANSWER.len());
         end.drain(..surplus);
     }
