@@ -45,6 +45,7 @@ pub enum SessionError {
     NoHelper(String),
     #[error("the ports of the sandbox cannot be listed; it may have just ended")]
     ListPorts,
+    #[cfg(target_os = "linux")]
     #[error("cannot make a connection to the sandbox")]
     PortLink(#[source] io::Error),
     #[error("cannot start the engine's client")]
