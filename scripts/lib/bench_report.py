@@ -53,6 +53,10 @@ def goals(results):
     for engine in ("docker",):
         goal(f"{engine}: launch in a repository of 100,000 files / in an empty one", 1.05,
              results.get("files", {}).get(engine, {}).get("100,000 files", {}).get("ratio"))
+    terminal = results.get("terminal", {}).get("sandpen, native", {})
+    slowdown = 1 / terminal["ratio"] if terminal else None
+    goal("native: time of the guest's terminal / that of a bare pseudo-terminal, for the same output", 2.0, slowdown)
+    goal("native: added time until a key is echoed, median", 1.0, terminal.get("added_ms"), "{:.2f} ms")
     goal("binary, stripped", 6.0, results["binary_bytes"] / 1e6, "{:.1f} MB")
     return found
 
@@ -107,6 +111,13 @@ def memory(table):
     return [*lines, ""]
 
 
+def terminal(table):
+    lines = ["### Terminal", "", row("", "MB/s", "ratio", "echo of a key", "added"), "|---|---|---|---|---|"]
+    for name, line in table.items():
+        lines.append(row(name, f"{line['mb_per_s']:.0f}", f"{line['ratio']:.2f}", f"{line['echo_ms']:.3f} ms", f"{line['added_ms']:.3f} ms"))
+    return [*lines, ""]
+
+
 def proxy(table):
     lines = ["### Proxy throughput", "", row("requests", "route", "MB/s", "ratio", "connections/s", "ratio"), "|---|---|---|---|---|---|"]
     for kind, routes in table.items():
@@ -145,7 +156,7 @@ def page(results):
         lines += comparison(f"Additional features on {engine}", table, "a plain launch")
     for engine, table in results.get("files", {}).items():
         lines += comparison(f"Large repository on {engine}", table, "an empty repository")
-    for name, make in (("neighbours", other_sandboxes), ("memory", memory), ("proxy", proxy)):
+    for name, make in (("neighbours", other_sandboxes), ("memory", memory), ("terminal", terminal), ("proxy", proxy)):
         lines += make(results[name]) if results.get(name) else []
     lines += bench_breakdown.page(results) if results.get("split") else []
     return "\n".join(lines).rstrip() + "\n"

@@ -72,13 +72,27 @@ pub enum Command {
         #[arg(short, long, conflicts_with = "format")]
         quiet: bool,
     },
-    /// Run a command in a running sandbox, with the same restrictions
+    /// Run a command in a running sandbox, with the same restrictions; all that it starts ends with it
     Exec {
         /// The sandbox's id, or the start of it
         id: String,
+        /// Leave the command running until the sandbox ends, without input and output
+        #[arg(short, long)]
+        detach: bool,
         /// The command (default: a shell)
         #[arg(value_name = "CMD", trailing_var_arg = true)]
         guest: Vec<OsString>,
+    },
+    /// List the ports on which programs in a sandbox listen, or forward ports of the host to them
+    Ports {
+        /// The sandbox's id, or the start of it
+        id: String,
+        /// Forward this port of 127.0.0.1 to the same port inside, or to another one
+        #[arg(value_name = "PORT|HOST:GUEST")]
+        ports: Vec<String>,
+        /// Output format of the list
+        #[arg(long, value_enum, default_value_t = Format::Text, conflicts_with = "ports")]
+        format: Format,
     },
     /// Show the terminal of a sandbox that was started with `run --detach`; Ctrl-] d leaves it again
     Attach {

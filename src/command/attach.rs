@@ -1,13 +1,19 @@
 //! `sandpen attach`: shows the terminal of a detached sandbox, or the last screen of one that has
 //! ended.
 
+use std::time::Duration;
+
 use crate::error::{Diagnostic, Kind, Result};
 use crate::facts;
-use crate::gate::attach::{AttachEnd, AttachOptions, DetachKeys, attach};
+use crate::gate::attach::{AttachEnd, AttachError, AttachOptions, DetachKeys, attach};
 use crate::host::Host;
 use crate::process::Outcome;
 use crate::session::{cleanup, socket_of};
 use crate::ui::Ui;
+use crate::ui::progress::Progress;
+
+/// How long a launcher may take to exit after its sandbox has ended.
+const END_TIMEOUT: Duration = Duration::from_secs(15);
 
 #[derive(Debug, thiserror::Error)]
 enum AttachCommandError {
@@ -43,18 +49,30 @@ pub fn run(id: &str, read_only: bool, keys: Option<&str>, ui: Ui) -> Result<Outc
     };
     let host = Host::read()?;
     cleanup::sweep(&host, ui);
-    if let Some((code, screen)) = cleanup::find_ended(&host, id) {
-        ui.data(&format!("{}\n", screen.trim_end()))?;
-        ui.notice(&format!("{id} has ended with exit code {code}"));
-        return Ok(Outcome::Exited(code));
+    if let Some(outcome) = show_ended(&host, id, ui)? {
+        return Ok(outcome);
     }
     let record = cleanup::find_running(&host, id)?;
     if !record.detached {
         return Err(AttachCommandError::NotDetached(record.id).into());
     }
     let socket = socket_of(&facts::session_base(&host).join(&record.id));
-    match attach(socket.as_path(), AttachOptions { read_only, detach_keys })? {
-        AttachEnd::Ended(code) => Ok(Outcome::Exited(u8::try_from(code).unwrap_or(u8::MAX))),
+    let attached = attach(socket.as_path(), AttachOptions { read_only, detach_keys });
+    if matches!(attached, Err(AttachError::Connect { .. } | AttachError::NoAnswer { .. }) | Ok(AttachEnd::Lost)) {
+        // The sandbox may just have ended, and its launcher not have written how.
+        cleanup::await_end(&host, &record, END_TIMEOUT);
+        if let Some(outcome) = show_ended(&host, &record.id, ui)? {
+            return Ok(outcome);
+        }
+    }
+    match attached? {
+        AttachEnd::Ended(code) => {
+            // As with `run`, commits have come out of the sandbox when the command returns.
+            let progress = Progress::start(ui, format!("the launcher of {} to exit", record.id));
+            cleanup::await_end(&host, &record, END_TIMEOUT);
+            drop(progress);
+            Ok(Outcome::Exited(u8::try_from(code).unwrap_or(u8::MAX)))
+        }
         AttachEnd::Detached => {
             ui.notice(&format!("left {0} running; `sandpen attach {0}` comes back", record.id));
             Ok(Outcome::Exited(0))
@@ -66,4 +84,12 @@ pub fn run(id: &str, read_only: bool, keys: Option<&str>, ui: Ui) -> Result<Outc
         AttachEnd::Signal(signal) => Ok(Outcome::Signaled(signal)),
         AttachEnd::Lost => Err(AttachCommandError::Lost(record.id).into()),
     }
+}
+
+/// Prints the last screen of a sandbox that has ended, and returns its outcome.
+fn show_ended(host: &Host, id: &str, ui: Ui) -> Result<Option<Outcome>> {
+    let Some((code, screen)) = cleanup::find_ended(host, id) else { return Ok(None) };
+    ui.data(&format!("{}\n", screen.trim_end()))?;
+    ui.notice(&format!("{id} has ended with exit code {code}"));
+    Ok(Some(Outcome::Exited(code)))
 }

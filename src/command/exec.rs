@@ -1,51 +1,55 @@
 //! `sandpen exec`: runs another command in a running sandbox, with the restrictions of the first one.
+//! It ends with all that it started, unless it is detached.
 
 use std::ffi::OsString;
 
 use crate::config::value::EngineKind;
-use crate::error::Result;
+use crate::error::{Diagnostic, Kind, Result};
 use crate::facts;
 use crate::host::Host;
-use crate::plan::{CONTROL_DIR, HelperConfig};
+use crate::plan::HelperConfig;
 use crate::process::Outcome;
-use crate::session::registry::Record;
-use crate::session::{self, cleanup};
+use crate::session::{self, ContainerCommand, cleanup};
 use crate::ui::Ui;
 
-pub fn run(id: &str, command: Vec<OsString>, ui: Ui) -> Result<Outcome> {
+#[derive(Debug, thiserror::Error)]
+enum ExecError {
+    #[error("`exec --detach` does not work with the engine sandbox-exec")]
+    DetachSeatbelt,
+}
+
+impl Diagnostic for ExecError {
+    fn kind(&self) -> Kind {
+        Kind::Launch
+    }
+}
+
+pub fn run(id: &str, detach: bool, command: Vec<OsString>, ui: Ui) -> Result<Outcome> {
     super::mark_inherited_files_close_on_exec();
     let host = Host::read()?;
     cleanup::sweep(&host, ui);
     let record = cleanup::find_running(&host, id)?;
     #[cfg(target_os = "linux")]
     if record.engine == EngineKind::Native.name() {
-        return session::enter_native(&record, command, ui);
+        let enter = if detach { session::leave_in_native } else { session::enter_native };
+        return enter(&record, command, ui);
     }
     if record.engine == EngineKind::SandboxExec.name() {
+        if detach {
+            return Err(ExecError::DetachSeatbelt.into());
+        }
         return session::enter_seatbelt(&host, &facts::session_base(&host).join(&record.id), command, ui);
     }
-    let argv = container_argv(&host, &record, command);
-    session::attach(&record.client(&facts::host_path(&host)), &argv)
-}
-
-fn container_argv(host: &Host, record: &Record, command: Vec<OsString>) -> Vec<OsString> {
-    let mut argv: Vec<OsString> = vec![record.engine.clone().into(), "exec".into(), "--interactive".into()];
-    if host.terminal.stdin && host.terminal.stdout {
-        argv.push("--tty".into());
-    }
-    argv.extend(["--workdir".into(), record.directory.clone().into()]);
-    if let Some((uid, gid)) = record.user {
-        argv.extend(["--user".into(), format!("{uid}:{gid}").into()]);
-    }
-    argv.push(record.name.clone().into());
+    let mut prepared = ContainerCommand::new(&host, &record)?;
+    prepared.has_terminal = host.terminal.stdin && host.terminal.stdout && !detach;
     if record.has_helper {
         // The helper installs the same seccomp filter as for the first command.
-        let config = HelperConfig { exec: true, ..HelperConfig::default() };
-        let json = serde_json::to_string(&config).unwrap_or_default();
-        argv.extend([format!("{CONTROL_DIR}/sandpen").into(), "guest".into(), json.into()]);
-        argv.extend(command);
+        let client = prepared.client_byte().filter(|_| !detach);
+        prepared.helper = Some(HelperConfig { exec: true, client, detach, ..HelperConfig::default() });
+        prepared.command = command;
     } else {
-        argv.extend(if command.is_empty() { vec!["sh".into()] } else { command });
+        prepared.is_detached = detach;
+        prepared.command = if command.is_empty() { vec!["sh".into()] } else { command };
     }
-    argv
+    prepared.run()
 }

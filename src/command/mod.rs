@@ -9,6 +9,7 @@ pub mod build;
 pub mod doctor;
 pub mod exec;
 pub mod explain;
+pub mod ports;
 pub mod profile;
 pub mod prune;
 pub mod ps;
@@ -64,6 +65,8 @@ type InternalCommand = fn(Vec<OsString>) -> ExitCode;
 fn internal_command(arguments: &[OsString]) -> Option<InternalCommand> {
     Some(match arguments.get(1)?.to_str()? {
         "guest" => |rest| helper::main(rest.into_iter()),
+        "forward" => |_| ports::serve_inside(),
+        "listeners" => |_| ports::list_inside(),
         "probe" => |rest| selftest::probe::main(rest.into_iter()),
         "connect" => |rest| proxy::connect(rest.into_iter()),
         "proxy" => |rest| proxy::supervise(rest.into_iter()),
@@ -102,7 +105,8 @@ fn dispatch(cli: Cli, ui: Ui) -> Result<Outcome> {
         Some(Command::Doctor(arguments)) => doctor::run(arguments.0, ui),
         Some(Command::Selftest(arguments)) => selftest::run(arguments.0, ui),
         Some(Command::Ps { format, all, quiet }) => ps::run(format, all, quiet, ui),
-        Some(Command::Exec { id, guest }) => exec::run(&id, guest, ui),
+        Some(Command::Exec { id, detach, guest }) => exec::run(&id, detach, guest, ui),
+        Some(Command::Ports { id, ports, format }) => ports::run(&id, &ports, format, ui),
         Some(Command::Attach { id, read_only, detach_keys }) => attach::run(&id, read_only, detach_keys.as_deref(), ui),
         Some(Command::Stop { ids, all, time }) => stop::run(&ids, all, Duration::from_secs(time), ui),
         Some(Command::Prune) => prune::run(ui),

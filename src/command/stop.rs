@@ -32,7 +32,7 @@ pub fn run(ids: &[String], all: bool, time: Duration, ui: Ui) -> Result<Outcome>
         signal_launcher(record, Signal::TERM);
     }
     let limit = Instant::now() + time;
-    let is_live = |record: &Record| cleanup::running(&base).iter().any(|other| other.owner == record.owner);
+    let is_live = |record: &Record| cleanup::is_live(&base, record);
     for record in &records {
         let progress = Progress::start(ui, format!("{} to exit", record.id));
         while is_live(record) && Instant::now() < limit {

@@ -14,7 +14,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitCode};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -165,12 +165,20 @@ fn run(config: &HelperConfig, argv: Vec<OsString>) -> Result<u8, CommandStatus> 
     // Written first: the command may end the engine's client before this process runs again. If the
     // command cannot be started, `main` overwrites it.
     report(config, CommandStatus::Started);
+    if config.detach {
+        // The container's first process adopts it.
+        return start(&prepared, grouping, Attachment::None).map(|_| 0);
+    }
     #[cfg(target_os = "linux")]
     if config.exec {
         descendants::adopt();
     }
-    let command = start(&prepared, grouping)?;
+    let command = start(&prepared, grouping, Attachment::Streams)?;
     let Some(command) = Pid::from_raw(command.id() as i32) else { return Err(CommandStatus::NotExecutable) };
+    #[cfg(target_os = "linux")]
+    if let Some(byte) = config.client {
+        end_with_client(byte, command);
+    }
     if let Grouping::Separate = grouping {
         // The keys of the container's terminal, such as Ctrl-C, then signal the command's group.
         terminal::set_foreground(stdin(), command);
@@ -186,10 +194,18 @@ fn run(config: &HelperConfig, argv: Vec<OsString>) -> Result<u8, CommandStatus> 
     Ok(code)
 }
 
-fn start(prepared: &PreparedCommand, grouping: Grouping) -> Result<Child, CommandStatus> {
+/// Whether the command has the helper's streams.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Attachment {
+    Streams,
+    /// It reads and prints nothing.
+    None,
+}
+
+fn start(prepared: &PreparedCommand, grouping: Grouping, attachment: Attachment) -> Result<Child, CommandStatus> {
     let (name, arguments) = prepared.argv.split_first().ok_or(CommandStatus::NotFound)?;
     let program = find(name, &prepared.path)?;
-    match spawn(prepared, grouping, &program, name, arguments) {
+    match spawn(prepared, grouping, attachment, &program, name, arguments) {
         Err(error) if error.raw_os_error() == Some(libc::ENOEXEC) => {
             if is_elf(&program) {
                 return Err(CommandStatus::WrongArchitecture);
@@ -197,7 +213,7 @@ fn start(prepared: &PreparedCommand, grouping: Grouping) -> Result<Child, Comman
             // A script without `#!` is run with sh, as shells and execvp do.
             let script: Vec<OsString> =
                 std::iter::once(program.into_os_string()).chain(arguments.iter().cloned()).collect();
-            spawn(prepared, grouping, Path::new("/bin/sh"), OsStr::new("sh"), &script)
+            spawn(prepared, grouping, attachment, Path::new("/bin/sh"), OsStr::new("sh"), &script)
                 .map_err(|_| CommandStatus::NotExecutable)
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(CommandStatus::NotFound),
@@ -209,12 +225,16 @@ fn start(prepared: &PreparedCommand, grouping: Grouping) -> Result<Child, Comman
 fn spawn(
     prepared: &PreparedCommand,
     grouping: Grouping,
+    attachment: Attachment,
     program: &Path,
     name: &OsStr,
     arguments: &[OsString],
 ) -> io::Result<Child> {
     let mut command = Command::new(program);
     command.arg0(name).args(arguments).env("PATH", &prepared.path);
+    if attachment == Attachment::None {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    }
     if let Grouping::Separate = grouping {
         command.process_group(0);
     }
@@ -266,6 +286,22 @@ fn supervise(command: Pid, grouping: Grouping, signals: &mut Signals) -> u8 {
         }
     }
     1
+}
+
+/// Ends the command when its client has ended: as a terminal that hangs up does, and with SIGKILL if
+/// it does not end by that.
+#[cfg(target_os = "linux")]
+fn end_with_client(byte: u32, command: Pid) {
+    let owner = Path::new(CONTROL_DIR).join(OWNER);
+    let watched = lock::when_byte_is_released(&owner, byte, move || {
+        let _ = kill_process_group(command, Signal::HUP);
+        thread::sleep(signals::GRACE_PERIOD);
+        descendants::end();
+        std::process::exit(crate::process::KILLED.exit_code().into());
+    });
+    if let Err(error) = watched {
+        fail(&format!("cannot watch the client: {error}"));
+    }
 }
 
 /// Kills the group when the launcher is no longer the parent. For Seatbelt: macOS has neither a

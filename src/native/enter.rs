@@ -10,12 +10,21 @@ use super::identity::Caller;
 use super::init::Init;
 use super::link::{Link, Message};
 use super::namespaces::Namespaces;
-use super::session::SessionTerminal;
+use super::session::SessionStreams;
 use super::spawn::Child;
 use super::sys::{self, Forked};
 use super::walls::{self, Walls};
 use super::{blueprint, cgroup, diagnose, privileges, session};
 use crate::launch::native::step::NativeEntry;
+
+/// How long the processes of an entering command may run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommandLifetime {
+    /// Until the command or the process that entered has ended.
+    Command,
+    /// Until the sandbox has ended.
+    Sandbox,
+}
 
 /// Like [`spawn`](super::spawn), into existing namespaces. `launcher` is the process that holds the
 /// sandbox since its `spawn` returned; its control groups are joined.
@@ -23,11 +32,12 @@ use crate::launch::native::step::NativeEntry;
 /// Forks twice, because `setns` changes the pid namespace of future children only. The first child
 /// is still a process of the host; it hides itself before it enters the namespaces, and exits
 /// there. The second is created as a child of this process (`CLONE_PARENT`), so that this process
-/// can wait for it and the kernel kills it when this process dies.
+/// can wait for it and the kernel signals it when this process dies.
 pub fn enter(
     launcher: u32,
     entry: &NativeEntry,
-    terminal: Option<SessionTerminal<'_>>,
+    streams: SessionStreams<'_>,
+    lifetime: CommandLifetime,
     init: impl FnOnce(&Init) -> i32,
 ) -> Result<Child, SetupError> {
     walls::check_streams()?;
@@ -41,7 +51,7 @@ pub fn enter(
     if caller == Caller::User {
         walls.process_limit = entry.pids;
     }
-    let entering = EnteringProcess { namespaces, cgroup_procs, caller, terminal, cwd: &cwd, walls };
+    let entering = EnteringProcess { namespaces, cgroup_procs, caller, streams, lifetime, cwd: &cwd, walls };
     let (ours, theirs) = Link::pair().map_err(failed)?;
     let mask = sys::block_signals();
     // SAFETY: sandpen has one thread when it enters, as with `spawn`.
@@ -84,7 +94,8 @@ struct EnteringProcess<'a> {
     namespaces: Namespaces,
     cgroup_procs: Vec<OwnedFd>,
     caller: Caller,
-    terminal: Option<SessionTerminal<'a>>,
+    streams: SessionStreams<'a>,
+    lifetime: CommandLifetime,
     cwd: &'a std::ffi::CStr,
     walls: Walls,
 }
@@ -104,14 +115,14 @@ impl EnteringProcess<'_> {
             }
             Ok(Forked::Child) => {
                 link.await_message();
-                if let Err(errno) = session::begin(self.terminal) {
+                if let Err(errno) = session::begin(self.streams) {
                     walls::give_up(&link, Fault::at(Stage::Terminal)(errno));
                 }
                 if let Err(errno) = rustix::process::chdir(self.cwd) {
                     walls::give_up(&link, Fault::at(Stage::WorkingDirectory)(errno));
                 }
                 let link = self.walls.apply(link);
-                Init::entered(link, *mask).run(init)
+                Init::entered(link, *mask, self.lifetime == CommandLifetime::Sandbox).run(init)
             }
         }
     }

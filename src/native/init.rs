@@ -8,37 +8,55 @@ use rustix::process::{Pid, Signal, WaitOptions};
 
 use super::guest::{self, Command};
 use super::link::{Link, Message};
-use super::walls;
+use super::{sys, walls};
 use crate::process::descendants;
 use crate::process::signals::FORWARDED_BY_INIT;
 use crate::process::status_file::CommandStatus;
-use crate::process::{Outcome, release_pages};
+use crate::process::{KILLED, Outcome, release_pages};
+
+/// Tells an entered process that its launcher has ended.
+pub(crate) const LAUNCHER_ENDED: i32 = libc::SIGPWR;
 
 /// The process that starts the guest and stays with it.
 pub struct Init {
     link: Link,
     /// The launcher's signal mask, which the guest inherits; here all signals are blocked.
     mask: libc::sigset_t,
-    is_first: bool,
+    role: Role,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// Pid 1 of the sandbox, which ends with it.
+    First,
+    /// It has entered the sandbox, and ends with all that its command started.
+    Entered,
+    /// It has entered the sandbox, and leaves its command to pid 1.
+    Leaving,
 }
 
 impl Init {
     pub(crate) fn first(link: Link, mask: libc::sigset_t) -> Self {
-        Self { link, mask, is_first: true }
+        Self { link, mask, role: Role::First }
     }
 
-    pub(crate) fn entered(link: Link, mask: libc::sigset_t) -> Self {
+    pub(crate) fn entered(link: Link, mask: libc::sigset_t, leaves_command: bool) -> Self {
+        if leaves_command {
+            return Self { link, mask, role: Role::Leaving };
+        }
         descendants::adopt();
-        Self { is_first: false, ..Self::first(link, mask) }
+        Self { link, mask, role: Role::Entered }
     }
 
     /// Runs `init` and exits with its result.
     pub(crate) fn run(self, init: impl FnOnce(&Self) -> i32) -> ! {
         let code = init(&self);
-        if self.is_first {
-            kill_all();
-        } else {
-            descendants::end();
+        match self.role {
+            // The kernel kills what is left when this process exits, and the launcher waits for that.
+            Role::First if !kill_all() => walls::exit(code),
+            Role::First => {}
+            Role::Entered => descendants::end(),
+            Role::Leaving => {}
         }
         // Reported before the exit: taking a mount namespace down costs the last process in it some
         // 100 µs, for which the launcher need not wait.
@@ -47,9 +65,11 @@ impl Init {
         walls::exit(code)
     }
 
-    /// Starts the guest, waits for its end, and returns the exit code that a shell would report.
+    /// Starts the guest, waits for its end, and returns the exit code that a shell would report. If
+    /// the guest is left to pid 1, returns 0 as soon as it runs.
     pub fn run_guest(&self, command: &Command) -> i32 {
-        match guest::start(command, &self.mask, !self.is_first) {
+        match guest::start(command, &self.mask, self.role == Role::Entered) {
+            Ok(_) if self.role == Role::Leaving => 0,
             Ok(guest) => {
                 if command.reports_start {
                     let _ = self.link.send(Message::Started, None);
@@ -76,6 +96,9 @@ impl Init {
                 release_pages::release_code_pages();
                 continue;
             };
+            if signal == LAUNCHER_ENDED && self.role == Role::Entered {
+                return KILLED.exit_code().into();
+            }
             if FORWARDED_BY_INIT.contains(&signal) {
                 // SAFETY: the list has valid signal numbers only.
                 let signal = unsafe { Signal::from_raw_unchecked(signal) };
@@ -128,14 +151,28 @@ fn next_signal(timeout: Option<Duration>) -> Option<i32> {
 }
 
 /// Kills all other processes of the sandbox and reaps them, so that none is left when the launcher
-/// learns of the guest's end.
-fn kill_all() {
+/// learns of the guest's end. Returns `false` if there are some that it may not kill: Landlock
+/// forbids signals to what a process has left that entered later.
+fn kill_all() -> bool {
     // Outside its own pid namespace this would kill every process of the user.
     if !rustix::process::getpid().is_init() {
-        return;
+        return true;
     }
     // SAFETY: -1 means every process of this pid namespace but the caller, which is its pid 1.
-    if unsafe { libc::kill(-1, libc::SIGKILL) } == 0 {
-        while !matches!(rustix::process::wait(WaitOptions::empty()), Err(Errno::CHILD)) {}
+    if unsafe { libc::kill(-1, libc::SIGKILL) } != 0 {
+        return sys::last_errno() != Errno::PERM;
+    }
+    loop {
+        match rustix::process::wait(WaitOptions::NOHANG) {
+            Err(Errno::CHILD) => return true,
+            Ok(Some(_)) | Err(_) => {}
+            Ok(None) => {
+                let may_kill = |child: &Pid| rustix::process::test_kill_process(*child) != Err(Errno::PERM);
+                if !descendants::children("self").iter().any(may_kill) {
+                    return false;
+                }
+                let _ = rustix::process::wait(WaitOptions::empty());
+            }
+        }
     }
 }

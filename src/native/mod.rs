@@ -35,8 +35,9 @@ mod walls;
 
 pub use cgroup::{remove_stale, stale};
 pub use container::install_container_filter;
-pub use enter::enter;
+pub use enter::{CommandLifetime, enter};
 pub use guest::Command;
 pub use init::Init;
-pub use session::SessionTerminal;
+pub use namespaces::Namespaces;
+pub use session::SessionStreams;
 pub use spawn::{Child, Event, spawn};

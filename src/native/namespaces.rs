@@ -2,6 +2,8 @@
 //! because pid 1 hides itself and with it its namespaces in `/proc`.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use rustix::io::{Errno, Result};
 use rustix::process::Pid;
@@ -20,6 +22,10 @@ const KINDS: [(&str, LinkNameSpaceType); 6] = [
     ("net", LinkNameSpaceType::Network),
 ];
 
+/// How long a launcher may take to open the namespaces of its sandbox.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
+const OPEN_POLL_INTERVAL: Duration = Duration::from_millis(2);
+
 #[derive(Debug, Default)]
 pub struct Namespaces(Vec<(LinkNameSpaceType, OwnedFd)>);
 
@@ -28,15 +34,36 @@ impl Namespaces {
     /// network shared with the host is left out.
     pub(crate) fn of_child(pid: Pid, share_network: bool) -> std::io::Result<Self> {
         let kinds = &KINDS[..KINDS.len() - usize::from(share_network)];
+        // The user namespace comes last, see `await_launcher`.
         let open = |(name, kind): &(&str, LinkNameSpaceType)| {
             let path = format!("/proc/{}/ns/{name}", pid.as_raw_nonzero());
             Ok((*kind, std::fs::File::open(path)?.into()))
         };
-        kinds.iter().map(open).collect::<std::io::Result<_>>().map(Self)
+        let mut spaces = kinds.iter().rev().map(open).collect::<std::io::Result<Vec<_>>>()?;
+        spaces.reverse();
+        Ok(Self(spaces))
+    }
+
+    /// Waits until the launcher `pid` has opened all namespaces: as long as its network is missing, a
+    /// process would enter the sandbox with that of the host. The user namespace is opened last.
+    pub fn await_launcher(pid: u32) -> std::io::Result<()> {
+        let limit = Instant::now() + OPEN_TIMEOUT;
+        loop {
+            let mut files = std::fs::read_dir(format!("/proc/{pid}/fd"))?.flatten();
+            let is_user = |name: PathBuf| name.as_os_str().as_encoded_bytes().starts_with(b"user:[");
+            if files.any(|file| std::fs::read_link(file.path()).is_ok_and(is_user)) {
+                return Ok(());
+            }
+            if Instant::now() >= limit {
+                return Err(std::io::Error::from(Errno::SRCH));
+            }
+            std::thread::sleep(OPEN_POLL_INTERVAL);
+        }
     }
 
     /// Opens those that the launcher `pid` keeps open, found by their names among its descriptors.
     pub fn of_launcher(pid: u32) -> std::io::Result<Self> {
+        Self::await_launcher(pid)?;
         let mut found: [Option<OwnedFd>; KINDS.len()] = Default::default();
         for entry in std::fs::read_dir(format!("/proc/{pid}/fd"))? {
             let path = entry?.path();

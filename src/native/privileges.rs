@@ -47,7 +47,12 @@ fn drop_bounding_set() -> Result<()> {
 /// Makes the kernel kill this process when the thread that forked it exits, for whatever reason.
 /// Must be called after the last change of credentials, which may reset it.
 pub(crate) fn die_with_parent() -> Result<()> {
-    prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong)
+    signal_at_end_of_parent(libc::SIGKILL)
+}
+
+/// Likewise with another signal.
+pub(crate) fn signal_at_end_of_parent(signal: i32) -> Result<()> {
+    prctl(libc::PR_SET_PDEATHSIG, signal as libc::c_ulong)
 }
 
 /// Limits the processes of an ordinary user's sandbox: since Linux 5.14 the kernel counts them per

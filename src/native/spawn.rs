@@ -15,7 +15,7 @@ use super::identity::{self, Caller, Maps};
 use super::init::Init;
 use super::link::{Link, Message};
 use super::namespaces::Namespaces;
-use super::session::SessionTerminal;
+use super::session::SessionStreams;
 use super::sys::{self, Forked};
 use super::walls::{self, Walls};
 use super::{diagnose, privileges, root, session};
@@ -58,10 +58,10 @@ pub enum Event {
 /// The calling process must be single-threaded, and the calling thread must live as long as the
 /// sandbox: the kernel kills the sandbox with it.
 ///
-/// `terminal` becomes the controlling terminal, and takes the place of standard streams.
+/// `streams` are those of the sandbox.
 pub fn spawn<'a>(
     setup: &'a NativeSetup,
-    terminal: Option<SessionTerminal<'_>>,
+    streams: SessionStreams<'_>,
     init: impl FnOnce(&Init) -> i32,
 ) -> Result<PendingSandbox<'a>, SetupError> {
     walls::check_streams()?;
@@ -72,7 +72,7 @@ pub fn spawn<'a>(
     walls.process_limit = limits.process_limit;
     let first = FirstProcess {
         setup,
-        terminal,
+        streams,
         blueprint,
         caller,
         maps: Maps::new(setup.uid, setup.gid),
@@ -138,7 +138,7 @@ impl PendingSandbox<'_> {
 /// Everything that pid 1 needs to set the sandbox up, made before the fork.
 struct FirstProcess<'a> {
     setup: &'a NativeSetup,
-    terminal: Option<SessionTerminal<'a>>,
+    streams: SessionStreams<'a>,
     blueprint: Blueprint<'a>,
     caller: Caller,
     maps: Maps,
@@ -180,7 +180,7 @@ impl FirstProcess<'_> {
         if self.caller == Caller::User {
             self.maps.write(own_proc.as_fd()).map_err(&at_identity)?;
         }
-        session::begin(self.terminal).map_err(Fault::at(Stage::Terminal))?;
+        session::begin(self.streams).map_err(Fault::at(Stage::Terminal))?;
         // Not with the other namespaces: its root is the control group that the process is in now.
         identity::unshare(libc::CLONE_NEWCGROUP).map_err(&at_identity)?;
         rustix::system::sethostname(self.setup.hostname.as_bytes()).map_err(Fault::at(Stage::Hostname))?;

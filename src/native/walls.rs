@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use rustix::io::Errno;
 
 use super::error::{Cause, Fault, SetupError, Stage};
+use super::init::LAUNCHER_ENDED;
 use super::link::{Link, Message};
 use super::seccomp::{self, Program};
 use super::{landlock, mountpoint, privileges, sys};
@@ -19,6 +20,8 @@ pub(crate) struct Walls {
     scope_signals: bool,
     /// For an ordinary user, whose processes need no control group to be counted.
     pub process_limit: Option<u64>,
+    /// The signal that the kernel sends to the process when the launcher ends.
+    launcher_end: i32,
 }
 
 /// The one descriptor besides the standard streams that stays open, until exec closes it.
@@ -26,13 +29,21 @@ const LINK: i32 = 3;
 
 impl Walls {
     pub fn for_first_process() -> Self {
-        Self { filter: seccomp::filter(), landlock_abi: landlock_abi(), scope_signals: true, process_limit: None }
+        Self {
+            filter: seccomp::filter(),
+            landlock_abi: landlock_abi(),
+            scope_signals: true,
+            process_limit: None,
+            launcher_end: libc::SIGKILL,
+        }
     }
 
     /// Landlock would block signals from an entering process to the processes that are already
     /// there, which are in another Landlock domain; the pid namespace blocks signals to all others.
+    /// If the kernel killed it together with the launcher, the processes that its command left would
+    /// go on; so it gets [`LAUNCHER_ENDED`] and kills them.
     pub fn for_entering_process() -> Self {
-        Self { scope_signals: false, ..Self::for_first_process() }
+        Self { scope_signals: false, launcher_end: LAUNCHER_ENDED, ..Self::for_first_process() }
     }
 
     /// Confines the calling process and reports to the launcher, or reports the failure and exits.
@@ -63,7 +74,7 @@ impl Walls {
         privileges::drop_all().map_err(Fault::at(Stage::Privileges))?;
         landlock::confine(self.landlock_abi, self.scope_signals).map_err(Fault::at(Stage::Landlock))?;
         seccomp::install(&self.filter).map_err(Fault::at(Stage::Seccomp))?;
-        privileges::die_with_parent().map_err(Fault::at(Stage::Parent))?;
+        privileges::signal_at_end_of_parent(self.launcher_end).map_err(Fault::at(Stage::Parent))?;
         // The launcher may have died before the line above. `getppid` cannot tell, because it is 0
         // in another pid namespace either way; the launcher's end of the link is closed, though.
         match link.is_dead() {

@@ -38,6 +38,13 @@ pub struct HelperConfig {
     /// Whether this is a command of `sandpen exec`, for which no status is reported.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub exec: bool,
+    /// For a command of `sandpen exec`: the byte of the launcher's file that its client has locked.
+    /// When the client has ended, the command and all that it started are ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<u32>,
+    /// For a command of `sandpen exec`: leaves the command running, without streams, and exits.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub detach: bool,
     /// The directory through which the proxy gets the guest's port; `None` unless the network is
     /// filtered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -104,6 +111,8 @@ impl Draft<'_> {
                 .collect(),
             startup: startup.and_then(|file| file.to_str().map(str::to_owned)),
             exec: false,
+            client: None,
+            detach: false,
             handover: None,
             owner: self.host.platform == Platform::Linux,
             control_dir: None,

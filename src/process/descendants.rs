@@ -1,5 +1,6 @@
 //! Ends the processes that a command leaves behind, such as daemons that left its session.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -19,19 +20,43 @@ pub fn adopt() {
 pub fn end() {
     let limit = Instant::now() + END_TIMEOUT;
     while Instant::now() < limit {
-        for child in children() {
-            let _ = kill_process(child, Signal::KILL);
+        // One that is stopped starts no others, so that after some rounds all are found.
+        let mut stopped = BTreeSet::new();
+        while let found = all().difference(&stopped).copied().collect::<Vec<_>>()
+            && !found.is_empty()
+            && Instant::now() < limit
+        {
+            for process in found.into_iter().filter_map(Pid::from_raw) {
+                let _ = kill_process(process, Signal::STOP);
+                stopped.insert(process.as_raw_nonzero().get());
+            }
+        }
+        for process in stopped.into_iter().filter_map(Pid::from_raw) {
+            let _ = kill_process(process, Signal::KILL);
         }
         // The children of one that ends become children of this process.
+        while matches!(wait(WaitOptions::NOHANG), Ok(Some(_))) {}
         if matches!(wait(WaitOptions::empty()), Err(Errno::CHILD)) {
             return;
         }
     }
 }
 
-/// Lists the children of all threads.
-fn children() -> Vec<Pid> {
-    let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+/// Lists the descendants of this process.
+fn all() -> BTreeSet<i32> {
+    let (mut found, mut open) = (BTreeSet::new(), children("self"));
+    while let Some(process) = open.pop() {
+        let process = process.as_raw_nonzero().get();
+        if found.insert(process) {
+            open.extend(children(&process.to_string()));
+        }
+    }
+    found
+}
+
+/// Lists the children of all threads of a process.
+pub fn children(process: &str) -> Vec<Pid> {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
     let numbers = lists.flat_map(|list| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
     numbers.filter_map(|number| Pid::from_raw(number.parse().ok()?)).collect()
@@ -50,9 +75,9 @@ mod tests {
             adopt();
             let script = "setsid sh -c 'sleep 300 & sleep 300' & setsid setsid sleep 300 & exit 0";
             std::process::Command::new("sh").args(["-c", script]).status()?;
-            assert!(!children().is_empty(), "the daemons are adopted");
+            assert!(!children("self").is_empty(), "the daemons are adopted");
             end();
-            assert_eq!(children(), []);
+            assert_eq!(children("self"), []);
             return Ok(());
         }
         let name = "process::descendants::tests::daemons_are_ended";

@@ -3,8 +3,8 @@
 //!
 //! On Linux it is an open-file-description lock: a guest that can only read the file cannot take
 //! it, which it could with `flock`, and the launcher does not lose it by opening the file again,
-//! which it would with a plain POSIX lock. On macOS it is `flock`, which belongs to the open file,
-//! too.
+//! which it would with a plain POSIX lock. It covers the file's first byte; a client of `exec` locks
+//! another one of the same file. On macOS it is `flock`, which belongs to the open file, too.
 
 use std::fs::File;
 use std::io;
@@ -23,14 +23,39 @@ pub fn take(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Waits until no other process has the lock, and takes it.
-pub fn wait(file: &File) -> io::Result<()> {
+/// Takes a byte of the launcher's file, other than the first, for a client whose processes inside
+/// end with it. Fails if a process inside has locked the byte for itself.
+#[cfg(target_os = "linux")]
+pub fn take_byte(path: &Path, byte: u32) -> io::Result<File> {
+    let file = File::options().read(true).write(true).open(path)?;
+    lock_byte(&file, Kind::Exclusive, Wait::No, byte)?;
+    Ok(file)
+}
+
+/// Waits in a thread until no client holds the byte, and calls `then`.
+#[cfg(target_os = "linux")]
+pub fn when_byte_is_released(path: &Path, byte: u32, then: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let file = File::open(path)?;
+    thread::spawn(move || {
+        if retry(|| lock_byte(&file, Kind::Shared, Wait::Yes, byte)).is_ok() {
+            then();
+        }
+    });
+    Ok(())
+}
+
+fn retry(mut lock: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     loop {
-        match lock(file, Kind::Exclusive, Wait::Yes) {
+        match lock() {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             other => return other,
         }
     }
+}
+
+/// Waits until no other process has the lock, and takes it.
+pub fn wait(file: &File) -> io::Result<()> {
+    retry(|| lock(file, Kind::Exclusive, Wait::Yes))
 }
 
 /// Takes the lock together with others that share it.
@@ -66,19 +91,10 @@ pub fn exit_when_released(path: &Path) {
         // This thread has nothing else to do, so it also releases memory.
         thread::sleep(release_pages::MIN_GUEST_TIME);
         release_pages::release_code_pages();
-        if wait_for_release(&file).is_ok() {
+        if retry(|| lock(&file, Kind::Shared, Wait::Yes)).is_ok() {
             std::process::exit(KILLED.exit_code().into());
         }
     });
-}
-
-fn wait_for_release(file: &File) -> io::Result<()> {
-    loop {
-        match lock(file, Kind::Shared, Wait::Yes) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            other => return other,
-        }
-    }
 }
 
 enum Kind {
@@ -93,14 +109,21 @@ enum Wait {
 
 #[cfg(target_os = "linux")]
 fn lock(file: &File, kind: Kind, wait: Wait) -> io::Result<()> {
+    lock_byte(file, kind, wait, 0)
+}
+
+#[cfg(target_os = "linux")]
+fn lock_byte(file: &File, kind: Kind, wait: Wait, byte: u32) -> io::Result<()> {
     use std::os::fd::AsRawFd;
-    // SAFETY: `flock` is plain data for which zero is valid: from the start of the file to its end.
+    // SAFETY: `flock` is plain data for which zero is valid.
     let mut range: libc::flock = unsafe { std::mem::zeroed() };
     range.l_type = match kind {
         Kind::Exclusive => libc::F_WRLCK as libc::c_short,
         Kind::Shared => libc::F_RDLCK as libc::c_short,
     };
     range.l_whence = libc::SEEK_SET as libc::c_short;
+    range.l_start = byte.into();
+    range.l_len = 1;
     let command = match wait {
         Wait::Yes => libc::F_OFD_SETLKW,
         Wait::No => libc::F_OFD_SETLK,
@@ -140,6 +163,30 @@ mod tests {
         drop(held);
         assert_eq!(is_held(file.path()), Some(false));
         assert_eq!(is_held(Path::new("/nonexistent/lock")), None);
+        Ok(())
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn clients_do_not_disturb_each_other_or_the_launcher() -> io::Result<()> {
+        let file = tempfile::NamedTempFile::new()?;
+        let launcher = take(file.path())?;
+        let clients = [take_byte(file.path(), 7)?, take_byte(file.path(), 8)?];
+        assert_eq!(take_byte(file.path(), 7).map_err(|error| error.kind()).err(), Some(io::ErrorKind::WouldBlock));
+        let (sender, ended) = std::sync::mpsc::channel();
+        for byte in [7, 8] {
+            let sender = sender.clone();
+            when_byte_is_released(file.path(), byte, move || sender.send(byte).unwrap_or_default())?;
+        }
+        let [first, second] = clients;
+        drop(second);
+        assert_eq!(ended.recv(), Ok(8));
+        assert!(ended.try_recv().is_err());
+        drop(first);
+        assert_eq!(ended.recv(), Ok(7));
+        let _client = take_byte(file.path(), 9)?;
+        drop(launcher);
+        assert_eq!(is_held(file.path()), Some(false));
         Ok(())
     }
 }

@@ -12,8 +12,10 @@ mod read_output;
 pub mod ready;
 pub mod release_pages;
 pub mod signals;
+pub mod socket_path;
 pub mod status_file;
 pub mod terminal;
+pub mod terminal_at_panic;
 pub mod untrusted;
 pub mod untrusted_dir;
 

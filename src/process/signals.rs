@@ -86,7 +86,7 @@ pub const CAUGHT_UNDER_SEATBELT: [i32; 11] =
     [SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU];
 
 /// The time that a guest has to end after SIGTERM or SIGHUP.
-const GRACE_PERIOD: Duration = Duration::from_secs(10);
+pub const GRACE_PERIOD: Duration = Duration::from_secs(10);
 
 /// Signals that arrived and were not forwarded yet. It is made before the sandbox, so that no
 /// signal ends sandpen while there is something to clean up. The second field tells whether stdin was

@@ -79,7 +79,8 @@ impl Drop for Terminal {
         }
         // The kernel stops a process that changes the settings from the background.
         if self.had_foreground && self.is_in_foreground() {
-            let _ = tcsetattr(&self.tty, OptionalActions::Now, &self.settings);
+            // What was typed and not read was meant for the guest.
+            let _ = tcsetattr(&self.tty, OptionalActions::Flush, &self.settings);
         }
         self.restore_stream_flags();
     }

@@ -1,7 +1,7 @@
 //! Finds sandboxes by their records, and removes what killed launchers left behind, on every
 //! engine.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::detached::screen_of;
 use super::end_calls::remove_with_retries;
@@ -18,6 +18,8 @@ use crate::ui::suggest::nearest;
 
 /// How long an engine may take to remove a container.
 const REMOVE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often it is looked whether a launcher has exited.
+const EXIT_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// The fewest characters by which an id can be abbreviated.
 const MIN_ID_PREFIX: usize = 3;
 
@@ -137,6 +139,20 @@ pub fn listed(host: &Host, includes_ended: bool) -> Vec<(Entry, Record)> {
 
 pub fn running(base: &HostPath) -> Vec<Record> {
     registry::all(base).into_iter().filter(|entry| entry.is_live).filter_map(|entry| entry.record).collect()
+}
+
+/// Waits until the launcher of a sandbox has exited, or for some time.
+pub fn await_end(host: &Host, record: &Record, timeout: Duration) {
+    let base = facts::session_base(host);
+    let limit = Instant::now() + timeout;
+    while is_live(&base, record) && Instant::now() < limit {
+        std::thread::sleep(EXIT_POLL_INTERVAL);
+    }
+}
+
+/// Returns whether the launcher of a sandbox is running.
+pub fn is_live(base: &HostPath, record: &Record) -> bool {
+    running(base).iter().any(|other| other.owner == record.owner)
 }
 
 /// Finds a kept sandbox by its id or its name.

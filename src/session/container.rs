@@ -175,13 +175,6 @@ fn show_wait(plan: &Plan, launch: &ContainerLaunch, status_file: HostPath, ui: U
     })
 }
 
-/// Runs a command of the engine's client with sandpen's streams, for `exec`.
-pub fn attach(client: &Client, argv: &[OsString]) -> Result<Outcome> {
-    let _terminal = Terminal::save();
-    let status = client.command(argv.iter().skip(1))?.status();
-    Ok(Outcome::from(status.map_err(SessionError::RunClient)?))
-}
-
 /// Runs a command of the engine's client whose output the user sees, for `build` and `pull`. All of
 /// it goes to stderr: stdout belongs to the guest.
 pub fn run_engine(client: &Client, argv: &[OsString]) -> Result<Outcome> {

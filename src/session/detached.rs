@@ -4,7 +4,6 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixListener;
 
 use rustix::process::{Pid, WaitOptions, waitpid};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
@@ -18,7 +17,7 @@ use crate::host::{Host, ProcessStamp};
 use crate::launch::Launch;
 use crate::path::HostPath;
 use crate::plan::Plan;
-use crate::process::Outcome;
+use crate::process::{Outcome, socket_path};
 use crate::ui::Ui;
 
 /// The socket that `sandpen attach` connects to, in the session's directory.
@@ -107,9 +106,10 @@ impl Detached {
     /// Serves the terminal.
     pub fn serve(&self, pty: Pty) -> Result<ServedTerminal> {
         let socket = socket_of(&self.session);
-        let listener = UnixListener::bind(socket.as_path()).map_err(SessionError::Terminal)?;
+        let listener = socket_path::bind(socket.as_path()).map_err(SessionError::Terminal)?;
         let Pty { master, slave } = pty;
-        let server = AttachServer::start(master, listener, ROWS, COLUMNS).map_err(SessionError::Terminal)?;
+        let server = AttachServer::start(master, listener, self.session.as_path(), ROWS, COLUMNS);
+        let server = server.map_err(SessionError::Terminal)?;
         Ok(ServedTerminal { server, _slave: slave })
     }
 

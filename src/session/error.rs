@@ -39,6 +39,15 @@ pub enum SessionError {
         #[source]
         source: io::Error,
     },
+    #[error("cannot lock a byte of the launcher's file; a process in the sandbox may hold a lock on it")]
+    LockClient(#[source] io::Error),
+    #[error("the guest helper is not in the sandbox `{0}`, so its ports cannot be reached")]
+    NoHelper(String),
+    #[error("the ports of the sandbox cannot be listed; it may have just ended")]
+    ListPorts,
+    #[cfg(target_os = "linux")]
+    #[error("cannot make a connection to the sandbox")]
+    PortLink(#[source] io::Error),
     #[error("cannot start the engine's client")]
     RunClient(#[source] io::Error),
     #[error("cannot wait for the engine's client")]

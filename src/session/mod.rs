@@ -13,6 +13,7 @@
 pub(crate) mod cleanup;
 mod client_wait;
 mod container;
+mod container_entry;
 mod detached;
 mod directory;
 mod end_calls;
@@ -20,7 +21,10 @@ mod error;
 mod failure;
 #[cfg(target_os = "linux")]
 mod native;
+#[cfg(target_os = "linux")]
+mod native_entry;
 pub(crate) mod outcome_file;
+mod ports;
 mod proxy;
 mod proxy_process;
 pub(crate) mod registry;
@@ -28,10 +32,12 @@ mod seatbelt;
 mod spare;
 mod tunnel;
 
-pub use container::{attach, has_host_service, run_engine};
+pub use container::{has_host_service, run_engine};
+pub use container_entry::ContainerCommand;
 pub use detached::{detach, socket_of};
 #[cfg(target_os = "linux")]
-pub use native::enter as enter_native;
+pub use native_entry::{enter as enter_native, leave as leave_in_native};
+pub use ports::PortAccess;
 pub use seatbelt::enter as enter_seatbelt;
 
 use crate::error::Result;

@@ -1,9 +1,7 @@
 //! Runs a native sandbox: this process is the launcher, a fork of it is pid 1 of the sandbox.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
 use std::time::Instant;
 
 use rustix::process::{Pid, Signal};
@@ -12,17 +10,16 @@ use super::detached::{Detached, ServedTerminal};
 use super::error::SessionError;
 use super::failure;
 use super::proxy::Filter;
-use super::registry::{BackgroundSweep, Record};
+use super::registry::BackgroundSweep;
 use super::{Repositories, Streams};
 use crate::error::Result;
 use crate::gate::terminal::{GuestTerminal, Pty, Relay};
 use crate::helper::PreparedCommand;
 use crate::host::Host;
-use crate::launch::native::step::NativeEntry;
 use crate::launch::native::{self, NativeLaunch};
 use crate::launch::refuse_downgrades;
-use crate::native::{Child, Command, Event, Init, SessionTerminal, enter as enter_sandbox, spawn};
-use crate::plan::{HelperConfig, Plan};
+use crate::native::{Child, Command, Event, Init, SessionStreams, spawn};
+use crate::plan::Plan;
 use crate::process::ready::Startup;
 use crate::process::signals::{SignalQueue, SignalTarget, poll_until};
 use crate::process::status_file::CommandStatus;
@@ -30,14 +27,14 @@ use crate::process::{Outcome, release_pages};
 use crate::ui::Ui;
 
 /// The terminal of a guest that has not started yet.
-enum Prepared<'a> {
+pub enum Prepared<'a> {
     None,
     Caller(GuestTerminal),
     Detached(&'a mut Detached, Pty),
 }
 
 impl<'a> Prepared<'a> {
-    fn open(streams: &'a mut Streams) -> Result<Self> {
+    pub fn open(streams: &'a mut Streams) -> Result<Self> {
         Ok(match streams {
             Streams::Caller => {
                 GuestTerminal::open().map_err(SessionError::Terminal)?.map_or(Prepared::None, Prepared::Caller)
@@ -49,16 +46,16 @@ impl<'a> Prepared<'a> {
         })
     }
 
-    fn session_terminal(&self) -> Option<SessionTerminal<'_>> {
+    pub fn streams(&self) -> SessionStreams<'_> {
         match self {
-            Prepared::None => None,
-            Prepared::Caller(terminal) => Some(SessionTerminal { slave: terminal.slave(), is_all_streams: false }),
-            Prepared::Detached(_, pty) => Some(SessionTerminal { slave: pty.slave.as_fd(), is_all_streams: true }),
+            Prepared::None => SessionStreams::Caller,
+            Prepared::Caller(terminal) => SessionStreams::Terminal(terminal.slave()),
+            Prepared::Detached(_, pty) => SessionStreams::OnlyTerminal(pty.slave.as_fd()),
         }
     }
 
     /// Starts the command of a guest with this terminal.
-    fn start(&self, init: &Init, mut command: Command) -> i32 {
+    pub fn start(&self, init: &Init, mut command: Command) -> i32 {
         command.foreground = match self {
             Prepared::None => false,
             Prepared::Caller(terminal) => terminal.starts_in_foreground(),
@@ -127,7 +124,7 @@ impl Relayed<'_> {
 
 /// Waits for the sandbox's end and restores the terminal. Returns a status if the command did not
 /// start or memory ran out.
-fn supervise(
+pub fn supervise(
     mut child: Child,
     terminal: Prepared<'_>,
     signals: SignalQueue,
@@ -217,7 +214,7 @@ pub fn run(
     };
     let terminal = Prepared::open(streams)?;
     // This process has one thread until then, which the fork needs.
-    let pending = spawn(&launch.setup, terminal.session_terminal(), |init| match command(launch) {
+    let pending = spawn(&launch.setup, terminal.streams(), |init| match command(launch) {
         Some(command) => terminal.start(init, command),
         None => CommandStatus::NotExecutable.exit_code().into(),
     })?;
@@ -253,30 +250,6 @@ pub fn run(
     Ok(outcome)
 }
 
-/// Runs another command in a running sandbox, with the environment of its first one.
-pub fn enter(record: &Record, argv: Vec<OsString>, ui: Ui) -> Result<Outcome> {
-    let signals = SignalQueue::start().map_err(SessionError::Signals)?;
-    let mut streams = Streams::Caller;
-    let terminal = Prepared::open(&mut streams)?;
-    let environment =
-        first_environment(record.owner.pid).ok_or_else(|| SessionError::NoEnvironment(record.id.clone()))?;
-    let entry = NativeEntry { cwd: PathBuf::from(&record.directory), pids: record.pids };
-    let child = enter_sandbox(record.owner.pid, &entry, terminal.session_terminal(), |init| {
-        let path = environment.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
-        let prepared = PreparedCommand::new(&HelperConfig::default(), argv.clone(), path, None);
-        match Command::new(&prepared.argv, environment.iter().map(|(name, value)| (name, value)), &prepared.path) {
-            Some(command) => terminal.start(init, command),
-            None => CommandStatus::NotExecutable.exit_code().into(),
-        }
-    })?;
-    let (outcome, status) = supervise(child, terminal, signals, &mut Repositories::default())?;
-    if status.is_some() {
-        let name = argv.first().map_or("sh".into(), |name| name.display().to_string());
-        ui.notice(&format!("`{name}` was not found in the sandbox, or cannot be executed"));
-    }
-    Ok(outcome)
-}
-
 /// Returns the guest's process, which leads its process group: the oldest child of pid 1. `None`
 /// before it starts and after it ends.
 fn guest_of(init: Pid) -> Option<Pid> {
@@ -284,20 +257,9 @@ fn guest_of(init: Pid) -> Option<Pid> {
     Pid::from_raw(i32::try_from(guest).ok()?)
 }
 
-fn first_child(pid: u32) -> Option<u32> {
+pub fn first_child(pid: u32) -> Option<u32> {
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
     children.split_whitespace().next()?.parse().ok()
-}
-
-/// Reads the environment of the sandbox's first command: the launcher's child is pid 1 of the
-/// sandbox, whose first child is the command.
-fn first_environment(launcher: u32) -> Option<Vec<(OsString, OsString)>> {
-    let environ = std::fs::read(format!("/proc/{}/environ", first_child(first_child(launcher)?)?)).ok()?;
-    let pairs = environ.split(|byte| *byte == 0).filter_map(|entry| {
-        let at = entry.iter().position(|byte| *byte == b'=')?;
-        Some((OsStr::from_bytes(&entry[..at]).to_owned(), OsStr::from_bytes(&entry[at + 1..]).to_owned()))
-    });
-    Some(pairs.collect())
 }
 
 /// Makes the command with its environment. Looks for shells, so it must be called inside the

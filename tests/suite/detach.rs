@@ -2,13 +2,17 @@
 //! caller comes back.
 
 use crate::support::pty::Pty;
-use crate::support::{Engine, Fixture, RunToEnd, eventually, signal};
+use crate::support::{Engine, Fixture, RunToEnd, Running, eventually, signal};
 use crate::{for_docker_and_native, for_every_engine};
 use rustix::process::Signal;
 
 for_every_engine!(a_screen_is_left_and_found_again, the_exit_code_and_the_last_screen_stay);
 
 for_docker_and_native!(
+    the_callers_terminal_may_hang_up,
+    a_launcher_that_is_killed_while_attached_leaves_nothing,
+    a_launcher_that_is_killed_while_it_starts_leaves_nothing,
+    attaching_while_the_guest_ends_shows_how_it_ended,
     a_second_terminal_takes_over_or_watches,
     stop_ends_a_detached_sandbox,
     a_killed_launcher_leaves_nothing,
@@ -130,6 +134,117 @@ fn a_killed_launcher_leaves_nothing(fixture: &Fixture) {
     eventually("everything is removed", || {
         fixture.sandpen(["ps", "--all"]).finish();
         state(fixture, &id).is_none() && fixture.sessions().is_empty()
+    });
+}
+
+fn the_callers_terminal_may_hang_up(fixture: &Fixture) {
+    fixture.write_script("project/painter", PAINTER);
+    let mut command = fixture.run();
+    command.args(["--detach", "--name", "hung-up", "--", "./painter"]);
+    let mut caller = Pty::script("\"$@\"", &command);
+    caller.expect("hung-up");
+    caller.expect("[ended 0]");
+    caller.hang_up();
+    let mut pty = attach(fixture, "hung-up", &[]);
+    pty.expect("painted-42");
+    // The terminal of a client may hang up as well.
+    pty.hang_up();
+    eventually("the sandbox is detached", || state(fixture, "hung-up").as_deref() == Some("detached"));
+    let mut pty = attach(fixture, "hung-up", &[]);
+    pty.expect("painted-42");
+    pty.send("end\r");
+    pty.expect("[ended 7]");
+}
+
+/// Returns the launcher of the only sandbox.
+fn launcher(fixture: &Fixture) -> u32 {
+    let list = fixture.sandpen(["ps", "--format", "json"]).finish().json();
+    u32::try_from(list[0]["pid"].as_u64().expect("a pid")).expect("a pid")
+}
+
+#[track_caller]
+fn assert_nothing_left(fixture: &Fixture) {
+    eventually("everything is removed", || {
+        fixture.sandpen(["ps", "--all"]).finish();
+        fixture.sessions().is_empty() && fixture.containers().is_empty()
+    });
+}
+
+fn a_launcher_that_is_killed_while_attached_leaves_nothing(fixture: &Fixture) {
+    let id = start(fixture);
+    let mut pty = attach(fixture, &id, &[]);
+    pty.expect("painted-42");
+    eventually("`ps` shows it", || fixture.sandpen(["ps"]).finish().success().contains("attached"));
+    signal(launcher(fixture), Signal::KILL);
+    pty.expect("[ended 44]");
+    assert!(!pty.is_raw() && pty.said().contains("was killed"), "{}", pty.said());
+    assert_nothing_left(fixture);
+}
+
+fn a_launcher_that_is_killed_while_it_starts_leaves_nothing(fixture: &Fixture) {
+    let mut command = fixture.run();
+    command.args(["--detach", "--", "sleep", "300"]);
+    let mut caller = Running::start(&mut command);
+    // The session's directory is the first that the launcher makes.
+    eventually("the launcher starts", || !fixture.sessions().is_empty() && !caller.children().is_empty());
+    for launcher in caller.children() {
+        signal(launcher, Signal::KILL);
+    }
+    let finished = caller.finish();
+    // It may have started the command just before.
+    assert!(matches!(finished.code, Some(0 | 137)), "{finished:?}");
+    assert_nothing_left(fixture);
+}
+
+fn attaching_while_the_guest_ends_shows_how_it_ended(fixture: &Fixture) {
+    for delay in ["0", "0.1", "0.3"] {
+        let script = format!("echo last-$((40 + 2)); sleep {delay}; exit 9");
+        let id = fixture.run().args(["-d", "--", "bash", "-c", &script]).finish().success().trim().to_owned();
+        let mut clients: Vec<Pty> = (0..4).map(|_| attach(fixture, &id, &["--read-only"])).collect();
+        for client in &mut clients {
+            client.expect("last-42");
+            client.expect("[ended 9]");
+            assert!(!client.is_raw());
+        }
+    }
+    fixture.sandpen(["prune"]).finish().success();
+    assert!(fixture.sessions().is_empty());
+}
+
+/// The path of the socket is longer than an address of a socket may be.
+#[test]
+fn a_long_path_of_the_session_is_no_obstacle() {
+    Fixture::on(Engine::Native, |fixture| {
+        let state = fixture.outside(&"d".repeat(120));
+        let id = {
+            let mut command = fixture.run();
+            command.env("XDG_STATE_HOME", &state).args(["-d", "--", "bash", "-c", "echo far-$((40 + 2)); read _"]);
+            command.finish().success().trim().to_owned()
+        };
+        let mut command = fixture.sandpen(["attach", &id]);
+        command.env("XDG_STATE_HOME", &state);
+        let mut pty = Pty::start(&command);
+        pty.expect("far-42");
+        pty.send("\r");
+        pty.expect("[ended 0]");
+    });
+}
+
+/// Nobody reads what the guest writes, and the launcher keeps only the screen.
+#[test]
+fn a_flood_takes_no_memory_of_the_launcher() {
+    Fixture::on(Engine::Native, |fixture| {
+        let id = fixture.run().args(["-d", "--", "yes"]).finish().success().trim().to_owned();
+        let launcher = launcher(fixture);
+        let field = |file: &str, name: &str| -> u64 {
+            let text = std::fs::read_to_string(format!("/proc/{launcher}/{file}")).expect("a process");
+            let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("a field");
+            line.trim().trim_end_matches(" kB").parse().expect("a number")
+        };
+        eventually("much was read", || field("io", "rchar:") > 4 << 20);
+        let memory = field("status", "VmRSS:");
+        assert!(memory < 64 << 10, "{memory} kB");
+        fixture.sandpen(["stop", &id]).finish().success();
     });
 }
 

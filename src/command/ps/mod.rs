@@ -37,6 +37,7 @@ fn table(host: &Host, all: bool) -> String {
     for (entry, record) in listed(host, all) {
         let state = match record.ended.filter(|_| !entry.is_live) {
             Some(code) => format!("exited ({code})"),
+            None if attached(&entry) == Some(true) => "attached".to_owned(),
             None => state(&entry).to_owned(),
         };
         let memory =
@@ -65,7 +66,7 @@ fn json(host: &Host, all: bool) -> Result<String> {
         let record = entry.record.as_ref()?;
         Some(json!({
             "id": record.id, "name": record.name, "engine": record.engine, "image": record.image, "command": record.command,
-            "directory": record.directory, "age": record.age().as_secs(), "state": state(entry), "exit_code": record.ended,
+            "directory": record.directory, "age": record.age().as_secs(), "state": state(entry), "attached": attached(entry), "exit_code": record.ended,
             "memory": entry.is_live.then(|| processes.memory(entry, record)).flatten(),
             "pid": entry.is_live.then_some(record.owner.pid),
         }))
@@ -81,10 +82,16 @@ fn ids(host: &Host) -> String {
     ids.filter(|id| Name::parse(id).is_ok()).map(|id| id + "\n").collect()
 }
 
+/// Tells whether a terminal is attached to a detached sandbox; `None` for others.
+fn attached(entry: &Entry) -> Option<bool> {
+    let is_detached = entry.record.as_ref().is_some_and(|record| record.detached);
+    (is_detached && entry.is_live).then(|| is_attached(entry.path.as_path()))
+}
+
 fn state(entry: &Entry) -> &'static str {
     let is_detached = entry.record.as_ref().is_some_and(|record| record.detached);
     match (entry.is_live, is_detached) {
-        (true, true) if !is_attached(entry.path.as_path()) => "detached",
+        (true, true) if attached(entry) == Some(false) => "detached",
         (true, _) => "running",
         (false, true) => "ended",
         (false, false) => "exited",

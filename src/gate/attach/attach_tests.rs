@@ -2,19 +2,19 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::event::PollFlags;
 use rustix::process::{Signal, getpid, kill_process};
 use signal_hook::consts::SIGTERM;
 
-use super::client::{AttachEnd, AttachOptions, greet};
+use super::client::{AttachEnd, AttachOptions, attach_stream, greet};
 use super::frame::{ClientFrame, Decoder, Frame, LauncherFrame, VERSION};
 use super::screen::Screen;
 use super::server;
-use super::terminals_for_tests::{Guest, LIMIT, SIGNALS, User, is_ready, set_size, size_of, spawn};
+use super::terminals_for_tests::{Guest, LIMIT, SIGNALS, User, open_pty, set_size, size_of, spawn, stop};
 
 const PROGRAM: &str = "$ editor\r\n\x1b[?1049h\x1b[?2004h\x1b[?1h\x1b=\x1b[?1000h\x1b[?1006h\x1b[2J\x1b[H\x1b[44m\x1b[1;37m Menu \
     \x1b[K\x1b[0m\r\n\x1b[38;5;208morange \x1b[38;2;1;2;3mrgb\x1b[0m 汉字 e\u{301}\x1b[12;1H\x1b[7mstatus\x1b[0m\x1b[2;11r\x1b[5;7H\x1b[6 q";
@@ -25,16 +25,15 @@ fn a_full_screen_program_looks_the_same_after_a_detach() {
     let mut first = guest.attach(12, 40);
     guest.wait_until_attached(true);
     guest.print(PROGRAM);
-    first.wait_for_text("status");
+    guest.print("all");
+    first.wait_for_text("all");
     let before = first.screen();
     first.type_keys(b"\x1dd");
     assert_eq!(first.end(), AttachEnd::Detached);
-    assert!(first.is_usual(), "the terminal is not restored: {:?}", first.screen().last());
+    first.wait_until_usual();
     guest.wait_until_attached(false);
     let mut second = guest.attach(12, 40);
-    second.wait_for_text("status");
-    second.wait_for(|screen| screen.mouse_protocol_mode() != vt100::MouseProtocolMode::None);
-    assert_eq!(second.screen(), before);
+    second.wait_for_screen(&before);
     // The scroll region is in effect too.
     guest.print("\x1b[11;1Hlast\nnew\x1b[6;1H");
     second.wait_for_text("new");
@@ -45,7 +44,7 @@ fn a_full_screen_program_looks_the_same_after_a_detach() {
 fn real_programs_look_the_same_after_a_detach() {
     let programs: [&[&str]; 2] = [&["vim", "-u", "NONE", "-c", "set ruler laststatus=2"], &["less", "-S"]];
     for program in programs {
-        let guest = Guest::start(24, 80);
+        let mut guest = Guest::start(24, 80);
         let text = guest.directory.path().join("text");
         let lines: String = (0..100).map(|line| format!("line {line} with some text\n")).collect();
         std::fs::write(&text, lines).expect("a file");
@@ -55,18 +54,15 @@ fn real_programs_look_the_same_after_a_detach() {
         first.wait_for_text("line 17");
         first.type_keys(b"\x06");
         first.wait_for_text("line 30");
-        while first.end.try_recv().is_err() && is_ready(&first.master, PollFlags::IN, Duration::from_millis(300)) {
-            first.show(Duration::ZERO);
-        }
+        // A program that is stopped writes nothing more, so the mark comes last.
+        stop(&child);
+        guest.print("\x1b[1;1Hmark");
+        first.wait_for_text("mark");
         let before = first.screen();
         first.type_keys(b"\x1dd");
         assert_eq!(first.end(), AttachEnd::Detached);
         let mut second = guest.attach(20, 60);
-        second.wait_for(|screen| screen.alternate_screen() && screen.contents().contains("line 30"));
-        while is_ready(&second.master, PollFlags::IN, Duration::from_millis(300)) {
-            second.show(Duration::ZERO);
-        }
-        assert_eq!(second.screen(), before, "{program:?}");
+        second.wait_for_screen(&before);
         child.kill().expect("killed");
         child.wait().expect("ended");
     }
@@ -100,7 +96,7 @@ fn a_second_client_takes_over() {
     first.wait_for_text("hello");
     let mut second = guest.attach(12, 40);
     assert_eq!(first.end(), AttachEnd::TakenOver);
-    assert!(first.is_usual());
+    first.wait_until_usual();
     second.wait_for_text("hello");
     assert_eq!(size_of(&guest.terminal), (12, 40));
     second.type_keys(b"x");
@@ -240,8 +236,8 @@ fn the_end_reaches_the_client_after_all_output() {
     guest.print("over\r\n");
     assert_eq!(guest.finish(42), "almost\nover");
     assert_eq!(user.end(), AttachEnd::Ended(42));
-    assert_eq!(user.emulator.screen().contents(), "almost\nover");
-    assert!(user.is_usual());
+    user.wait_for(|screen| screen.contents() == "almost\nover");
+    user.wait_until_usual();
     assert!(!server::is_attached(guest.directory.path()));
 }
 
@@ -254,7 +250,7 @@ fn a_launcher_that_is_gone_ends_the_client() {
     user.wait_for(vt100::Screen::alternate_screen);
     drop(guest.server.take());
     assert_eq!(user.end(), AttachEnd::Lost);
-    assert!(user.is_usual());
+    user.wait_until_usual();
 }
 
 #[test]
@@ -262,12 +258,27 @@ fn a_terminal_that_hangs_up_detaches() {
     let mut guest = Guest::start(10, 30);
     let user = guest.attach(10, 30);
     guest.wait_until_attached(true);
-    let User { master, slave, end, .. } = user;
-    drop((master, slave));
+    let User { master, end, .. } = user;
+    drop(master);
     assert_eq!(end.recv_timeout(LIMIT).expect("an end").expect("attached"), AttachEnd::Detached);
     guest.wait_until_attached(false);
     guest.print("on");
     assert_eq!(guest.finish(0), "on");
+}
+
+#[test]
+fn a_terminal_that_hangs_up_before_raw_mode_detaches() {
+    let (mut launcher, stream) = UnixStream::pair().expect("a connection");
+    let (master, slave) = open_pty(10, 30);
+    let client = thread::spawn(move || attach_stream(stream, slave.as_fd(), slave.as_fd(), AttachOptions::default()));
+    launcher.set_read_timeout(Some(LIMIT)).expect("a timeout");
+    assert_ne!(launcher.read(&mut [0; 100]).expect("the hello"), 0);
+    drop(master);
+    let mut welcome = Vec::new();
+    LauncherFrame::Welcome.encode(&mut welcome);
+    launcher.write_all(&welcome).expect("sent");
+    let end = client.join().expect("no panic");
+    assert_eq!(end.expect("attached"), AttachEnd::Detached);
 }
 
 #[test]
@@ -304,6 +315,6 @@ fn sigterm_ends_the_client_and_restores_the_terminal() {
     user.wait_for(vt100::Screen::alternate_screen);
     kill_process(getpid(), Signal::TERM).expect("a signal");
     assert_eq!(user.end(), AttachEnd::Signal(SIGTERM));
-    assert!(user.is_usual());
+    user.wait_until_usual();
     guest.wait_until_attached(false);
 }

@@ -19,6 +19,8 @@ use super::detach_keys::{DetachFilter, DetachKeys};
 use super::frame::{ClientFrame, Decoder, Frame, LauncherFrame, VERSION};
 use super::raw_terminal::{RawTerminal, terminal_size};
 use crate::error::{Diagnostic, Kind};
+use crate::gate::terminal::QueryDetector;
+use crate::process::socket_path;
 
 /// The time for a launcher to answer.
 const WELCOME_TIMEOUT: Duration = Duration::from_secs(5);
@@ -81,7 +83,7 @@ impl Diagnostic for AttachError {
 
 /// Attaches the terminal on stdin and stdout to the sandbox whose launcher listens at `socket`.
 pub fn attach(socket: &Path, options: AttachOptions) -> Result<AttachEnd, AttachError> {
-    let connected = UnixStream::connect(socket);
+    let connected = socket_path::connect(socket);
     let stream = connected.map_err(|source| AttachError::Connect { path: socket.to_owned(), source })?;
     attach_stream(stream, stdin(), stdout(), options)
 }
@@ -108,7 +110,12 @@ pub(super) fn attach_stream(
     // Before the terminal is in raw mode, so that no signal leaves it there.
     let terminal_error = |source| AttachError::Terminal { source };
     let signals = Signals::start().map_err(terminal_error)?;
-    let terminal = RawTerminal::enter(input, output).map_err(terminal_error)?;
+    let terminal = match RawTerminal::enter(input, output) {
+        Ok(terminal) => terminal,
+        // It has hung up since the hello.
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::IO) => return Ok(AttachEnd::Detached),
+        Err(error) => return Err(terminal_error(error)),
+    };
     stream.set_nonblocking(true).map_err(terminal_error)?;
     let mut relay = Relay {
         stream,
@@ -116,6 +123,7 @@ pub(super) fn attach_stream(
         terminal,
         signals,
         filter: DetachFilter::new(options.detach_keys),
+        queries: QueryDetector::default(),
         read_only: options.read_only,
         is_input_open: true,
         to_launcher: Vec::new(),
@@ -125,6 +133,9 @@ pub(super) fn attach_stream(
     let end = relay.run();
     let shown = std::mem::take(&mut relay.to_terminal);
     relay.terminal.write_last(&shown);
+    if relay.queries.take_recent() {
+        relay.terminal.drop_answers();
+    }
     relay.terminal.ends_below_screen = !matches!(end, AttachEnd::Ended(_));
     Ok(end)
 }
@@ -167,6 +178,7 @@ struct Relay<'fd> {
     terminal: RawTerminal<'fd>,
     signals: Signals,
     filter: DetachFilter,
+    queries: QueryDetector,
     read_only: bool,
     is_input_open: bool,
     /// Encoded frames.
@@ -323,7 +335,10 @@ impl Relay<'_> {
         loop {
             match self.decoder.next_frame() {
                 Ok(None) => return None,
-                Ok(Some(LauncherFrame::Output(output))) => self.to_terminal.extend_from_slice(&output),
+                Ok(Some(LauncherFrame::Output(output))) => {
+                    self.queries.look_at(&output);
+                    self.to_terminal.extend_from_slice(&output);
+                }
                 Ok(Some(LauncherFrame::Ended { exit_code })) => return Some(AttachEnd::Ended(exit_code)),
                 Ok(Some(LauncherFrame::TakenOver)) => return Some(AttachEnd::TakenOver),
                 Ok(Some(LauncherFrame::Welcome | LauncherFrame::Refused(_))) | Err(_) => return Some(AttachEnd::Lost),

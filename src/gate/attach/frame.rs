@@ -54,7 +54,8 @@ pub trait Frame: Sized {
     fn parse(kind: u8, contents: &[u8]) -> Option<Self>;
 }
 
-fn put(out: &mut Vec<u8>, kind: u8, parts: &[&[u8]]) {
+/// Appends a frame with these contents.
+pub fn put(out: &mut Vec<u8>, kind: u8, parts: &[&[u8]]) {
     let contents: Vec<u8> = parts.concat().into_iter().take(MAX_CONTENTS).collect();
     // The length is limited just above.
     let length = u32::try_from(contents.len() + 1).unwrap_or_default();

@@ -7,7 +7,7 @@ mod attach_tests;
 mod client;
 mod connection;
 mod detach_keys;
-mod frame;
+pub(in crate::gate) mod frame;
 mod guest_terminal;
 mod raw_terminal;
 mod screen;
@@ -16,6 +16,6 @@ mod server;
 #[cfg(test)]
 mod terminals_for_tests;
 
-pub use client::{AttachEnd, AttachOptions, attach};
+pub use client::{AttachEnd, AttachError, AttachOptions, attach};
 pub use detach_keys::DetachKeys;
 pub use server::{AttachServer, is_attached};

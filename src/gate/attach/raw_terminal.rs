@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr, ttyname};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr, ttyname};
 
 use super::screen::reset_sequence;
+use crate::gate::terminal::drop_answers;
+use crate::process::terminal_at_panic;
 
 /// The time for the last bytes to a terminal that takes none.
 const LAST_WRITE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -30,7 +32,12 @@ pub struct RawTerminal<'fd> {
 impl<'fd> RawTerminal<'fd> {
     /// Puts the input into raw mode, and scrolls what is on the screen out of the way.
     pub fn enter(input: BorrowedFd<'fd>, output: BorrowedFd<'fd>) -> io::Result<Self> {
-        let settings = if isatty(input) { Some(tcgetattr(input)?) } else { None };
+        let settings = match tcgetattr(input) {
+            Ok(settings) => Some(settings),
+            Err(Errno::NOTTY | Errno::INVAL) => None,
+            // The kernel answers `EIO` if the terminal has hung up.
+            Err(errno) => return Err(errno.into()),
+        };
         let terminal = RawTerminal { input, settings, output: open_nonblocking(output)?, ends_below_screen: true };
         terminal.make_raw()?;
         let (rows, _) = terminal.size();
@@ -45,6 +52,7 @@ impl<'fd> RawTerminal<'fd> {
         if let Some(settings) = &self.settings {
             let mut raw = settings.clone();
             raw.make_raw();
+            terminal_at_panic::restore_at_panic(self.input, settings, reset_sequence());
             tcsetattr(self.input, OptionalActions::Now, &raw)?;
         }
         Ok(())
@@ -60,6 +68,13 @@ impl<'fd> RawTerminal<'fd> {
 
     pub fn output(&self) -> BorrowedFd<'_> {
         self.output.as_fd()
+    }
+
+    /// Takes the answers to queries of the guest, which would reach the shell.
+    pub fn drop_answers(&self) {
+        if self.is_input_terminal() {
+            drop_answers(self.input, self.output.as_fd());
+        }
     }
 
     /// Returns rows and columns.
@@ -99,6 +114,7 @@ impl Drop for RawTerminal<'_> {
         if let Some(settings) = &self.settings {
             // Input that was meant for the guest must not reach the shell.
             let _ = tcsetattr(self.input, OptionalActions::Flush, settings);
+            terminal_at_panic::forget();
         }
     }
 }

@@ -24,15 +24,14 @@ pub struct AttachServer {
 }
 
 impl AttachServer {
-    /// Starts to serve the terminal whose master is given. The listener's socket must be in a
-    /// directory that belongs to the user. Until a client attaches, the terminal has the given size.
-    pub fn start(master: OwnedFd, listener: UnixListener, rows: u16, cols: u16) -> io::Result<Self> {
+    /// Starts to serve the terminal whose master is given. The listener's socket must be in
+    /// `session`, a directory that belongs to the user. Until a client attaches, the terminal has the
+    /// given size.
+    pub fn start(master: OwnedFd, listener: UnixListener, session: &Path, rows: u16, cols: u16) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let (wake, woken) = UnixStream::pair()?;
         let (exit_code, finished) = mpsc::channel();
-        let address = listener.local_addr()?;
-        let file = address.as_pathname().and_then(Path::parent).map(|directory| directory.join(ATTACHED_FILE));
-        let presence = Presence { is_attached: Cell::new(false), file };
+        let presence = Presence { is_attached: Cell::new(false), file: session.join(ATTACHED_FILE) };
         let terminal = GuestTerminal::new(master, rows, cols)?;
         let serve = Serve::new(terminal, listener, woken, presence);
         let thread = thread::Builder::new().name("attach".into()).spawn(move || run(serve, &finished))?;
@@ -76,7 +75,7 @@ fn run(mut serve: Serve, finished: &Receiver<i32>) -> String {
 /// Tells other processes whether a client is attached.
 pub struct Presence {
     is_attached: Cell<bool>,
-    file: Option<PathBuf>,
+    file: PathBuf,
 }
 
 impl Presence {
@@ -84,9 +83,7 @@ impl Presence {
         if self.is_attached.replace(is_attached) == is_attached {
             return;
         }
-        if let Some(file) = &self.file {
-            // It is for display only: a failure must not end the session.
-            let _ = if is_attached { fs::write(file, "") } else { fs::remove_file(file) };
-        }
+        // It is for display only: a failure must not end the session.
+        let _ = if is_attached { fs::write(&self.file, "") } else { fs::remove_file(&self.file) };
     }
 }

@@ -15,6 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, OptionalActions, Winsize, tcgetattr, tcgetwinsize, tcsetattr, tcsetwinsize};
 use tempfile::TempDir;
@@ -70,7 +71,7 @@ impl Guest {
         let mut settings = tcgetattr(&slave).expect("settings");
         settings.make_raw();
         tcsetattr(&slave, OptionalActions::Now, &settings).expect("raw mode");
-        let server = AttachServer::start(master, listener, rows, cols).expect("a server");
+        let server = AttachServer::start(master, listener, directory.path(), rows, cols).expect("a server");
         Guest { directory, terminal: File::from(slave), server: Some(server), _lock: lock }
     }
 
@@ -222,7 +223,28 @@ impl User {
         cells.map(|(row, col)| cell(row, col)).chain([modes]).collect()
     }
 
-    pub fn is_usual(&self) -> bool {
+    /// Shows output until the screen is this one.
+    #[track_caller]
+    pub fn wait_for_screen(&mut self, expected: &[String]) {
+        let limit = Instant::now() + LIMIT;
+        while self.screen() != expected && Instant::now() < limit {
+            self.show(limit.saturating_duration_since(Instant::now()).min(Duration::from_millis(100)));
+        }
+        assert_eq!(self.screen(), expected);
+    }
+
+    /// Shows output until the terminal is as it was before the client. The kernel passes the last
+    /// bytes on some time after the client has written them.
+    #[track_caller]
+    pub fn wait_until_usual(&mut self) {
+        let limit = Instant::now() + LIMIT;
+        while !self.is_usual() {
+            assert!(Instant::now() < limit, "the terminal is not restored: {:?}", self.screen().last());
+            self.show(Duration::from_millis(10));
+        }
+    }
+
+    fn is_usual(&self) -> bool {
         let screen = self.emulator.screen();
         let is_echoing = tcgetattr(&self.slave).is_ok_and(|settings| settings.local_modes.contains(LocalModes::ECHO));
         let has_modes = screen.bracketed_paste() || screen.application_cursor() || screen.application_keypad();
@@ -235,6 +257,14 @@ pub fn is_ready(file: &File, flags: PollFlags, timeout: Duration) -> bool {
     let timeout = Timespec::try_from(timeout).expect("a time");
     let mut fds = [PollFd::new(file, flags)];
     poll(&mut fds, Some(&timeout)).is_ok_and(|ready| ready > 0)
+}
+
+/// Stops a program, and waits until it is stopped.
+pub fn stop(program: &Child) {
+    let pid = i32::try_from(program.id()).ok().and_then(Pid::from_raw);
+    kill_process(pid.expect("a pid"), Signal::STOP).expect("a signal");
+    let stopped = waitpid(pid, WaitOptions::UNTRACED).expect("a child");
+    assert!(stopped.is_some_and(|(_, status)| status.stopped()));
 }
 
 /// Starts a program on the guest's terminal; `None` if it is not installed.

@@ -10,6 +10,8 @@ use rustix::termios::{
     OptionalActions, Termios, Winsize, isatty, tcgetattr, tcgetpgrp, tcgetsid, tcgetwinsize, tcsetattr, ttyname,
 };
 
+use crate::process::terminal_at_panic;
+
 #[derive(Debug)]
 pub struct CallerTerminal {
     /// A descriptor of its own, which does not block. The flags of the streams are shared with the
@@ -64,10 +66,12 @@ impl CallerTerminal {
         let mut raw = self.settings.clone();
         raw.make_raw();
         self.is_raw = tcsetattr(&self.tty, OptionalActions::Now, &raw).is_ok();
+        terminal_at_panic::restore_at_panic(self.tty.as_fd(), &self.settings, Vec::new());
     }
 
     /// Restores the settings, and drops what was typed and not read: it was meant for the guest.
     pub fn restore(&mut self) {
+        terminal_at_panic::forget();
         // The kernel stops a process that changes the settings from the background, whose terminal
         // has been set by another program anyway.
         if std::mem::take(&mut self.is_raw) && self.is_foreground() {
@@ -75,8 +79,14 @@ impl CallerTerminal {
         }
     }
 
+    /// Tells whether the terminal is in raw mode for the guest.
+    pub fn is_raw(&self) -> bool {
+        self.is_raw
+    }
+
     /// Forgets raw mode: another program has the terminal and has made its own settings.
     pub fn forget(&mut self) {
+        terminal_at_panic::forget();
         self.is_raw = false;
     }
 }

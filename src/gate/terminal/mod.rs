@@ -14,11 +14,13 @@ mod caller;
 #[cfg(target_os = "linux")]
 mod guest;
 mod pty;
+mod queries;
 #[cfg(target_os = "linux")]
 mod relay;
 
 #[cfg(target_os = "linux")]
 pub use guest::GuestTerminal;
 pub use pty::Pty;
+pub use queries::{QueryDetector, drop_answers};
 #[cfg(target_os = "linux")]
 pub use relay::Relay;

@@ -14,6 +14,7 @@ use rustix::termios::tcsetwinsize;
 
 use super::caller::CallerTerminal;
 use super::pty::{self, Pty};
+use super::queries::{QueryDetector, drop_answers};
 use crate::process::signals::poll_until;
 
 /// As much as a pseudo-terminal holds.
@@ -62,6 +63,7 @@ impl Relay {
             is_hung_up: false,
             to_guest: Buffer::new(),
             to_caller: Buffer::new(),
+            queries: QueryDetector::default(),
         };
         let thread = std::thread::Builder::new().name("terminal".into()).spawn(move || worker.run())?;
         Ok(Relay { orders, wake, suspended, thread: Some(thread) })
@@ -132,13 +134,17 @@ impl Buffer {
 
     /// Writes as much as the terminal takes; returns `false` if it takes nothing any more.
     fn empty(&mut self, to: BorrowedFd<'_>) -> bool {
-        match rustix::io::write(to, self.bytes.get(self.start..self.end).unwrap_or_default()) {
+        match rustix::io::write(to, self.content()) {
             Ok(count) => {
                 self.start += count;
                 true
             }
             Err(errno) => matches!(errno, Errno::AGAIN | Errno::INTR),
         }
+    }
+
+    fn content(&self) -> &[u8] {
+        self.bytes.get(self.start..self.end).unwrap_or_default()
     }
 
     fn clear(&mut self) {
@@ -160,6 +166,7 @@ struct Worker {
     is_hung_up: bool,
     to_guest: Buffer,
     to_caller: Buffer,
+    queries: QueryDetector,
 }
 
 impl Worker {
@@ -175,7 +182,15 @@ impl Worker {
             }
             self.relay(&ready);
         }
+        self.leave();
+    }
+
+    /// Writes everything that the guest has written, and restores the caller's terminal.
+    fn leave(&mut self) {
         self.drain();
+        if self.queries.take_recent() && self.caller.is_raw() && self.caller.is_foreground() && !self.is_hung_up {
+            drop_answers(self.caller.as_fd(), self.caller.as_fd());
+        }
         self.caller.restore();
     }
 
@@ -220,8 +235,7 @@ impl Worker {
                     }
                 }
                 Order::Suspend => {
-                    self.drain();
-                    self.caller.restore();
+                    self.leave();
                     self.is_suspended = true;
                     let _ = self.confirm.send(());
                 }
@@ -244,7 +258,7 @@ impl Worker {
     fn relay(&mut self, ready: &Ready) {
         let at_end = PollFlags::HUP | PollFlags::ERR;
         if ready.master.intersects(PollFlags::IN) && self.to_caller.is_empty() {
-            self.to_caller.fill(self.master.as_fd());
+            self.read_guest();
         }
         if ready.caller.intersects(PollFlags::IN | at_end) && self.to_guest.is_empty() && self.takes_input {
             // In the background reading fails with EIO, as it does when the terminal is gone.
@@ -259,6 +273,13 @@ impl Worker {
         if self.is_hung_up || !self.to_caller.is_empty() && !self.to_caller.empty(self.caller.as_fd()) {
             self.to_caller.clear();
         }
+    }
+
+    /// Reads output of the guest; returns `false` at the end of its terminal.
+    fn read_guest(&mut self) -> bool {
+        let is_open = self.to_caller.fill(self.master.as_fd());
+        self.queries.look_at(self.to_caller.content());
+        is_open
     }
 
     /// Asks the guest to end, as the kernel does if it is sandpen's controlling terminal.
@@ -280,7 +301,7 @@ impl Worker {
                     poll_until(&mut [PollFd::new(&self.caller, PollFlags::OUT)], Some(limit));
                 }
             }
-            if !self.to_caller.fill(self.master.as_fd()) || self.to_caller.is_empty() {
+            if !self.read_guest() || self.to_caller.is_empty() {
                 return;
             }
         }

@@ -1,0 +1,132 @@
+//! Tests real programs on the guest's terminal, which the native engine relays itself.
+
+use std::process::Command;
+
+use crate::support::pty::Pty;
+use crate::support::{Engine, Fixture, RunToEnd, eventually, skip};
+
+/// Returns whether a program is installed on the host, whose programs a native sandbox has.
+fn is_installed(fixture: &Fixture, program: &str) -> bool {
+    fixture.host_command("sh").args(["-c", &format!("command -v {program}")]).finish().code == Some(0)
+}
+
+fn run(fixture: &Fixture, words: &[&str]) -> Command {
+    let mut command = fixture.run();
+    command.env("TERM", "xterm-256color").args(["--env", "TERM=xterm-256color", "--"]).args(words);
+    command
+}
+
+/// Shows what was said on a terminal of its own.
+fn screen(pty: &Pty) -> vt100::Parser {
+    let size = |size| std::num::NonZeroU16::new(size).expect("not 0");
+    let mut screen = vt100::Parser::new(size(30), size(100), 0);
+    screen.process(pty.said().as_bytes());
+    screen
+}
+
+#[track_caller]
+fn assert_usual(pty: &Pty) {
+    assert_eq!(pty.settings(), pty.initial_settings);
+    assert!(!screen(pty).screen().alternate_screen());
+}
+
+/// Starts a program, waits for what it shows, sends keys, and waits for its end.
+fn check(fixture: &Fixture, words: &[&str], shown: &str, keys: &[&str]) {
+    if !is_installed(fixture, words[0]) {
+        skip(words[0], "it is not installed");
+        return;
+    }
+    let mut pty = Pty::start(&run(fixture, words));
+    eventually(&format!("{words:?} shows `{shown}`"), || screen(&pty).screen().contents().contains(shown));
+    for key in keys {
+        pty.send(key);
+    }
+    pty.expect("[ended 0]");
+    assert_usual(&pty);
+}
+
+#[test]
+fn full_screen_programs_work() {
+    Fixture::on(Engine::Native, |fixture| {
+        let lines: String = (0..200).map(|line| format!("line {line}\n")).collect();
+        fixture.write("project/text", &lines);
+        check(fixture, &["vim", "-u", "NONE", "text"], "line 28", &["ddGo", "typed \u{1b}", ":wq\r"]);
+        let text = std::fs::read_to_string(fixture.project.join("text")).expect("a file");
+        if is_installed(fixture, "vim") {
+            assert!(text.starts_with("line 1\n") && text.ends_with("line 199\ntyped \n"), "{text}");
+        }
+        check(fixture, &["less", "text"], "line 28", &["G", "q"]);
+        check(fixture, &["htop"], "PID", &["q"]);
+        check(fixture, &["script", "-qec", "tty; read _", "/dev/null"], "/dev/pts/", &["\r"]);
+        check(fixture, &["tmux", "-L", "inside", "-f", "/dev/null", "new", "sh"], "[0]", &["exit\r"]);
+    });
+}
+
+/// A shell inside has jobs of its own.
+#[test]
+fn a_shell_inside_has_job_control() {
+    Fixture::on(Engine::Native, |fixture| {
+        let mut pty = Pty::start(&run(fixture, &["bash", "--norc", "--noprofile", "-i"]));
+        pty.send("PS1='[in''side] '\r");
+        pty.expect("[inside] ");
+        pty.send("cat\r");
+        pty.send("first\r");
+        pty.expect("first\r\nfirst\r\n");
+        pty.send("\u{1a}");
+        pty.expect("Stopped");
+        pty.expect("[inside] ");
+        pty.send("fg\r");
+        pty.expect("\ncat\r\n");
+        pty.send("second\r");
+        pty.expect("second\r\nsecond\r\n");
+        pty.send("\u{3}");
+        pty.expect("[inside] ");
+        pty.send("exit 0\r");
+        pty.expect("[ended 0]");
+        assert_usual(&pty);
+    });
+}
+
+/// A terminal answers queries by itself. If an answer came after the guest's end, the shell would
+/// take it for what the user types.
+#[test]
+fn answers_to_queries_do_not_reach_the_shell() {
+    Fixture::on(Engine::Native, |fixture| {
+        fixture.write_script("project/asker", "#!/bin/bash\nprintf 'asked\\e[21t\\e[6n\\e[c'\n");
+        let mut command = fixture.run();
+        command.args(["--", "./asker"]);
+        let mut pty = Pty::interactive(&command);
+        pty.expect("[prompt] ");
+        pty.send("$run\r");
+        pty.expect("asked");
+        // This one is sandpen's own.
+        pty.expect("\u{1b}[5n");
+        pty.send("\u{1b}]lecho stolen-$((40 + 2))\u{1b}\\\r\u{1b}[1;1R\u{1b}[?6c\u{1b}[0n");
+        pty.expect("[prompt] ");
+        pty.send("echo clean-$((40 + 2))\r");
+        pty.expect("clean-42");
+        let said = pty.said();
+        assert!(!said.contains("stolen") && !said.contains("1;1R"), "{said:?}");
+    });
+}
+
+/// A guest that changes the size, or is told of changes, as fast as it can.
+#[test]
+fn a_storm_of_resizes_ends_with_the_right_size() {
+    Fixture::on(Engine::Native, |fixture| {
+        let script = "echo ready; trap : WINCH; while read -r line; do echo size-$(stty size | tr ' ' x); done";
+        let mut pty = Pty::start(&run(fixture, &["bash", "-c", script]));
+        pty.expect("ready");
+        for number in 0..500_u16 {
+            pty.resize(20 + number % 30, 80 + number % 50);
+        }
+        pty.resize(33, 77);
+        eventually("the guest has the last size", || {
+            pty.send("\r");
+            pty.said().contains("size-33x77")
+        });
+        pty.send("\u{4}");
+        pty.expect("[ended ");
+        assert_eq!(pty.settings(), pty.initial_settings);
+    });
+}
