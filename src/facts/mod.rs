@@ -11,7 +11,7 @@ pub mod image;
 mod program;
 mod roots;
 mod system;
-mod tool;
+mod tools;
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -28,10 +28,10 @@ pub use files::{FileFact, FileKind, Files};
 pub use git::directory::{Format, FullGitDir, GitDirs, Hooks};
 pub use git::{GitFacts, GitQuestion};
 pub use image::ImageFacts;
-pub use program::{ProgramFact, SearchPath};
+pub use program::{ProgramFact, SearchPath, is_program};
 pub use roots::RootFacts;
 pub use system::{SystemEntry, SystemFacts};
-pub use tool::ToolFacts;
+pub use tools::{ToolFacts, Traced};
 
 use crate::config::Sourced;
 use crate::config::value::EngineKind;
@@ -42,6 +42,7 @@ use crate::process::Client;
 use crate::vars;
 use engines::connection::Connection;
 use engines::machine;
+use tools::Scope;
 
 /// The result of connecting to an engine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -72,8 +73,8 @@ pub struct Questions {
     pub files: Vec<HostPath>,
     /// Programs to find on PATH.
     pub programs: Vec<String>,
-    /// The command, if it is a name without `/`. Its installation is traced on engines that run the
-    /// host's tools.
+    /// The command: a name or a path. Its installation is traced on engines that run the host's
+    /// tools.
     pub tool: Option<String>,
     pub ask_agent: bool,
     /// Directories that are mounted: no program in them is started on the host.
@@ -110,7 +111,7 @@ pub struct Facts {
     pub native: Option<NativeFacts>,
     pub seatbelt: Option<SeatbeltFacts>,
     /// Empty on engines that do not run the host's tools.
-    pub tool: ToolFacts,
+    pub tools: ToolFacts,
     pub agent: AgentFacts,
     /// Docker's virtual machine; `None` unless the SSH agent is forwarded into it.
     pub desktop: Option<DesktopFacts>,
@@ -148,11 +149,14 @@ impl Facts {
         let pending_git = git::PendingGitConfig::start(host, &path, &questions.git);
         let session_base = session_base(host);
         let engines = Engines::look(host, &path, &questions, &session_base)?;
-        let tool = match &questions.tool {
-            Some(name) if engines.show_host_tools() => ToolFacts::trace(name, &host.home, &command_path),
-            _ => ToolFacts::default(),
+        let writable = [mounted.as_slice(), &questions.preset_directories].concat();
+        let tools = if engines.show_host_tools() {
+            let scope = Scope { command_path: &command_path, path: &path, writable: &writable };
+            ToolFacts::look(host, questions.tool.as_deref(), &scope)
+        } else {
+            ToolFacts::default()
         };
-        let mut files = Files::look(questions.files.iter().chain(&tool.shown).cloned());
+        let mut files = Files::look(questions.files.iter().cloned());
         let agent = if questions.ask_agent { AgentFacts::look(host) } else { AgentFacts::NotAsked };
         let git = pending_git.finish(host);
         let hooks_path = git.get("core.hookspath").map(|setting| setting.value.as_str());
@@ -178,7 +182,7 @@ impl Facts {
             podman: engines.podman,
             native: engines.native,
             seatbelt: engines.seatbelt,
-            tool,
+            tools,
             agent,
             image: None,
             git,

@@ -18,6 +18,7 @@ pub mod repository;
 pub mod seatbelt;
 pub mod ssh;
 mod system;
+mod tools;
 mod tunnel;
 pub mod user;
 pub mod workspace;
@@ -103,6 +104,8 @@ pub struct Plan {
     pub helper: Option<GuestPath>,
     /// The command and its arguments; empty for an interactive shell.
     pub command: Vec<OsString>,
+    /// The file of the command on the host, for engines that run the host's programs.
+    pub program: Option<HostPath>,
     /// Whether the guest gets a terminal.
     pub terminal: bool,
     /// Flags that the user adds to the engine's command line.
@@ -220,7 +223,7 @@ impl Plan {
         let repositories = if git_mode == GitMode::Private { draft.private_repositories() } else { Vec::new() };
         draft.workspace_mounts();
         let fixed = draft.fixed_files(git_mode);
-        if engine.kind != EngineKind::SandboxExec {
+        if engine.kind.is_container() {
             draft.virtual_env();
         }
         draft.preset_mounts();
@@ -247,14 +250,17 @@ impl Plan {
                 if ssh.state == SshState::Off {
                     draft.hide_agent();
                 }
+                if engine.kind == EngineKind::Native {
+                    draft.tools();
+                }
                 draft.accounts();
                 None
             }
         };
         if engine.kind == EngineKind::Native {
             draft.system(&id.name());
-            draft.tool();
             draft.host_tools_environment();
+            draft.keep_virtual_env();
         }
         draft.git_files();
         let git = draft.git_settings(ssh.state == SshState::Forwarded)?;
@@ -290,6 +296,7 @@ impl Plan {
             helper_config,
             helper,
             command: request.command.clone(),
+            program: facts.tools.program.clone(),
             terminal,
             engine_flags: engine_flags(config),
             git,

@@ -24,4 +24,5 @@ mod seatbelt;
 mod selftest;
 mod ssh;
 mod support;
+mod tools;
 mod waiting;
