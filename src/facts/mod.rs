@@ -7,6 +7,7 @@ mod agent;
 pub mod engines;
 mod files;
 pub mod git;
+mod hidden;
 pub mod image;
 mod program;
 mod roots;
@@ -27,6 +28,7 @@ pub use engines::seatbelt::{OwnProfile, SeatbeltFacts};
 pub use files::{FileFact, FileKind, Files};
 pub use git::directory::{Format, FullGitDir, GitDirs, Hooks};
 pub use git::{GitFacts, GitQuestion};
+pub use hidden::{HiddenFacts, HiddenFile, HideProblem, HideQuestion};
 pub use image::ImageFacts;
 pub use program::{ProgramFact, SearchPath, is_program};
 pub use roots::RootFacts;
@@ -84,6 +86,7 @@ pub struct Questions {
     /// A profile that is not built in: a name or a path.
     pub seatbelt_profile: Option<Sourced<String>>,
     pub git: GitQuestion,
+    pub hide: HideQuestion,
     /// Called once Git's settings are known.
     pub after_git: fn(&Host, &GitFacts) -> FurtherQuestions,
 }
@@ -124,6 +127,8 @@ pub struct Facts {
     /// `None` unless the guest is the image's user and the engine has the image.
     pub image: Option<ImageFacts>,
     pub git: GitFacts,
+    /// The files of the workspace that are hidden.
+    pub hidden: HiddenFacts,
     /// One entry per repository of `GitQuestion::repositories`, in the same order.
     pub git_dirs: Vec<GitDirs>,
     /// The directory in which session directories are made.
@@ -186,6 +191,7 @@ impl Facts {
             agent,
             image: None,
             git,
+            hidden: HiddenFacts::look(&questions.hide),
             git_dirs,
         })
     }

@@ -7,6 +7,7 @@ mod entry;
 mod env;
 mod git;
 mod helper;
+mod hidden;
 mod host_proxy;
 mod mount_points;
 mod mounts;
@@ -120,6 +121,8 @@ pub struct Plan {
     pub(crate) asked_git_mode: GitMode,
     pub(crate) repository_gate: RepositoryGate,
     pub(crate) fixed: FixedFiles,
+    /// Files of the workspace that are hidden.
+    pub hidden: Vec<HostPath>,
     pub(crate) prepare: Vec<Prepare>,
     /// Whether the container is kept after it exits.
     pub keep: Option<Sourced<bool>>,
@@ -275,14 +278,18 @@ impl Plan {
         }
         let repository_gate = draft.repository_gate(repositories, &fixed);
         warn_of_home(inputs, &mut draft.warnings);
+        let hidden = draft.hide()?;
+        let hide_details = draft.hide_details();
         let Draft { mounts, env, mut prepare, warnings, .. } = draft;
         let mounts = mounts.into_sorted();
         if seatbelt.is_none() {
             prepare.extend(mount_points::mount_points(&mounts, &session_dir));
         }
         let terminal = host.terminal.stdin && host.terminal.stdout;
+        let mut details = detail::details(config, &engine, &helper_config, terminal, helper.is_some());
+        details.extend(hide_details);
         Ok(Plan {
-            details: detail::details(config, &engine, &helper_config, terminal, helper.is_some()),
+            details,
             engine,
             image,
             workdir: inputs.workspace.workdir.clone(),
@@ -304,6 +311,7 @@ impl Plan {
             asked_git_mode: config.git.value,
             repository_gate,
             fixed,
+            hidden,
             prepare,
             keep: config.keep.clone(),
             strict: config.strict.value,

@@ -8,7 +8,7 @@ use crate::path::HostPath;
 
 use super::preset::PresetChoice;
 use super::workspace::Workspace;
-use super::{git, mounts, network, repository, tools};
+use super::{git, hidden, mounts, network, repository, tools};
 
 /// The purpose of a plan, which the choice of engines depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +52,7 @@ pub fn questions(
             repositories: workspace.repositories().cloned().collect(),
             shown: workspace.writable().cloned().collect(),
         },
+        hide: hidden::question(config, workspace.trees().cloned().collect()),
         after_git,
     }
 }
