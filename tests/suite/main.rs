@@ -8,6 +8,7 @@ mod attacks;
 mod cli;
 mod completions;
 mod conformance;
+mod daily;
 mod detach;
 mod docs;
 mod doctor;
