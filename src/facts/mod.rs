@@ -11,6 +11,7 @@ mod hidden;
 pub mod image;
 mod program;
 mod roots;
+mod ssh_config;
 mod system;
 mod tools;
 
@@ -32,6 +33,7 @@ pub use hidden::{HiddenFacts, HiddenFile, HideProblem, HideQuestion};
 pub use image::ImageFacts;
 pub use program::{ProgramFact, SearchPath, is_program};
 pub use roots::RootFacts;
+pub use ssh_config::{SshConfigFacts, SshConfigFile, SshLine, named_path as ssh_path};
 pub use system::{SystemEntry, SystemFacts};
 pub use tools::{ToolFacts, Traced};
 
@@ -39,11 +41,12 @@ use crate::config::Sourced;
 use crate::config::value::EngineKind;
 use crate::error::{Error, Result};
 use crate::host::{Host, Platform};
-use crate::path::HostPath;
+use crate::path::{HostPath, constant};
 use crate::process::Client;
 use crate::vars;
 use engines::connection::Connection;
 use engines::machine;
+use ssh_config::SshConfigQuestion;
 use tools::Scope;
 
 /// The result of connecting to an engine.
@@ -122,6 +125,8 @@ pub struct Facts {
     /// it.
     #[serde(skip)]
     pub connection: Option<std::result::Result<Connection, Error>>,
+    /// The user's configuration of ssh.
+    pub ssh_config: SshConfigFacts,
     /// The `ssh` program.
     pub ssh: Option<HostPath>,
     /// `None` unless the guest is the image's user and the engine has the image.
@@ -153,8 +158,13 @@ impl Facts {
         // Git runs while the rest is looked at.
         let pending_git = git::PendingGitConfig::start(host, &path, &questions.git);
         let session_base = session_base(host);
-        let engines = Engines::look(host, &path, &questions, &session_base)?;
+        let mut engines = Engines::look(host, &path, &questions, &session_base)?;
         let writable = [mounted.as_slice(), &questions.preset_directories].concat();
+        let ssh_config =
+            |start| SshConfigFacts::look(&SshConfigQuestion { host, path: &path, writable: &writable, start });
+        if let Some(native) = &mut engines.native {
+            native.system.ssh = ssh_config(constant!(HostPath, "/etc/ssh/ssh_config"));
+        }
         let tools = if engines.show_host_tools() {
             let scope = Scope { command_path: &command_path, path: &path, writable: &writable };
             ToolFacts::look(host, questions.tool.as_deref(), &scope)
@@ -171,7 +181,9 @@ impl Facts {
         files.look_further(further.files);
         let names = questions.programs.into_iter().chain(further.programs);
         let programs = names.filter_map(|name| path.examine(host, &name).map(|fact| (name, fact))).collect();
+        let ssh_config = ssh_config(host.home.join(".ssh/config"));
         Ok(Facts {
+            ssh_config,
             helper: helper(host),
             session_base,
             memory_dir: memory_dir(),
@@ -302,7 +314,7 @@ pub fn session_base(host: &Host) -> HostPath {
 #[cfg(target_os = "linux")]
 fn memory_dir() -> Option<HostPath> {
     const TMPFS_MAGIC: i64 = 0x0102_1994;
-    let path = crate::path::constant!(HostPath, "/dev/shm");
+    let path = constant!(HostPath, "/dev/shm");
     let is_memory = rustix::fs::statfs(path.as_path()).is_ok_and(|fs| fs.f_type == TMPFS_MAGIC);
     let is_writable = rustix::fs::access(path.as_path(), rustix::fs::Access::WRITE_OK).is_ok();
     (is_memory && is_writable).then_some(path)

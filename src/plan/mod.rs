@@ -18,6 +18,7 @@ pub mod questions;
 pub mod repository;
 pub mod seatbelt;
 pub mod ssh;
+mod ssh_config;
 mod system;
 mod tools;
 mod tunnel;
@@ -40,6 +41,7 @@ pub use preset::PresetChoice;
 pub use repository::{FixedFiles, RepositoryGate};
 pub use seatbelt::SeatbeltPlan;
 pub use ssh::{SshPlan, SshState};
+pub use ssh_config::SSH_CONFIG;
 pub use tunnel::TunnelPlan;
 pub use user::{UserHow, UserPlan};
 pub use workspace::Workspace;
@@ -269,6 +271,8 @@ impl Plan {
         let git = draft.git_settings(ssh.state == SshState::Forwarded)?;
         let ports = ports(config);
         let handover = draft.filtered_network(&network)?;
+        let ssh_proxy = draft.ssh_proxy(&network);
+        let ssh_details = draft.ssh_configuration(network.mode, ssh_proxy.as_deref());
         let names_host = draft.host_proxy(&network)?;
         let opened = if user.is_host_user() { Vec::new() } else { repository::inside(&repositories) };
         let helper_config = HelperConfig { handover, opened, ..draft.helper_config(&ports) };
@@ -287,7 +291,7 @@ impl Plan {
         }
         let terminal = host.terminal.stdin && host.terminal.stdout;
         let mut details = detail::details(config, &engine, &helper_config, terminal, helper.is_some());
-        details.extend(hide_details);
+        details.extend(hide_details.into_iter().chain(ssh_details));
         Ok(Plan {
             details,
             engine,

@@ -19,7 +19,7 @@ use clap::builder::PossibleValue;
 
 pub use engine::EngineKind;
 pub use env::EnvRequest;
-pub use hide_glob::HideGlob;
+pub use hide_glob::{HideGlob, matches_name};
 pub use host_name::HostName;
 pub use host_rule::HostRule;
 pub use image::ImageRef;
