@@ -5,13 +5,15 @@
 pub const SSH_AUTH_SOCK: &str = "SSH_AUTH_SOCK";
 /// Read: the seconds that the SSH tunnel into a Podman machine may take (R7.4).
 pub const TUNNEL_TIMEOUT: &str = "SANDPEN_TUNNEL_TIMEOUT";
-/// Read: the active Python environment, replaced inside by a private one.
+/// Read: the active Python environment. Containers get a private one in its place.
 pub const VIRTUAL_ENV: &str = "VIRTUAL_ENV";
 /// Read and passed inside.
 pub const NODE_OPTIONS: &str = "NODE_OPTIONS";
 /// Read: the search path for host programs; its parts below the working directory are appended
 /// inside.
 pub const PATH: &str = "PATH";
+/// Read: the user's shell, which is passed inside if it exists there.
+pub const SHELL: &str = "SHELL";
 /// Read: its parts below the working directory are appended inside.
 pub const PYTHONPATH: &str = "PYTHONPATH";
 /// Read and passed inside, so that programs use the terminal as they do outside.

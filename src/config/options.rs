@@ -14,8 +14,8 @@ use super::preset;
 use super::sourced::Sourced;
 use super::table::{KeySpec, OptionSpec, changes, first, never, optional, options, present, resolved};
 use super::value::{
-    Access, AgentMode, Cpus, EngineSetting, EnvRequest, GitMode, HostRule, ImageRef, Memory, MountRequest, Name,
-    NetworkMode, Pids, Port, TmpMode, UserMode, Value,
+    Access, AgentMode, Cpus, EngineSetting, EnvRequest, GitMode, HideGlob, HostRule, ImageRef, Memory, MountRequest,
+    Name, NetworkMode, Pids, Port, TmpMode, UserMode, Value,
 };
 use crate::host::{Environment, Platform};
 use crate::ui::Verbosity;
@@ -81,6 +81,13 @@ options! {
         key: "includeDirs", example r#"["../library"]"#;
         describe: |directory| format!("`{}` is a workspace directory, too", directory.display());
         opens: |_, _| Some("the sandbox can read and write it");
+    }
+    hide: Vec<Sourced<HideGlob>> => {
+        "Files of the workspace that read as empty inside: patterns as in `.gitignore`. Git must not track them.";
+        flag: hide: Vec<String> = "--hide" ["GLOB"], "Files", "Files of the workspace that read as empty inside, such as .env*";
+        key: "hide", example r#"[".env*", "/config/*.key"]"#;
+        describe: |glob| format!("files that match `{glob}` read as empty");
+        opens: never;
     }
     env: Vec<Sourced<EnvRequest>> => {
         "Variables inside, with their values.";

@@ -7,11 +7,13 @@ mod agent;
 pub mod engines;
 mod files;
 pub mod git;
+mod hidden;
 pub mod image;
 mod program;
 mod roots;
+mod ssh_config;
 mod system;
-mod tool;
+mod tools;
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -27,21 +29,25 @@ pub use engines::seatbelt::{OwnProfile, SeatbeltFacts};
 pub use files::{FileFact, FileKind, Files};
 pub use git::directory::{Format, FullGitDir, GitDirs, Hooks};
 pub use git::{GitFacts, GitQuestion};
+pub use hidden::{HiddenFacts, HiddenFile, HideProblem, HideQuestion};
 pub use image::ImageFacts;
-pub use program::{ProgramFact, SearchPath};
+pub use program::{ProgramFact, SearchPath, is_program};
 pub use roots::RootFacts;
+pub use ssh_config::{SshConfigFacts, SshConfigFile, SshLine, named_path as ssh_path};
 pub use system::{SystemEntry, SystemFacts};
-pub use tool::ToolFacts;
+pub use tools::{ToolFacts, Traced};
 
 use crate::config::Sourced;
 use crate::config::value::EngineKind;
 use crate::error::{Error, Result};
 use crate::host::{Host, Platform};
-use crate::path::HostPath;
+use crate::path::{HostPath, constant};
 use crate::process::Client;
 use crate::vars;
 use engines::connection::Connection;
 use engines::machine;
+use ssh_config::SshConfigQuestion;
+use tools::Scope;
 
 /// The result of connecting to an engine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -72,8 +78,8 @@ pub struct Questions {
     pub files: Vec<HostPath>,
     /// Programs to find on PATH.
     pub programs: Vec<String>,
-    /// The command, if it is a name without `/`. Its installation is traced on engines that run the
-    /// host's tools.
+    /// The command: a name or a path. Its installation is traced on engines that run the host's
+    /// tools.
     pub tool: Option<String>,
     pub ask_agent: bool,
     /// Directories that are mounted: no program in them is started on the host.
@@ -83,6 +89,7 @@ pub struct Questions {
     /// A profile that is not built in: a name or a path.
     pub seatbelt_profile: Option<Sourced<String>>,
     pub git: GitQuestion,
+    pub hide: HideQuestion,
     /// Called once Git's settings are known.
     pub after_git: fn(&Host, &GitFacts) -> FurtherQuestions,
 }
@@ -110,7 +117,7 @@ pub struct Facts {
     pub native: Option<NativeFacts>,
     pub seatbelt: Option<SeatbeltFacts>,
     /// Empty on engines that do not run the host's tools.
-    pub tool: ToolFacts,
+    pub tools: ToolFacts,
     pub agent: AgentFacts,
     /// Docker's virtual machine; `None` unless the SSH agent is forwarded into it.
     pub desktop: Option<DesktopFacts>,
@@ -118,11 +125,15 @@ pub struct Facts {
     /// it.
     #[serde(skip)]
     pub connection: Option<std::result::Result<Connection, Error>>,
+    /// The user's configuration of ssh.
+    pub ssh_config: SshConfigFacts,
     /// The `ssh` program.
     pub ssh: Option<HostPath>,
     /// `None` unless the guest is the image's user and the engine has the image.
     pub image: Option<ImageFacts>,
     pub git: GitFacts,
+    /// The files of the workspace that are hidden.
+    pub hidden: HiddenFacts,
     /// One entry per repository of `GitQuestion::repositories`, in the same order.
     pub git_dirs: Vec<GitDirs>,
     /// The directory in which session directories are made.
@@ -147,12 +158,20 @@ impl Facts {
         // Git runs while the rest is looked at.
         let pending_git = git::PendingGitConfig::start(host, &path, &questions.git);
         let session_base = session_base(host);
-        let engines = Engines::look(host, &path, &questions, &session_base)?;
-        let tool = match &questions.tool {
-            Some(name) if engines.show_host_tools() => ToolFacts::trace(name, &host.home, &command_path),
-            _ => ToolFacts::default(),
+        let mut engines = Engines::look(host, &path, &questions, &session_base)?;
+        let writable = [mounted.as_slice(), &questions.preset_directories].concat();
+        let ssh_config =
+            |start| SshConfigFacts::look(&SshConfigQuestion { host, path: &path, writable: &writable, start });
+        if let Some(native) = &mut engines.native {
+            native.system.ssh = ssh_config(constant!(HostPath, "/etc/ssh/ssh_config"));
+        }
+        let tools = if engines.show_host_tools() {
+            let scope = Scope { command_path: &command_path, path: &path, writable: &writable };
+            ToolFacts::look(host, questions.tool.as_deref(), &scope)
+        } else {
+            ToolFacts::default()
         };
-        let mut files = Files::look(questions.files.iter().chain(&tool.shown).cloned());
+        let mut files = Files::look(questions.files.iter().cloned());
         let agent = if questions.ask_agent { AgentFacts::look(host) } else { AgentFacts::NotAsked };
         let git = pending_git.finish(host);
         let hooks_path = git.get("core.hookspath").map(|setting| setting.value.as_str());
@@ -162,7 +181,9 @@ impl Facts {
         files.look_further(further.files);
         let names = questions.programs.into_iter().chain(further.programs);
         let programs = names.filter_map(|name| path.examine(host, &name).map(|fact| (name, fact))).collect();
+        let ssh_config = ssh_config(host.home.join(".ssh/config"));
         Ok(Facts {
+            ssh_config,
             helper: helper(host),
             session_base,
             memory_dir: memory_dir(),
@@ -178,10 +199,11 @@ impl Facts {
             podman: engines.podman,
             native: engines.native,
             seatbelt: engines.seatbelt,
-            tool,
+            tools,
             agent,
             image: None,
             git,
+            hidden: HiddenFacts::look(&questions.hide),
             git_dirs,
         })
     }
@@ -292,7 +314,7 @@ pub fn session_base(host: &Host) -> HostPath {
 #[cfg(target_os = "linux")]
 fn memory_dir() -> Option<HostPath> {
     const TMPFS_MAGIC: i64 = 0x0102_1994;
-    let path = crate::path::constant!(HostPath, "/dev/shm");
+    let path = constant!(HostPath, "/dev/shm");
     let is_memory = rustix::fs::statfs(path.as_path()).is_ok_and(|fs| fs.f_type == TMPFS_MAGIC);
     let is_writable = rustix::fs::access(path.as_path(), rustix::fs::Access::WRITE_OK).is_ok();
     (is_memory && is_writable).then_some(path)

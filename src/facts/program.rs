@@ -17,6 +17,8 @@ pub struct SearchPath {
     pub outside: Vec<HostPath>,
     /// Links in these are not resolved.
     pub inside: Vec<HostPath>,
+    /// All absolute directories, in the order of the variable.
+    pub all: Vec<HostPath>,
 }
 
 impl SearchPath {
@@ -27,6 +29,7 @@ impl SearchPath {
         for entry in value.map(std::env::split_paths).into_iter().flatten() {
             let Ok(entry) = HostPath::new(&entry) else { continue };
             let real = entry.as_path().canonicalize().ok().and_then(|real| HostPath::new(real).ok());
+            path.all.push(entry.clone());
             let is_inside = |path: &HostPath| mounted.iter().any(|root| path.is_within(root));
             if is_inside(&entry) {
                 path.inside.push(entry);
@@ -70,6 +73,6 @@ pub struct ProgramFact {
     pub real: HostPath,
 }
 
-fn is_program(file: &Path) -> bool {
+pub fn is_program(file: &Path) -> bool {
     file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::files::{FileFact, FileKind, examine};
+use super::ssh_config::SshConfigFacts;
 use crate::path::{HostPath, constant};
 
 /// Directories of programs and libraries. On a merged-usr system most are links into `/usr`.
@@ -15,7 +16,7 @@ const SYSTEM: &[&str] = &["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "
 /// Names in `/etc` that are mounted: certificates, loader and locale data, alternatives, and
 /// settings that tools cannot run without. Nothing else is: no shadow file, key or credential, not
 /// even for root. `/etc/ssh` is left out because ssh refuses included files that do not belong to
-/// root, and inside they belong to `nobody`.
+/// root, and inside they belong to `nobody`: `plan::ssh_config` writes them anew.
 const ETC: &[&str] = &[
     "alternatives",
     "bash.bashrc",
@@ -81,6 +82,8 @@ pub struct SystemFacts {
     pub resolv_conf: Option<HostPath>,
     /// The content of `/etc/hosts`.
     pub hosts: String,
+    /// The system's configuration of ssh.
+    pub ssh: SshConfigFacts,
 }
 
 impl SystemFacts {
@@ -90,7 +93,7 @@ impl SystemFacts {
         let resolv_conf = examine(&constant!(HostPath, "/etc/resolv.conf")).map(|fact| fact.real);
         let hosts =
             std::fs::read_to_string("/etc/hosts").unwrap_or_else(|_| "127.0.0.1 localhost\n::1 localhost\n".into());
-        SystemFacts { entries, resolv_conf, hosts }
+        SystemFacts { entries, resolv_conf, hosts, ssh: SshConfigFacts::default() }
     }
 }
 

@@ -102,7 +102,11 @@ impl Draft<'_> {
         let mut startup = mounts::STARTUP_FILES.iter().map(|file| self.host.cwd.join(file));
         let startup = startup.find(|file| self.facts.files.get(file).is_some_and(|fact| fact.kind == FileKind::File));
         HelperConfig {
-            append_path: self.in_workspace(&self.facts.path.inside),
+            append_path: match self.engine {
+                // The native engine keeps the order of the host's PATH.
+                EngineKind::Native => Vec::new(),
+                _ => self.in_workspace(&self.facts.path.inside),
+            },
             append_python_path: self.in_workspace(&self.facts.python_path.inside),
             forward: ports
                 .iter()

@@ -7,6 +7,7 @@ mod entry;
 mod env;
 mod git;
 mod helper;
+mod hidden;
 mod host_proxy;
 mod mount_points;
 mod mounts;
@@ -17,7 +18,9 @@ pub mod questions;
 pub mod repository;
 pub mod seatbelt;
 pub mod ssh;
+mod ssh_config;
 mod system;
+mod tools;
 mod tunnel;
 pub mod user;
 pub mod workspace;
@@ -38,6 +41,7 @@ pub use preset::PresetChoice;
 pub use repository::{FixedFiles, RepositoryGate};
 pub use seatbelt::SeatbeltPlan;
 pub use ssh::{SshPlan, SshState};
+pub use ssh_config::SSH_CONFIG;
 pub use tunnel::TunnelPlan;
 pub use user::{UserHow, UserPlan};
 pub use workspace::Workspace;
@@ -103,6 +107,8 @@ pub struct Plan {
     pub helper: Option<GuestPath>,
     /// The command and its arguments; empty for an interactive shell.
     pub command: Vec<OsString>,
+    /// The file of the command on the host, for engines that run the host's programs.
+    pub program: Option<HostPath>,
     /// Whether the guest gets a terminal.
     pub terminal: bool,
     /// Flags that the user adds to the engine's command line.
@@ -117,6 +123,8 @@ pub struct Plan {
     pub(crate) asked_git_mode: GitMode,
     pub(crate) repository_gate: RepositoryGate,
     pub(crate) fixed: FixedFiles,
+    /// Files of the workspace that are hidden.
+    pub hidden: Vec<HostPath>,
     pub(crate) prepare: Vec<Prepare>,
     /// Whether the container is kept after it exits.
     pub keep: Option<Sourced<bool>>,
@@ -220,7 +228,7 @@ impl Plan {
         let repositories = if git_mode == GitMode::Private { draft.private_repositories() } else { Vec::new() };
         draft.workspace_mounts();
         let fixed = draft.fixed_files(git_mode);
-        if engine.kind != EngineKind::SandboxExec {
+        if engine.kind.is_container() {
             draft.virtual_env();
         }
         draft.preset_mounts();
@@ -247,19 +255,24 @@ impl Plan {
                 if ssh.state == SshState::Off {
                     draft.hide_agent();
                 }
+                if engine.kind == EngineKind::Native {
+                    draft.tools();
+                }
                 draft.accounts();
                 None
             }
         };
         if engine.kind == EngineKind::Native {
             draft.system(&id.name());
-            draft.tool();
             draft.host_tools_environment();
+            draft.keep_virtual_env();
         }
         draft.git_files();
         let git = draft.git_settings(ssh.state == SshState::Forwarded)?;
         let ports = ports(config);
         let handover = draft.filtered_network(&network)?;
+        let ssh_proxy = draft.ssh_proxy(&network);
+        let ssh_details = draft.ssh_configuration(network.mode, ssh_proxy.as_deref());
         let names_host = draft.host_proxy(&network)?;
         let opened = if user.is_host_user() { Vec::new() } else { repository::inside(&repositories) };
         let helper_config = HelperConfig { handover, opened, ..draft.helper_config(&ports) };
@@ -269,14 +282,18 @@ impl Plan {
         }
         let repository_gate = draft.repository_gate(repositories, &fixed);
         warn_of_home(inputs, &mut draft.warnings);
+        let hidden = draft.hide()?;
+        let hide_details = draft.hide_details();
         let Draft { mounts, env, mut prepare, warnings, .. } = draft;
         let mounts = mounts.into_sorted();
         if seatbelt.is_none() {
             prepare.extend(mount_points::mount_points(&mounts, &session_dir));
         }
         let terminal = host.terminal.stdin && host.terminal.stdout;
+        let mut details = detail::details(config, &engine, &helper_config, terminal, helper.is_some());
+        details.extend(hide_details.into_iter().chain(ssh_details));
         Ok(Plan {
-            details: detail::details(config, &engine, &helper_config, terminal, helper.is_some()),
+            details,
             engine,
             image,
             workdir: inputs.workspace.workdir.clone(),
@@ -290,6 +307,7 @@ impl Plan {
             helper_config,
             helper,
             command: request.command.clone(),
+            program: facts.tools.program.clone(),
             terminal,
             engine_flags: engine_flags(config),
             git,
@@ -297,6 +315,7 @@ impl Plan {
             asked_git_mode: config.git.value,
             repository_gate,
             fixed,
+            hidden,
             prepare,
             keep: config.keep.clone(),
             strict: config.strict.value,

@@ -181,7 +181,7 @@ impl Draft<'_> {
     }
 
     /// Replaces a Python environment in the workspace, which is made for the host's Python, by a
-    /// private one.
+    /// private one: a container has a Python of its own.
     pub fn virtual_env(&mut self) {
         let Some(path) = self.host.env.path(vars::VIRTUAL_ENV).and_then(|path| HostPath::new(path).ok()) else {
             return;
@@ -204,6 +204,10 @@ impl Draft<'_> {
         self.prepare.push(Prepare::Keep { path: own.clone() });
         self.mounts.add(Mount::directory(own, path.to_guest(), Access::Rw, why.clone()));
         self.env.plain(vars::VIRTUAL_ENV, path.to_string(), why);
+        self.warnings.push(Warning::new(
+            WarningTopic::Files,
+            format!("`{path}` is made for the host's Python: inside, a private environment is in its place, which `python3 -m venv` fills"),
+        ));
     }
 
     /// Adds a private home directory for a guest that is the host's user.
@@ -218,12 +222,13 @@ impl Draft<'_> {
     /// Generates passwd and group, without which ssh fails with "No user exists for uid".
     pub fn accounts(&mut self) {
         let (Some(uid), Some(gid), true) = (self.user.uid, self.user.gid, self.user.is_host_user()) else { return };
-        let (name, home) = (&self.user.name, &self.user.home);
+        let (name, home, shell) = (&self.user.name, &self.user.home, self.shell());
         let root_home = if uid == 0 { home.to_string() } else { "/root".into() };
-        let mut passwd = format!("root:x:0:0:root:{root_home}:/bin/sh\n");
+        let root_shell = if uid == 0 { &shell } else { "/bin/sh" };
+        let mut passwd = format!("root:x:0:0:root:{root_home}:{root_shell}\n");
         let mut group = String::from("root:x:0:\ntty:x:5:\n");
         if uid != 0 {
-            passwd.push_str(&format!("{name}:x:{uid}:{gid}:{name}:{home}:/bin/sh\n"));
+            passwd.push_str(&format!("{name}:x:{uid}:{gid}:{name}:{home}:{shell}\n"));
         }
         if gid != 0 {
             group.push_str(&format!("{name}:x:{gid}:\n"));

@@ -16,7 +16,6 @@ use crate::config::{Config, Origin, Sourced};
 use crate::error::{Diagnostic, Kind, Result};
 use crate::facts::Facts;
 use crate::host::Platform;
-use crate::path::constant;
 use crate::proxy::PROXY_PORT;
 use crate::vars;
 use crate::warning::{Warning, WarningTopic};
@@ -176,10 +175,7 @@ impl Draft<'_> {
         };
         let feature = "a filtered network";
         let program = program.ok_or(HelperError::Missing { feature, arch: self.host.arch })?;
-        // A listed `localhost` is the host's, so it is reached through the proxy.
-        let is_listed = |name: &&&str| network.allow_hosts.iter().any(|rule| rule.value.names(name));
-        let own: Vec<&str> = LOOPBACK_NAMES.iter().filter(|name| !is_listed(name)).copied().collect();
-        self.proxy_variables(&own);
+        self.proxy_variables(&own_names(network));
         if self.engine == EngineKind::SandboxExec {
             // Seatbelt cannot mount a configuration file for ssh, but Git has a variable.
             let command = [&program.to_string(), "connect", "%h", "%p"].join(" ");
@@ -187,7 +183,6 @@ impl Draft<'_> {
             self.env.plain("GIT_SSH_COMMAND", format!("ssh -o ProxyCommand='{command}'"), why);
             return Ok(None);
         }
-        self.ssh_through_proxy(&own);
         let control_dir = self.control_dir();
         if !self.engine.is_container() {
             // The native engine passes the listener itself; ssh still needs the helper.
@@ -230,21 +225,18 @@ impl Draft<'_> {
         }
     }
 
-    /// Configures ssh, which ignores proxy variables, to connect through the helper. In an image,
-    /// the file for all users works for every user; the user's file is for engines without an
-    /// image.
-    fn ssh_through_proxy(&mut self, own: &[&str]) {
+    /// Returns the lines by which ssh, which ignores proxy variables, connects through the helper.
+    pub fn ssh_proxy(&self, network: &NetworkPlan) -> Option<String> {
+        network.proxy.as_ref().filter(|_| self.engine != EngineKind::SandboxExec)?;
         let helper = self.control_dir().join("sandpen");
-        let except: String = own.iter().map(|name| format!(" !{name}")).collect();
-        let text = format!("Host *{except}\n    ProxyCommand {helper} connect %h %p\n");
-        let reason = "ssh uses the proxy: allow HOST:22";
-        if self.user.is_host_user() {
-            let target = self.user.home.join(".ssh/config");
-            self.generated_at("ssh_config", text.clone(), target, reason);
-        }
-        if self.engine.is_container() {
-            let target = constant!(GuestPath, "/etc/ssh/ssh_config.d/00-sandpen.conf");
-            self.generated_at("ssh_config.d", text, target, reason);
-        }
+        let except: String = own_names(network).iter().map(|name| format!(" !{name}")).collect();
+        Some(format!("Host *{except}\n    ProxyCommand {helper} connect %h %p\n"))
     }
+}
+
+/// Lists the names of the guest itself. A listed `localhost` is the host's, so it is reached through
+/// the proxy.
+fn own_names(network: &NetworkPlan) -> Vec<&'static str> {
+    let is_listed = |name: &&&str| network.allow_hosts.iter().any(|rule| rule.value.names(name));
+    LOOPBACK_NAMES.iter().filter(|name| !is_listed(name)).copied().collect()
 }

@@ -15,6 +15,8 @@ pub enum Prepare {
     Objects { path: HostPath },
     /// A file in the session's directory.
     File { path: HostPath, content: String },
+    /// A copy of a directory of hooks in the session's directory, which the guest may change.
+    Copy { path: HostPath, from: HostPath },
     /// An empty file that the guest may write whatever its uid is.
     Shared { path: HostPath },
     /// A mount point in a directory of the user, created only if no link on the way leads out of

@@ -1,14 +1,14 @@
 //! Lists the questions about the host that a plan depends on. `facts` answers them.
 
 use crate::config::Config;
-use crate::config::value::{AgentMode, BuiltIn, EngineKind, EngineSetting};
+use crate::config::value::{Access, AgentMode, BuiltIn, EngineKind, EngineSetting};
 use crate::facts::{FurtherQuestions, GitFacts, GitQuestion, Questions};
 use crate::host::{Host, Platform};
 use crate::path::HostPath;
 
 use super::preset::PresetChoice;
 use super::workspace::Workspace;
-use super::{git, mounts, network, repository};
+use super::{git, hidden, mounts, network, repository, tools};
 
 /// The purpose of a plan, which the choice of engines depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,8 +39,8 @@ pub fn questions(
     Questions {
         engines: engine_candidates(config.engine.value, names_image, host.platform),
         files: mounts::paths_of_interest(host, config, preset),
-        programs: network::proxy_program(config).into_iter().collect(),
-        tool: command.filter(|name| !name.contains('/')).map(str::to_owned),
+        programs: network::proxy_program(config).into_iter().chain(tools::programs(host)).collect(),
+        tool: command.map(str::to_owned),
         ask_agent: config.ssh_agent.value != AgentMode::Off,
         mounted: mounted(host, config, workspace).collect(),
         preset_directories: preset_directories.collect(),
@@ -52,6 +52,7 @@ pub fn questions(
             repositories: workspace.repositories().cloned().collect(),
             shown: workspace.writable().cloned().collect(),
         },
+        hide: hidden::question(config, workspace.trees().cloned().collect()),
         after_git,
     }
 }
@@ -67,13 +68,15 @@ fn after_git(host: &Host, git: &GitFacts) -> FurtherQuestions {
     }
 }
 
-/// Lists the workspace and requested mounts. Programs in them are never run on the host.
+/// Lists the directories that the guest can write: the workspace and writable mounts. Programs in
+/// them are never run on the host.
 pub fn mounted<'a>(
     host: &'a Host,
     config: &'a Config,
     workspace: &'a Workspace,
 ) -> impl Iterator<Item = HostPath> + 'a {
-    let asked = config.mounts.iter().filter_map(|mount| HostPath::new(host.expand(&mount.value.from)).ok());
+    let writable = config.mounts.iter().filter(|mount| mount.value.mode == Access::Rw);
+    let asked = writable.filter_map(|mount| HostPath::new(host.expand(&mount.value.from)).ok());
     workspace.writable().cloned().chain(asked)
 }
 

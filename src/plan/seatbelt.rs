@@ -155,7 +155,7 @@ impl Draft<'_> {
             facts,
         };
         if matches!(plan.base, Base::BuiltIn(BuiltIn { stance: Stance::Restrictive, .. })) {
-            self.tool();
+            self.tools();
             self.mounts.retain(|mount| !matches!(mount.source, Source::Link(_)));
         }
         self.seatbelt_environment(&plan);

@@ -1,8 +1,5 @@
 //! Decides which parts of the host the native engine mounts besides the workspace: programs and
-//! libraries, an allow-list of `/etc`, and the installation of the command. Containers have an
-//! image instead.
-
-use std::path::{Path, PathBuf};
+//! libraries, an allow-list of `/etc`. Containers have an image instead.
 
 use super::Draft;
 use super::entry::{Mount, Topic, Why};
@@ -10,11 +7,26 @@ use super::mounts::existing;
 use crate::config::value::{Access, NetworkMode};
 use crate::facts::SystemEntry;
 use crate::path::{HostPath, constant};
-use crate::vars;
 
 /// Variables of the host that set language and time zone.
-const PASSED: &[&str] =
-    &["LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "LC_TIME", "LC_NUMERIC", "LC_COLLATE", "TZ"];
+const PASSED: &[&str] = &[
+    "LANG",
+    "LANGUAGE",
+    "LC_ADDRESS",
+    "LC_ALL",
+    "LC_COLLATE",
+    "LC_CTYPE",
+    "LC_IDENTIFICATION",
+    "LC_MEASUREMENT",
+    "LC_MESSAGES",
+    "LC_MONETARY",
+    "LC_NAME",
+    "LC_NUMERIC",
+    "LC_PAPER",
+    "LC_TELEPHONE",
+    "LC_TIME",
+    "TZ",
+];
 
 impl Draft<'_> {
     /// Adds the host's system, read-only, and generated files in `/etc`; `name` is the sandbox's
@@ -44,46 +56,6 @@ impl Draft<'_> {
         let hosts = format!("{}\n127.0.0.1 {name}\n", system.hosts.trim_end());
         self.generated("hosts", hosts, "the host's /etc/hosts, and the sandbox's name");
         self.generated("hostname", format!("{name}\n"), "the sandbox's name");
-    }
-
-    /// Adds the installation of the command, if it is not part of the system.
-    pub fn tool(&mut self) {
-        let tool = &self.facts.tool;
-        let name = tool.program.as_ref().map_or("the command".into(), |program| format!("`{program}`"));
-        for path in &tool.shown {
-            let Some(fact) = self.facts.files.get(path) else { continue };
-            let why = Why::default(format!("{name} is installed there")).about(Topic::System);
-            self.mounts.add(existing(fact, path.to_guest(), Access::Ro, why));
-        }
-        for (link, to) in &tool.links {
-            self.mounts.add(Mount::link(
-                to.clone(),
-                link.to_guest(),
-                Why::default(format!("{name} is a link")).about(Topic::System),
-            ));
-        }
-    }
-
-    /// Sets PATH to the host's directories that exist inside, and passes language and time zone.
-    pub fn host_tools_environment(&mut self) {
-        let system = ["/usr", "/bin", "/sbin"].map(Path::new);
-        let shown: Vec<&HostPath> =
-            self.facts.tool.shown.iter().chain(self.facts.tool.links.iter().map(|(link, _)| link)).collect();
-        let visible = self.facts.path.outside.iter().filter(|entry| {
-            system.iter().any(|root| entry.as_path().starts_with(root))
-                || shown.iter().any(|path| path.is_within(entry) || entry.is_within(path))
-        });
-        let mut entries: Vec<PathBuf> = visible.map(|entry| entry.as_path().to_owned()).collect();
-        if entries.is_empty() {
-            entries = ["/usr/local/bin", "/usr/bin", "/bin"].map(PathBuf::from).into();
-        }
-        let path = std::env::join_paths(entries).unwrap_or_default();
-        self.env.plain(
-            vars::PATH,
-            path.to_string_lossy(),
-            Why::default("the directories of the host's PATH that exist inside").about(Topic::System),
-        );
-        self.language();
     }
 
     pub fn language(&mut self) {

@@ -18,7 +18,7 @@ use crate::host::{Host, ProcessStamp};
 use crate::launch::Launch;
 use crate::plan::questions::{self, Purpose};
 use crate::plan::workspace::{Workspace, include_paths};
-use crate::plan::{Inputs, Plan, Request, engine, ssh, user};
+use crate::plan::{Inputs, Plan, Request, SSH_CONFIG, engine, ssh, user};
 use crate::process::Client;
 use crate::session::{self, cleanup};
 use crate::session_id::SessionId;
@@ -218,6 +218,9 @@ impl Resolved {
         }
         for warning in &plan.warnings {
             ui.warn(&warning.text);
+        }
+        for detail in plan.details.iter().filter(|detail| detail.name == SSH_CONFIG) {
+            ui.verbose(&format!("{}: {}: {}", detail.name, detail.value, detail.reason));
         }
         for downgrade in launch.downgrades() {
             ui.warn(&format!("{}: {} ({})", downgrade.asked, downgrade.got, downgrade.reason));

@@ -16,8 +16,12 @@ use crate::gate::repository::RepositoryExchange;
 use crate::path::HostPath;
 use crate::plan::{Plan, Prepare, Secret};
 use crate::process::lock::{self, OWNER};
+use crate::process::untrusted;
 use crate::session_id::random_name;
 
+/// Limits of a directory of hooks that is copied.
+const MOST_COPIED: usize = 256;
+const LARGEST_COPIED: u64 = 1 << 20;
 /// The file in a directory in memory that names its session.
 const SESSION: &str = "session";
 /// What is left of a detached sandbox that has ended.
@@ -114,6 +118,7 @@ fn prepare(item: &Prepare) -> Result<()> {
         Prepare::Private { path, session } => (path, make_private(path.as_path(), session)),
         Prepare::Objects { path } => (path, spare::take(path.as_path())),
         Prepare::File { path, content } => (path, make_file(path.as_path(), content.as_bytes(), 0o644)),
+        Prepare::Copy { path, from } => (path, copy_files(from.as_path(), path.as_path())),
         Prepare::Shared { path } => (path, make_shared(path.as_path())),
         Prepare::Keep { path } => (path, make_directory(path.as_path(), 0o700)),
         Prepare::Point { path, root, is_directory } => {
@@ -122,6 +127,18 @@ fn prepare(item: &Prepare) -> Result<()> {
         }
     };
     created.map_err(|source| SessionError::Create { path: path.clone(), source }.into())
+}
+
+/// Copies the regular files of a directory, without its subdirectories and links, with their
+/// permission to be executed. A guest may have written them.
+fn copy_files(from: &Path, to: &Path) -> io::Result<()> {
+    make_directory(to, 0o755)?;
+    for entry in fs::read_dir(from).into_iter().flatten().flatten().take(MOST_COPIED) {
+        let Ok(content) = untrusted::read_bytes(&entry.path(), LARGEST_COPIED) else { continue };
+        let is_program = entry.metadata().is_ok_and(|meta| meta.permissions().mode() & 0o100 != 0);
+        make_file(&to.join(entry.file_name()), &content, if is_program { 0o755 } else { 0o644 })?;
+    }
+    Ok(())
 }
 
 /// Removes the directory of a session whose lock the caller holds, or that has none, and its

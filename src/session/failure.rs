@@ -7,6 +7,7 @@ use crate::error::{Diagnostic, Kind, Result};
 use crate::facts::image::{self, Inspection};
 use crate::host::Host;
 use crate::launch::ContainerLaunch;
+use crate::path::HostPath;
 use crate::plan::Plan;
 use crate::process::status_file::CommandStatus;
 use crate::process::{KILLED, Outcome};
@@ -171,8 +172,20 @@ pub fn explain_command(plan: &Plan, status: CommandStatus, ui: Ui) {
         ui.notice(&format!("`{command}` cannot be executed{image}: check its permissions"));
         return;
     }
+    let on_host = plan.program.clone().or_else(|| {
+        let path = HostPath::new(&command).ok()?;
+        path.as_path().exists().then_some(path)
+    });
+    if let (Some(file), None) = (&on_host, &plan.image) {
+        // exec reports a missing interpreter like a missing program.
+        ui.notice(&format!("`{file}` exists on the host, but it or its interpreter is not visible inside"));
+        ui.notice(&format!("`sandpen explain --why {0}` tells why; `--mount {0}` mounts it read-only", file));
+        return;
+    }
     ui.notice(&format!("`{command}` was not found{image}"));
-    if plan.image.is_none() {
+    if let Some(file) = &on_host {
+        ui.notice(&format!("`{file}` exists on the host, but a container has the programs of its image"));
+    } else if plan.image.is_none() {
         ui.notice("this engine runs the host's programs: install it, check the spelling, or pass `--image` with an image that has it");
     } else if Preset::dockerfile(&command).is_some() {
         ui.notice(&format!(

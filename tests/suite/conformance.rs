@@ -4,6 +4,7 @@ mod environment;
 mod exit_codes;
 mod files;
 mod git;
+mod hidden;
 mod identity;
 mod images;
 mod lifecycle;

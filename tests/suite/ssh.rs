@@ -3,6 +3,7 @@
 
 mod agent;
 mod cleanup;
+mod config;
 mod desktop;
 mod faults;
 mod git;

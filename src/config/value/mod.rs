@@ -2,6 +2,7 @@
 
 mod engine;
 mod env;
+mod hide_glob;
 mod host_name;
 mod host_rule;
 mod image;
@@ -18,6 +19,7 @@ use clap::builder::PossibleValue;
 
 pub use engine::EngineKind;
 pub use env::EnvRequest;
+pub use hide_glob::{HideGlob, matches_name};
 pub use host_name::HostName;
 pub use host_rule::HostRule;
 pub use image::ImageRef;

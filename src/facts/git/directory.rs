@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::submodules::submodules;
+use super::tracked::TrackedFiles;
 use crate::facts::files::{FileKind, examine};
 use crate::facts::git::repository::{Repository, is_git_dir};
 use crate::facts::git::syntax;
@@ -97,6 +98,8 @@ pub struct Hooks {
     pub real: Option<HostPath>,
     /// The files to which hooks in it are links.
     pub linked: Vec<HostPath>,
+    /// Whether Git tracks files in it, so that it is no tool's own.
+    pub is_tracked: bool,
 }
 
 /// Configuration files in a Git directory.
@@ -240,8 +243,17 @@ impl Hooks {
         let links = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()));
         let targets = links.take(MAX_DIRECTORIES).filter_map(|entry| fs::canonicalize(entry.path()).ok());
         let linked = targets.filter_map(|target| HostPath::new(target).ok()).filter(is_file).collect();
-        Hooks { real: real_directory(&path), path, linked }
+        let real = real_directory(&path);
+        let is_tracked = real.as_ref().is_some_and(is_tracked);
+        Hooks { real, path, linked, is_tracked }
     }
+}
+
+/// Tells whether Git tracks a file in a directory of the working tree. An index that cannot be read
+/// may list one.
+fn is_tracked(directory: &HostPath) -> bool {
+    let is_in_git_dir = directory.as_path().iter().any(|name| name == ".git");
+    !is_in_git_dir && TrackedFiles::default().at(directory).map_or(true, |found| found.is_some())
 }
 
 fn is_file(path: &HostPath) -> bool {

@@ -12,6 +12,7 @@ mod submodules;
 pub mod syntax;
 #[cfg(test)]
 pub mod test_repository;
+pub mod tracked;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

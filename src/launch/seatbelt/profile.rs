@@ -134,6 +134,7 @@ pub fn of(plan: &Plan, seatbelt: &SeatbeltPlan, helper: &HostPath) -> Profile {
     profile.part(LAST);
     profile.keep_in_place(seatbelt.includes.len());
     profile.fixed_files(plan);
+    profile.hidden_files(plan);
     profile
 }
 
@@ -244,6 +245,20 @@ impl Profile {
             &format!("{action} network-outbound"),
             &["(remote unix-socket (literal (param \"SSH_AGENT\")))".into()],
         );
+    }
+
+    /// Denies access to hidden files.
+    fn hidden_files(&mut self, plan: &Plan) {
+        let mut filters = Vec::new();
+        for (number, path) in plan.hidden.iter().enumerate() {
+            let parameter = format!("HIDDEN_{number}");
+            filters.push(format!("(subpath (param \"{parameter}\"))"));
+            self.parameter(&parameter, path);
+        }
+        if !filters.is_empty() {
+            self.part(";; Files that --hide names.");
+            self.rule("deny file-read* file-write*", &filters);
+        }
     }
 
     /// Denies writing the files that Git on the host obeys, and moving the Git directories around

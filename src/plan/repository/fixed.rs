@@ -12,6 +12,7 @@ use crate::facts::{GitDirs, GitFacts, Hooks};
 use crate::host::Host;
 use crate::path::HostPath;
 use crate::plan::entry::{Mount, Topic, Why};
+use crate::plan::prepare::Prepare;
 use crate::plan::{Draft, flat_name};
 
 /// Git's files of the host that are read-only inside. Seatbelt needs them as rules.
@@ -99,11 +100,24 @@ impl Draft<'_> {
             |path: &HostPath| mode == GitMode::Private && dirs.full.iter().any(|dir| path.is_within(&dir.path));
         if let Some(real) = hooks.real.as_ref().filter(|real| self.is_below_root(real) && !is_private(real)) {
             self.pin_above(real);
-            self.fix_directory(real, reason, fixed);
+            if mode == GitMode::Private && !hooks.is_tracked && self.engine != EngineKind::SandboxExec {
+                self.copy_hooks(real);
+            } else {
+                self.fix_directory(real, reason, fixed);
+            }
         }
         for file in hooks.linked.iter().filter(|file| !is_private(file)) {
             self.fix_file(file, reason, fixed);
         }
+    }
+
+    /// Mounts a copy over hooks that a tool generates, for example husky. The tool can write them
+    /// anew inside, where they run; the host's stay as they are.
+    fn copy_hooks(&mut self, real: &HostPath) {
+        let copy = self.session_dir.join(GIT).join(format!("hooks-{}", flat_name(real.as_path())));
+        self.prepare.push(Prepare::Copy { path: copy.clone(), from: real.clone() });
+        let why = Why::new("hooks run on the host: a private copy", self.config.git.origin.clone());
+        self.mounts.add(Mount::directory(copy, real.to_guest(), Access::Rw, why.about(Topic::Repository)));
     }
 
     /// Makes a file of the workspace read-only.

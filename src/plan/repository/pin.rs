@@ -15,7 +15,7 @@ impl Draft<'_> {
         }
     }
 
-    pub(super) fn pin_above(&mut self, directory: &HostPath) {
+    pub(in crate::plan) fn pin_above(&mut self, directory: &HostPath) {
         let above = directory.as_path().ancestors().skip(1).filter_map(|above| HostPath::new(above).ok());
         for above in above.take_while(|above| self.is_below_root(above)).collect::<Vec<_>>() {
             self.pin_one(&above);

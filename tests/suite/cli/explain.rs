@@ -281,7 +281,7 @@ fn why_refuses_what_is_no_path_variable_or_host() {
     let fixture = Fixture::new().with_recording_docker();
     for thing in ["", "a b", "*.example.org", "-x"] {
         let stderr = fixture.usage_error(&mut fixture.sandpen(["explain", &format!("--why={thing}")]));
-        assert!(stderr.contains("is neither a path nor a variable nor a host"), "{thing}: {stderr}");
+        assert!(stderr.contains("is neither a path nor a program, a variable or a host"), "{thing}: {stderr}");
     }
 }
 

@@ -183,5 +183,6 @@ fn system() -> SystemFacts {
         ],
         resolv_conf: HostPath::new("/run/systemd/resolve/stub-resolv.conf").ok(),
         hosts: "127.0.0.1 localhost\n".into(),
+        ssh: Default::default(),
     }
 }

@@ -48,8 +48,8 @@ const ROWS: &[(&str, &[&str])] = &[
     ("Stdin TTY handoff", &["\"name\":\"stdin\",\"value\":\"passed through\""]),
     ("Exit handling", &["\"name\":\"exit code\""]),
 ];
-/// The native engine has neither an image nor a command line.
-const CONTAINER_ONLY: &[&str] = &["Image presence check + error msg", "SANDBOX_FLAGS parsing"];
+/// The native engine has neither an image nor a command line, and uses the host's Python.
+const CONTAINER_ONLY: &[&str] = &["Image presence check + error msg", "SANDBOX_FLAGS parsing", "VIRTUAL_ENV mount"];
 const PODMAN_ROWS: &[(&str, &[&str])] = &[("Podman authfile workaround", &["authfile", "auth.json"])];
 const MAPPED_HOME_ROWS: &[(&str, &[&str])] = &[("HOME env", &["\"name\":\"HOME\""])];
 /// R3.4 demands a second home if the guest is the image's user.

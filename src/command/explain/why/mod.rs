@@ -1,8 +1,9 @@
-//! `explain --why`: tells for one path, variable or host whether it is available inside, by which rule,
+//! `explain --why`: tells for one path, program, variable or host whether it is available inside, by which rule,
 //! and which option would change that.
 
 mod network;
 mod path;
+mod program;
 mod variable;
 
 use serde_json::{Value, json};
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 use crate::config::Origin;
 use crate::config::value::{EnvRequest, HostName, HostRule, Value as _};
 use crate::error::{Diagnostic, Kind, Result};
-use crate::facts::{FileFact, Files};
+use crate::facts::{self, FileFact, Files};
 use crate::host::Host;
 use crate::path::HostPath;
 use crate::plan::{Plan, Why};
@@ -18,7 +19,7 @@ use crate::ui::{self, Page, View};
 
 #[derive(Debug, thiserror::Error)]
 pub enum WhyError {
-    #[error("flag --why: `{text}` is neither a path nor a variable nor a host")]
+    #[error("flag --why: `{text}` is neither a path nor a program, a variable or a host")]
     Unrecognized { text: String },
 }
 
@@ -28,7 +29,7 @@ impl Diagnostic for WhyError {
     }
 
     fn hints(&self) -> Vec<String> {
-        vec!["expected a path such as `~/.ssh`, a variable such as `HOME`, or a host such as `github.com:22`".into()]
+        vec!["expected a path such as `~/.ssh`, a program such as `cargo`, a variable such as `HOME`, or a host such as `github.com:22`".into()]
     }
 }
 
@@ -44,13 +45,17 @@ pub enum Question {
         /// `None` if the path does not exist on the host.
         fact: Option<FileFact>,
     },
+    Program {
+        name: String,
+        candidates: program::Candidates,
+    },
     Variable(String),
     Host(HostName, Option<u16>),
 }
 
 impl Question {
-    /// Recognizes a path by a slash or because it exists, a variable by its characters, and takes
-    /// anything else for a host.
+    /// Recognizes a path by a slash or because it exists, a variable because it is set, a program
+    /// because it is on PATH, another variable by its characters, and takes anything else for a host.
     pub fn read(host: &Host, text: &str) -> Result<Self> {
         let is_path = text.contains('/') || text.starts_with('~') || text == "." || text == "..";
         let path = HostPath::new(host.expand(text.as_ref())).ok();
@@ -60,6 +65,11 @@ impl Question {
             _ => {}
         }
         let is_word = text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        let is_set = is_word && host.env.raw(text).is_some();
+        let candidates = if is_set { Vec::new() } else { programs(host, text) };
+        if !candidates.is_empty() {
+            return Ok(Question::Program { name: text.to_owned(), candidates });
+        }
         if is_word && text != "localhost" && EnvRequest::is_name(text) {
             return Ok(Question::Variable(text.to_owned()));
         }
@@ -72,15 +82,28 @@ impl Question {
     pub fn answer(&self, host: &Host, plan: &Plan) -> Answer {
         match self {
             Question::Path { path, fact } => path::answer(host, plan, path, fact.as_ref()),
+            Question::Program { name, candidates } => program::answer(host, plan, name, candidates),
             Question::Variable(name) => variable::answer(host, plan, name),
             Question::Host(name, port) => network::answer(plan, name, *port),
         }
     }
 }
 
+/// Finds the programs of a name in the directories of the host's PATH.
+fn programs(host: &Host, name: &str) -> program::Candidates {
+    let files = facts::search_path(host).all.into_iter().map(|directory| directory.join(name));
+    let mut candidates = program::Candidates::new();
+    for file in files.filter(|file| facts::is_program(file.as_path())) {
+        if let Some(fact) = Files::look([file.clone()]).get(&file).cloned() {
+            candidates.push((file, fact));
+        }
+    }
+    candidates
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// `path`, `variable` or `host`.
+    /// `path`, `program`, `variable` or `host`.
     kind: &'static str,
     asked: String,
     /// `None` if a profile or proxy of the user decides.
