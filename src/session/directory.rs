@@ -200,7 +200,9 @@ fn create_locked(path: &HostPath) -> io::Result<File> {
     DirBuilder::new().mode(0o700).create(&hidden)?;
     let locked = || -> io::Result<File> {
         make_file(&hidden.join(OWNER), b"", 0o644)?;
-        let lock = lock::take(&hidden.join(OWNER))?;
+        let lock = File::options().read(true).write(true).open(hidden.join(OWNER))?;
+        // Nobody keeps it: others only look whether it is held.
+        lock::wait(&lock)?;
         fs::rename(&hidden, path.as_path())?;
         Ok(lock)
     };
