@@ -195,7 +195,7 @@ mod tests {
 
         fn trace(&self, command: &str, path: &[&str]) -> (Vec<String>, Vec<String>) {
             let outside = path.iter().map(|entry| self.home.join(entry)).collect();
-            let tool = ToolFacts::trace(command, &self.home, &SearchPath { outside, inside: Vec::new() });
+            let tool = ToolFacts::trace(command, &self.home, &SearchPath { outside, ..SearchPath::default() });
             let below = |path: &HostPath| {
                 path.as_path().strip_prefix(self.home.as_path()).map(|p| p.display().to_string()).unwrap_or_default()
             };
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn system_programs_need_nothing() {
-        let path = SearchPath { outside: HostPath::new("/bin").into_iter().collect(), inside: Vec::new() };
+        let path = SearchPath { outside: HostPath::new("/bin").into_iter().collect(), ..SearchPath::default() };
         let home = HostPath::new("/home/me");
         let tool = home.map(|home| ToolFacts::trace("sh", &home, &path));
         assert_eq!(tool.map(|tool| (tool.shown, tool.links)), Ok((vec![], vec![])));

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use crate::facts::files::examine;
 use crate::facts::program::SearchPath;
 use crate::host::Host;
 use crate::path::HostPath;
@@ -149,7 +150,7 @@ impl PendingGitConfig {
     }
 
     /// Waits for the answer. If Git fails or does not answer in time, there are no settings.
-    pub fn finish(self, host: &Host) -> GitFacts {
+    pub fn finish(self, host: &Host, shown: &[HostPath]) -> GitFacts {
         let mut facts = GitFacts { program: self.program, root: self.root, ..GitFacts::default() };
         match self.source {
             Source::None => return facts,
@@ -167,8 +168,31 @@ impl PendingGitConfig {
                 facts.settings = output.map(|output| parse(&output)).unwrap_or_default();
             }
         }
+        distrust_shown(&mut facts.settings, shown);
         facts.signing_key = signing_key(host, &facts);
         facts
+    }
+}
+
+/// Treats the user's settings as the repository's if their file is in a mounted directory, or if a
+/// link there chose it: the guest can write them, and must not choose what is mounted (attack 01).
+fn distrust_shown(settings: &mut [Setting], shown: &[HostPath]) {
+    let is_shown = |file: &Path| {
+        let fact = HostPath::new(file).ok().and_then(|file| examine(&file));
+        fact.is_some_and(|fact| {
+            fact.is_chosen_in(shown.iter()) || shown.iter().any(|directory| fact.real.is_within(directory))
+        })
+    };
+    let mut known: Vec<(PathBuf, bool)> = Vec::new();
+    for setting in settings.iter_mut().filter(|setting| matches!(setting.scope, Scope::System | Scope::Global)) {
+        let Some(file) = &setting.file else { continue };
+        let index = known.iter().position(|(other, _)| other == file).unwrap_or_else(|| {
+            known.push((file.clone(), is_shown(file)));
+            known.len() - 1
+        });
+        if known[index].1 {
+            setting.scope = Scope::Repository;
+        }
     }
 }
 

@@ -172,7 +172,7 @@ fn system() -> SystemFacts {
     let path = |path: &str| HostPath::new(path).expect("absolute");
     let shown = |place: &str, real: &str, kind| SystemEntry::Shown {
         path: path(place),
-        fact: FileFact { kind, real: path(real), uid: 0 },
+        fact: FileFact { kind, real: path(real), links: Vec::new(), uid: 0 },
     };
     SystemFacts {
         entries: vec![
