@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::error::{Cause, Fault, SetupError, Stage};
 use super::link::{Link, Message};
 use super::seccomp::{self, Program};
-use super::{landlock, mountpoint, privileges, sys};
+use super::{device, landlock, mountpoint, privileges, sys};
 use crate::facts::engines::native::landlock_abi;
 
 /// The restrictions to apply, made before the fork.
@@ -59,6 +59,7 @@ impl Walls {
         if let Some(limit) = self.process_limit {
             privileges::limit_processes(limit).map_err(Fault::at(Stage::Limits))?;
         }
+        device::use_own_nodes().map_err(Fault::at(Stage::Descriptors))?;
         privileges::hide().map_err(Fault::at(Stage::Privileges))?;
         privileges::drop_all().map_err(Fault::at(Stage::Privileges))?;
         landlock::confine(self.landlock_abi, self.scope_signals).map_err(Fault::at(Stage::Landlock))?;

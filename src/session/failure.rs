@@ -37,6 +37,8 @@ pub enum ContainerFailure {
     /// The hints name the image, what to check, and where to ask (R1).
     #[error("the sandbox image `{image}` is missing and could not be pulled")]
     ImageMissing { engine: &'static str, image: String, origin: String, is_local: bool },
+    #[error("a mounted file or directory was replaced on the host while the sandbox started: see above")]
+    MountReplaced,
     #[error("the image `{image}` is for {}, and this machine is {host}", describe_architecture(arch.as_deref()))]
     WrongArchitecture { engine: &'static str, image: String, arch: Option<String>, host: String },
 }
@@ -53,6 +55,9 @@ impl Diagnostic for ContainerFailure {
     fn hints(&self) -> Vec<String> {
         match self {
             ContainerFailure::NotStarted => Vec::new(),
+            ContainerFailure::MountReplaced => {
+                vec!["another program or sandbox changes this path; the command was not started".into()]
+            }
             ContainerFailure::Lost { .. } => {
                 vec!["its daemon may have been stopped or restarted; the guest has ended too".into()]
             }
@@ -106,6 +111,7 @@ pub fn check(
             Ok(outcome)
         }
         Some(CommandStatus::WrongArchitecture) => Err(wrong_architecture(host, plan, None).into()),
+        Some(CommandStatus::MountReplaced) => Err(ContainerFailure::MountReplaced.into()),
         Some(status @ (CommandStatus::NotFound | CommandStatus::NotExecutable)) => {
             explain_command(plan, status, ui);
             Ok(outcome)

@@ -16,8 +16,12 @@ mod container;
 mod detached;
 mod directory;
 mod end_calls;
+#[cfg(target_os = "linux")]
+mod environment;
 mod error;
 mod failure;
+#[cfg(target_os = "linux")]
+mod mount_sources;
 #[cfg(target_os = "linux")]
 mod native;
 pub(crate) mod outcome_file;

@@ -1,22 +1,23 @@
 //! Runs a native sandbox: this process is the launcher, a fork of it is pid 1 of the sandbox.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use rustix::process::{Pid, Signal};
 
 use super::detached::{Detached, ServedTerminal};
+use super::environment;
 use super::error::SessionError;
 use super::failure;
 use super::proxy::Filter;
 use super::registry::{BackgroundSweep, Record};
 use super::{Repositories, Streams};
 use crate::error::Result;
+use crate::gate::streams::RelayedStreams;
 use crate::gate::terminal::{GuestTerminal, Pty, Relay};
-use crate::helper::PreparedCommand;
+use crate::helper::{PreparedCommand, complete_paths};
 use crate::host::Host;
 use crate::launch::native::step::NativeEntry;
 use crate::launch::native::{self, NativeLaunch};
@@ -215,6 +216,11 @@ pub fn run(
         Startup::Ready(filter) => filter,
         Startup::Interrupted(signal) => return Ok(Outcome::Signaled(signal)),
     };
+    // Dropped last, after everything that prints.
+    let mut relayed = match streams {
+        Streams::Caller => RelayedStreams::open().map_err(SessionError::Streams)?,
+        Streams::Detached(_) => RelayedStreams::default(),
+    };
     let terminal = Prepared::open(streams)?;
     // This process has one thread until then, which the fork needs.
     let pending = spawn(&launch.setup, terminal.session_terminal(), |init| match command(launch) {
@@ -232,6 +238,10 @@ pub fn run(
     record_start(repositories)?;
     sweep.sweep_if_needed();
     let mut child = pending.finish()?;
+    relayed.start();
+    let variables = environment(launch);
+    let variables = variables.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()));
+    let _environment = environment::keep(variables).map_err(SessionError::KeepEnvironment)?;
     let mut filter = filter;
     if let Some(filter) = &mut filter {
         let pid = child.pid();
@@ -256,10 +266,11 @@ pub fn run(
 /// Runs another command in a running sandbox, with the environment of its first one.
 pub fn enter(record: &Record, argv: Vec<OsString>, ui: Ui) -> Result<Outcome> {
     let signals = SignalQueue::start().map_err(SessionError::Signals)?;
+    let environment = environment::of_launcher(record.owner.pid)
+        .map_err(|source| SessionError::NoEnvironment { id: record.id.clone(), source })?;
+    let mut relayed = RelayedStreams::open().map_err(SessionError::Streams)?;
     let mut streams = Streams::Caller;
     let terminal = Prepared::open(&mut streams)?;
-    let environment =
-        first_environment(record.owner.pid).ok_or_else(|| SessionError::NoEnvironment(record.id.clone()))?;
     let entry = NativeEntry { cwd: PathBuf::from(&record.directory), pids: record.pids };
     let child = enter_sandbox(record.owner.pid, &entry, terminal.session_terminal(), |init| {
         let path = environment.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
@@ -269,6 +280,7 @@ pub fn enter(record: &Record, argv: Vec<OsString>, ui: Ui) -> Result<Outcome> {
             None => CommandStatus::NotExecutable.exit_code().into(),
         }
     })?;
+    relayed.start();
     let (outcome, status) = supervise(child, terminal, signals, &mut Repositories::default())?;
     if status.is_some() {
         let name = argv.first().map_or("sh".into(), |name| name.display().to_string());
@@ -289,28 +301,25 @@ fn first_child(pid: u32) -> Option<u32> {
     children.split_whitespace().next()?.parse().ok()
 }
 
-/// Reads the environment of the sandbox's first command: the launcher's child is pid 1 of the
-/// sandbox, whose first child is the command.
-fn first_environment(launcher: u32) -> Option<Vec<(OsString, OsString)>> {
-    let environ = std::fs::read(format!("/proc/{}/environ", first_child(first_child(launcher)?)?)).ok()?;
-    let pairs = environ.split(|byte| *byte == 0).filter_map(|entry| {
-        let at = entry.iter().position(|byte| *byte == b'=')?;
-        Some((OsStr::from_bytes(&entry[..at]).to_owned(), OsStr::from_bytes(&entry[at + 1..]).to_owned()))
-    });
-    Some(pairs.collect())
-}
-
 /// Makes the command with its environment. Looks for shells, so it must be called inside the
 /// sandbox.
 fn command(launch: &NativeLaunch) -> Option<Command> {
+    let environment = environment(launch);
+    let variable = |name: &str| environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
+    // PATH and PYTHONPATH are complete.
+    let config = HelperConfig { startup: launch.helper_config.startup.clone(), ..HelperConfig::default() };
+    let prepared = PreparedCommand::new(&config, launch.argv.clone(), variable("PATH"), None);
+    Command::new(&prepared.argv, environment.iter().map(|(name, value)| (name, value)), &prepared.path)
+}
+
+/// Returns the variables of every command in the sandbox, with the workspace's directories in PATH.
+fn environment(launch: &NativeLaunch) -> Vec<(OsString, OsString)> {
     let variable =
         |name: &str| launch.env.iter().find(|(known, _)| known == name).map(|(_, value)| value.reveal().to_owned());
-    let prepared =
-        PreparedCommand::new(&launch.helper_config, launch.argv.clone(), variable("PATH"), variable("PYTHONPATH"));
-    let replaced = [("PATH", Some(&prepared.path)), ("PYTHONPATH", prepared.python_path.as_ref())];
-    let kept =
-        launch.env.iter().filter(|(name, _)| !replaced.iter().any(|(other, value)| name == other && value.is_some()));
-    let env = kept.map(|(name, value)| (OsString::from(name), value.reveal().to_owned()));
-    let added = replaced.iter().filter_map(|(name, value)| Some((OsString::from(name), (*value)?.clone())));
-    Command::new(&prepared.argv, env.chain(added), &prepared.path)
+    let (path, python_path) = complete_paths(&launch.helper_config, variable("PATH"), variable("PYTHONPATH"));
+    let replaced = [("PATH", Some(path)), ("PYTHONPATH", python_path)];
+    let kept = launch.env.iter().filter(|(name, _)| !replaced.iter().any(|(other, _)| name == other));
+    let kept = kept.map(|(name, value)| (OsString::from(name), value.reveal().to_owned()));
+    let added = replaced.iter().filter_map(|(name, value)| Some((OsString::from(name), value.clone()?)));
+    kept.chain(added).collect()
 }
