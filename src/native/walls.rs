@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 
 use rustix::io::Errno;
 
+use super::arguments::ArgumentArea;
 use super::error::{Cause, Fault, SetupError, Stage};
 use super::link::{Link, Message};
 use super::seccomp::{self, Program};
@@ -17,6 +18,7 @@ pub(crate) struct Walls {
     filter: Program,
     landlock_abi: u32,
     scope_signals: bool,
+    arguments: ArgumentArea,
     /// For an ordinary user, whose processes need no control group to be counted.
     pub process_limit: Option<u64>,
 }
@@ -26,7 +28,13 @@ const LINK: i32 = 3;
 
 impl Walls {
     pub fn for_first_process() -> Self {
-        Self { filter: seccomp::filter(), landlock_abi: landlock_abi(), scope_signals: true, process_limit: None }
+        Self {
+            filter: seccomp::filter(),
+            landlock_abi: landlock_abi(),
+            scope_signals: true,
+            arguments: ArgumentArea::of_this_process(),
+            process_limit: None,
+        }
     }
 
     /// Landlock would block signals from an entering process to the processes that are already
@@ -60,6 +68,9 @@ impl Walls {
             privileges::limit_processes(limit).map_err(Fault::at(Stage::Limits))?;
         }
         device::use_own_nodes().map_err(Fault::at(Stage::Descriptors))?;
+        // SAFETY: the area was read of this process before the fork, and nothing refers to it: the
+        // launcher's arguments were copied at its start.
+        unsafe { self.arguments.erase() };
         privileges::hide().map_err(Fault::at(Stage::Privileges))?;
         privileges::drop_all().map_err(Fault::at(Stage::Privileges))?;
         landlock::confine(self.landlock_abi, self.scope_signals).map_err(Fault::at(Stage::Landlock))?;
