@@ -216,9 +216,13 @@ fn create_locked(path: &HostPath) -> io::Result<File> {
 fn secure_base(session: &HostPath) -> io::Result<()> {
     let Some(base) = session.as_path().parent() else { return Ok(()) };
     DirBuilder::new().recursive(true).mode(0o700).create(base)?;
-    let meta = fs::symlink_metadata(base)?;
-    if !meta.is_dir() || meta.uid() != rustix::process::getuid().as_raw() {
-        return Err(io::Error::other("its parent directory belongs to another user"));
+    let uid = rustix::process::getuid().as_raw();
+    // The owner of the directory above could replace it by another one.
+    for (place, is_base) in std::iter::once((base, true)).chain(base.parent().map(|above| (above, false))) {
+        let meta = fs::symlink_metadata(place)?;
+        if meta.uid() != uid || is_base && !meta.is_dir() {
+            return Err(io::Error::other(format!("`{}` belongs to another user", place.display())));
+        }
     }
     Ok(())
 }
