@@ -102,6 +102,8 @@ impl Draft<'_> {
                     WarningTopic::Files,
                     format!("{} gives the guest control over a container engine, and through it over the host", name()),
                 ));
+            } else if let Some(exposed) = self.exposure(fact) {
+                self.warnings.push(Warning::new(WarningTopic::Files, format!("{} exposes {exposed}", name())));
             }
             let why = Why::new("requested", origin.clone()).about(Topic::Asked);
             self.mounts.add(existing(fact, to, mount.mode, why));

@@ -1,7 +1,7 @@
 //! Lists the questions about the host that a plan depends on. `facts` answers them.
 
 use crate::config::Config;
-use crate::config::value::{AgentMode, BuiltIn, EngineKind, EngineSetting};
+use crate::config::value::{Access, AgentMode, BuiltIn, EngineKind, EngineSetting};
 use crate::facts::{FurtherQuestions, GitFacts, GitQuestion, Questions};
 use crate::host::{Host, Platform};
 use crate::path::HostPath;
@@ -67,13 +67,15 @@ fn after_git(host: &Host, git: &GitFacts) -> FurtherQuestions {
     }
 }
 
-/// Lists the workspace and requested mounts. Programs in them are never run on the host.
+/// Lists the workspace and requested mounts that the guest can write to. Programs in them are never run
+/// on the host.
 pub fn mounted<'a>(
     host: &'a Host,
     config: &'a Config,
     workspace: &'a Workspace,
 ) -> impl Iterator<Item = HostPath> + 'a {
-    let asked = config.mounts.iter().filter_map(|mount| HostPath::new(host.expand(&mount.value.from)).ok());
+    let writable = config.mounts.iter().filter(|mount| mount.value.mode == Access::Rw);
+    let asked = writable.filter_map(|mount| HostPath::new(host.expand(&mount.value.from)).ok());
     workspace.writable().cloned().chain(asked)
 }
 

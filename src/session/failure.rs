@@ -6,7 +6,7 @@ use crate::config::preset::Preset;
 use crate::error::{Diagnostic, Kind, Result};
 use crate::facts::image::{self, Inspection};
 use crate::host::Host;
-use crate::launch::ContainerLaunch;
+use crate::launch::{CONTAINER_ID, ContainerLaunch};
 use crate::plan::Plan;
 use crate::process::status_file::CommandStatus;
 use crate::process::{KILLED, Outcome};
@@ -20,6 +20,8 @@ const CLIENT_FAILED: Outcome = Outcome::Exited(125);
 
 /// The exit codes with which they report that no container was started.
 const NOT_STARTED: [Outcome; 3] = [CLIENT_FAILED, Outcome::Exited(126), Outcome::Exited(127)];
+/// Greater ones report a signal.
+const MAX_CLIENT_CODE: u8 = 127;
 
 /// Why a container did not run, or not to its end.
 #[derive(Debug, thiserror::Error)]
@@ -118,8 +120,17 @@ pub fn check(
         }
         // The helper did not run, or there is none, so the client's exit code decides.
         None if NOT_STARTED.contains(&outcome) => Err(explain_launch(host, plan, launch, calls).into()),
+        // Without a container no other code is the guest's either.
+        None if matches!(outcome, Outcome::Exited(1..=MAX_CLIENT_CODE)) && !has_container(plan) => {
+            Err(explain_launch(host, plan, launch, calls).into())
+        }
         None => Ok(outcome),
     }
+}
+
+/// Returns whether the client has created the container.
+fn has_container(plan: &Plan) -> bool {
+    plan.session_dir.join(CONTAINER_ID).as_path().exists()
 }
 
 fn explain_launch(host: &Host, plan: &Plan, launch: &ContainerLaunch, calls: &EndCalls) -> ContainerFailure {

@@ -10,6 +10,7 @@ mod files;
 mod flags;
 mod fuzz;
 mod network;
+mod odd_values;
 mod precedence;
 mod presets;
 mod profiles;

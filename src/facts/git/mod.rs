@@ -23,12 +23,12 @@ use crate::facts::files::examine;
 use crate::facts::program::SearchPath;
 use crate::host::Host;
 use crate::path::HostPath;
-use crate::process::read_output;
+use crate::process::{read_output, untrusted};
 use repository::Repository;
 
 /// Limits the output of `git config`; a repository's configuration may be huge on purpose.
 const MAX_OUTPUT: usize = 4 << 20;
-const MAX_KEY_FILE: usize = 16 << 10;
+const MAX_KEY_FILE: u64 = 16 << 10;
 /// Git needs milliseconds to read a few files; one that hangs must not stop the launch.
 const GIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Variables that would make Git use another repository, or print more than its answer.
@@ -227,7 +227,7 @@ fn signing_key(host: &Host, facts: &GitFacts) -> Option<String> {
     let file = host.expand(Path::new(&setting.value));
     let beside = file.with_file_name(format!("{}.pub", file.file_name()?.to_str()?));
     [beside, file].iter().find_map(|file| {
-        let text = std::fs::read_to_string(file).ok().filter(|text| text.len() < MAX_KEY_FILE)?;
+        let text = untrusted::read_linked(file, MAX_KEY_FILE).ok()?;
         let line = text.lines().next()?.trim();
         is_public_key(line).then(|| line.to_owned())
     })

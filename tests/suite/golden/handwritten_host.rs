@@ -121,6 +121,7 @@ impl HandwrittenHost {
             controllers: ["cpu", "memory", "pids"].map(String::from).into(),
         });
         facts.podman = (self.engine.setting() == EngineSetting::Podman).then(|| PodmanFacts {
+            elsewhere: None,
             program: HostPath::new("/usr/bin/podman").ok(),
             reach: Reach::Answers,
             rootless: self.engine == Engine::PodmanRootless,
