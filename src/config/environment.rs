@@ -1,9 +1,9 @@
 //! The environment layer: picks the variable that counts, and reads those with a special form.
 
 use super::error::ConfigError;
-use super::layer::parse_value;
+use super::layer::{Layer, parse_value};
 use super::sourced::{Origin, Sourced};
-use super::value::{EngineSetting, InvalidValue, Reason, UserMode};
+use super::value::{EngineSetting, EnvRequest, InvalidValue, Reason, UserMode};
 use crate::host::Environment;
 
 /// The variables of an option.
@@ -47,6 +47,20 @@ pub fn user(text: &str, origin: &Origin) -> Result<Option<Sourced<UserMode>>, Co
 /// A boolean that has no effect when it is false.
 pub fn switch(text: &str, origin: &Origin) -> Result<Option<Sourced<bool>>, ConfigError> {
     Ok(required_boolean(text, origin)?.then(|| Sourced::new(true, origin.clone())))
+}
+
+/// Unlike `--env`, the variable passes no values of the host: each entry has its own (R2.4).
+pub fn assignments(text: &str, origin: &Origin) -> Result<Vec<Sourced<EnvRequest>>, ConfigError> {
+    let requests: Vec<Sourced<EnvRequest>> = Layer::from_variable(text, origin)?;
+    match requests.iter().find(|request| request.value.value.is_none()) {
+        None => Ok(requests),
+        Some(request) => {
+            let reason = Reason::Because("there is no `=` after the name".to_owned());
+            let form = "`NAME=VALUE`; `--env NAME` passes the host's value";
+            let invalid = InvalidValue { form, ..InvalidValue::new::<EnvRequest>(&request.value.name, reason) };
+            Err(ConfigError::Value { origin: origin.clone(), invalid })
+        }
+    }
 }
 
 pub fn shell_words(text: &str, origin: &Origin) -> Result<Vec<Sourced<String>>, ConfigError> {
@@ -116,6 +130,7 @@ mod tests {
             ("SANDBOX_FLAGS", "'"),
             ("SANDBOX_SET_UID_GID", "maybe"),
             ("SANDBOX_ENV", "=1"),
+            ("SANDBOX_ENV", "A=b,GH_TOKEN"),
         ] {
             let error = read(&[(name, value)]).err();
             assert!(

@@ -20,12 +20,13 @@ mod syntax;
 mod table;
 pub mod value;
 
-pub use error::ConfigError;
+use error::ConfigError;
 #[cfg(test)]
 pub use file::parse as parse_file;
 pub use file::schema as file_schema;
 pub use layer::parse_value;
 pub use options::{Config, OPTIONS, Options, Settings};
+use project::MAX_FILE_SIZE;
 pub use project::ProjectFile;
 pub use sourced::{Origin, Sourced};
 #[cfg(test)]
@@ -33,6 +34,7 @@ pub use syntax::Language;
 pub use table::{Change, Item, KeySpec, OptionSpec, Present};
 
 use crate::host::Host;
+use crate::process::untrusted;
 use crate::warning::{Warning, WarningTopic};
 use value::NetworkMode;
 
@@ -105,7 +107,7 @@ fn network(settings: &Settings) -> Result<Option<Sourced<NetworkMode>>, ConfigEr
 
 fn user_file(host: &Host) -> Result<Settings, ConfigError> {
     let path = host.config_dir().join("config.toml");
-    match std::fs::read_to_string(path.as_path()) {
+    match untrusted::read_linked(path.as_path(), MAX_FILE_SIZE) {
         Ok(text) => {
             let origin = Origin::Config(path.as_path().to_owned());
             file::parse(&text, syntax::Language::Toml, &path.to_string(), None, &origin)

@@ -71,6 +71,7 @@ options! {
         key: "mounts", example r#"[{ from = "~/data", to = "/data", mode = "ro" }]"#;
         describe: MountRequest::describe;
         opens: |mount, _| Some(match mount.mode {
+            _ if mount.controls_the_host() => "the sandbox becomes root on this machine",
             Access::Rw => "the sandbox can read and write it",
             Access::Ro => "the sandbox can read it",
         });
@@ -93,7 +94,8 @@ options! {
         "Variables inside, with their values.";
         flag: env: Vec<String> = "--env" ["NAME[=VALUE]"], "Environment", "Variable inside; NAME alone passes the host's value, as a secret";
         variables: ["SANDBOX_ENV"];
-        note: "separated by commas";
+        note: "`NAME=VALUE`, separated by commas";
+        reader: environment::assignments;
         key: "env", example r#"{ EDITOR = "vi" }"#;
         describe: EnvRequest::describe;
         // Even LD_PRELOAD acts on programs inside only.

@@ -1,5 +1,6 @@
 //! Presets: the directories, variables, hosts and image of an agent. Each preset is a TOML file.
 
+use super::project::MAX_FILE_SIZE;
 use std::io::ErrorKind;
 
 use serde_json::{Value as Json, json};
@@ -12,6 +13,7 @@ use super::syntax::{self, Language};
 use super::value::{Access, HomePath, HostRule, ImageRef, VariableName};
 use crate::host::Host;
 use crate::path::{GuestPath, HostPath};
+use crate::process::untrusted;
 
 /// The built-in presets: name, data, and the Dockerfile that `sandpen build --agent NAME` builds.
 const BUILT_IN: &[(&str, &str, &str)] = &[
@@ -120,7 +122,7 @@ impl Preset {
             return Ok(None);
         }
         let path = directory(host).join(format!("{name}.toml"));
-        match std::fs::read_to_string(path.as_path()) {
+        match untrusted::read_linked(path.as_path(), MAX_FILE_SIZE) {
             Ok(text) => Self::parse(&text, &path.to_string())?.check(host, name, &path).map(Some),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
             Err(source) => Err(ConfigError::Read { what: "preset file", path: path.as_path().to_owned(), source }),

@@ -1,5 +1,6 @@
 //! Profiles: named sets of options, built in or from the user's files.
 
+use super::project::MAX_FILE_SIZE;
 use std::path::PathBuf;
 
 use super::error::{ConfigError, UnknownName};
@@ -8,6 +9,7 @@ use super::options::Settings;
 use super::sourced::Origin;
 use super::syntax::Language;
 use crate::host::Host;
+use crate::process::untrusted;
 
 /// The built-in profiles: name and TOML text. `offline` is another name for `safe`: llxprt has
 /// both.
@@ -31,7 +33,7 @@ impl Profile {
     /// Finds a profile: the user's file of that name, else the built-in one.
     pub fn find(host: &Host, name: &str, origin: &Origin) -> Result<Self, ConfigError> {
         for file in is_plain(name).then(|| candidates(host, name)).into_iter().flatten() {
-            match std::fs::read_to_string(&file) {
+            match untrusted::read_linked(&file, MAX_FILE_SIZE) {
                 Ok(text) => return Ok(Profile { name: name.to_owned(), file: Some(file), text }),
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 Err(source) => return Err(ConfigError::Read { what: "profile file", path: file, source }),

@@ -14,8 +14,8 @@ use crate::host::Host;
 use crate::path::HostPath;
 use crate::process::untrusted;
 
-/// A project file that is larger is refused.
-const MAX_SIZE: u64 = 1 << 20;
+/// A configuration file, profile or preset that is larger is refused.
+pub(super) const MAX_FILE_SIZE: u64 = 1 << 20;
 
 /// The content of a project file. It is read once, so that what the user judges is what is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl ProjectFile {
     /// Reads the project file of one directory.
     pub fn read(directory: &HostPath) -> Result<Option<Self>, ConfigError> {
         let path = directory.as_path().join(".sandpen/config.toml");
-        let content = match untrusted::read(&path, MAX_SIZE) {
+        let content = match untrusted::read(&path, MAX_FILE_SIZE) {
             Ok(content) => content,
             Err(error) if error.kind() == ErrorKind::InvalidData => return Err(ConfigError::ProjectFile(path)),
             Err(_) => return Ok(None),

@@ -31,8 +31,12 @@ pub fn parse(text: &str, language: Language) -> Result<Node<'_>, Problem> {
     match language {
         Language::Toml => {
             let table = DeTable::parse(text).map_err(|error| {
-                let offset = error.span().map_or(0, |span| span.start);
-                Problem::at(offset, ProblemKind::Syntax(error.message().trim().to_owned()))
+                let span = error.span().unwrap_or(0..0);
+                // The parser names neither the key nor the value that it means.
+                let place = text.get(span.clone()).filter(|place| !place.trim().is_empty() && !place.contains('\n'));
+                let message = error.message().trim();
+                let message = place.map_or_else(|| message.to_owned(), |place| format!("{message}: `{place}`"));
+                Problem::at(span.start, ProblemKind::Syntax(message))
             })?;
             Ok(Node { offset: table.span().start, content: toml_table(table.into_inner()) })
         }

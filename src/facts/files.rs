@@ -1,12 +1,17 @@
 //! Looks up whether paths exist, their kind, real path and owner. Reads no content.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Component, Path, PathBuf};
 
 use serde::Serialize;
 
 use crate::path::HostPath;
+
+/// The kernel follows no more in one path.
+const MAX_LINKS: usize = 40;
 
 /// The kind of a file, with links followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -24,7 +29,18 @@ pub struct FileFact {
     pub kind: FileKind,
     /// The path with all links resolved; this one is mounted.
     pub real: HostPath,
+    /// The symbolic links on the way, each with the real path of its directory.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<HostPath>,
     pub uid: u32,
+}
+
+impl FileFact {
+    /// Tells whether whoever can write to one of these directories chose the file, by a link.
+    pub fn is_chosen_in<'a>(&self, roots: impl Iterator<Item = &'a HostPath> + Clone) -> bool {
+        let is_inside = |path: &HostPath| roots.clone().any(|root| path.is_within(root));
+        !is_inside(&self.real) && self.links.iter().any(is_inside)
+    }
 }
 
 /// The paths that were looked at; `None` for those that do not exist.
@@ -65,5 +81,62 @@ pub fn examine(path: &HostPath) -> Option<FileFact> {
         kind if kind.is_socket() => FileKind::Socket,
         _ => FileKind::Other,
     };
-    Some(FileFact { kind, real, uid: meta.uid() })
+    let links = if real == *path { Vec::new() } else { links(path.as_path()) };
+    Some(FileFact { kind, real, links, uid: meta.uid() })
+}
+
+/// Follows a path as the kernel does, and lists the links in it.
+fn links(path: &Path) -> Vec<HostPath> {
+    let mut found = Vec::new();
+    let mut place = PathBuf::from("/");
+    let mut rest: Vec<OsString> = names(path);
+    while let Some(name) = rest.pop() {
+        if name == ".." {
+            place.pop();
+            continue;
+        }
+        let next = place.join(name);
+        let target = if found.len() < MAX_LINKS { fs::read_link(&next).ok() } else { None };
+        let Some(target) = target else {
+            place = next;
+            continue;
+        };
+        found.extend(HostPath::new(&next));
+        if target.is_absolute() {
+            place = PathBuf::from("/");
+        }
+        rest.extend(names(&target));
+    }
+    found
+}
+
+/// Lists the components of a path from the last to the first.
+fn names(path: &Path) -> Vec<OsString> {
+    let is_name = |part: &Component<'_>| matches!(part, Component::Normal(_) | Component::ParentDir);
+    path.components().rev().filter(is_name).map(|part| part.as_os_str().to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_listed_where_they_are() -> std::io::Result<()> {
+        let directory = tempfile::tempdir()?;
+        let root = directory.path().canonicalize()?;
+        let path = |name: &str| HostPath::new(root.join(name)).expect("a path");
+        for name in ["shared/deep", "private"] {
+            fs::create_dir_all(root.join(name))?;
+        }
+        fs::write(root.join("private/key"), "")?;
+        std::os::unix::fs::symlink("shared", root.join("way"))?;
+        std::os::unix::fs::symlink("../../private", root.join("shared/deep/out"))?;
+        let fact = examine(&path("way/deep/out/key")).expect("a file");
+        assert_eq!(fact.real, path("private/key"));
+        assert_eq!(fact.links, [path("way"), path("shared/deep/out")]);
+        assert!(fact.is_chosen_in([path("shared")].iter()));
+        assert!(!fact.is_chosen_in([path("private")].iter()));
+        assert!(!fact.is_chosen_in([path("shared"), path("private")].iter()));
+        Ok(())
+    }
 }

@@ -73,10 +73,11 @@ pub fn inspect_within(client: &Client, image: &ImageRef, timeout: Duration) -> I
     if output.status.success() {
         return parse(&output.stdout).map_or(Inspection::Missing, Inspection::Known);
     }
-    // Podman also fails if it cannot reach its machine, with the same exit code.
+    // Clients also fail if they do not reach their engine, with the same exit code.
     match &client.machine {
-        Some(_) if !is_known_to_be_missing(client, image, timeout) => Inspection::Silent,
-        _ => Inspection::Missing,
+        Some(_) if is_known_to_be_missing(client, image, timeout) => Inspection::Missing,
+        None if answers(client, timeout) => Inspection::Missing,
+        _ => Inspection::Silent,
     }
 }
 
@@ -85,6 +86,13 @@ fn is_known_to_be_missing(client: &Client, image: &ImageRef, timeout: Duration) 
     let question = ask::question(client, &["image", "exists", image.as_str()]);
     let output = question.and_then(|mut command| ask::within(&mut command, timeout));
     output.is_some_and(|output| output.status.code() == Some(1))
+}
+
+/// Asks the engine for its version.
+fn answers(client: &Client, timeout: Duration) -> bool {
+    let question = ask::question(client, &["version"]);
+    let output = question.and_then(|mut command| ask::within(&mut command, timeout));
+    output.is_some_and(|output| output.status.success())
 }
 
 fn parse(json: &[u8]) -> Option<ImageFacts> {

@@ -173,7 +173,7 @@ impl Facts {
         };
         let mut files = Files::look(questions.files.iter().cloned());
         let agent = if questions.ask_agent { AgentFacts::look(host) } else { AgentFacts::NotAsked };
-        let git = pending_git.finish(host);
+        let git = pending_git.finish(host, &questions.git.shown);
         let hooks_path = git.get("core.hookspath").map(|setting| setting.value.as_str());
         let look_at = |found| GitDirs::look(host, found, &questions.git.shown, hooks_path);
         let git_dirs = questions.git.repositories.iter().map(look_at).collect();
@@ -293,9 +293,14 @@ pub fn host_path(host: &Host) -> std::path::PathBuf {
     search_path(host).for_host()
 }
 
-/// Divides PATH by the current directory, for lookups outside of a launch.
+/// Divides PATH by the current directory and the repository around it, for lookups outside of a
+/// launch.
 pub fn search_path(host: &Host) -> SearchPath {
-    SearchPath::divide(host.env.raw(vars::PATH), std::slice::from_ref(&host.cwd))
+    let mut mounted = vec![host.cwd.clone()];
+    if let git::repository::Search::Found(repository) = git::repository::Search::around(&host.cwd) {
+        mounted.extend([repository.root, repository.common_dir]);
+    }
+    SearchPath::divide(host.env.raw(vars::PATH), &mounted)
 }
 
 /// Returns the parent of all session directories: in the state directory, or in the temporary one

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use super::files::examine;
 use crate::host::Host;
 use crate::path::HostPath;
 
@@ -19,12 +20,17 @@ pub struct SearchPath {
     pub inside: Vec<HostPath>,
     /// All absolute directories, in the order of the variable.
     pub all: Vec<HostPath>,
+    /// The mounted directories.
+    #[serde(skip)]
+    pub mounted: Vec<HostPath>,
 }
 
 impl SearchPath {
     /// Divides a PATH-like value. Relative and empty entries are dropped: they mean the current
     /// directory, which is mounted.
     pub fn divide(value: Option<&OsStr>, mounted: &[HostPath]) -> Self {
+        let real = mounted.iter().filter_map(|root| HostPath::new(root.as_path().canonicalize().ok()?).ok());
+        let mounted: Vec<HostPath> = mounted.iter().cloned().chain(real).collect();
         let mut path = SearchPath::default();
         for entry in value.map(std::env::split_paths).into_iter().flatten() {
             let Ok(entry) = HostPath::new(&entry) else { continue };
@@ -37,12 +43,20 @@ impl SearchPath {
                 path.outside.push(entry);
             }
         }
+        path.mounted = mounted;
         path
     }
 
     /// Looks for a program outside of all mounted directories.
     pub fn find(&self, name: &str) -> Option<HostPath> {
-        self.outside.iter().map(|directory| directory.join(name)).find(|file| is_program(file.as_path()))
+        self.outside.iter().map(|directory| directory.join(name)).find(|file| self.is_host_program(file))
+    }
+
+    /// Tells whether a file is a program that no guest can have written, whatever links lead to it.
+    fn is_host_program(&self, file: &HostPath) -> bool {
+        let is_mounted = |path: &HostPath| self.mounted.iter().any(|root| path.is_within(root));
+        is_program(file.as_path())
+            && examine(file).is_some_and(|fact| !is_mounted(&fact.real) && !fact.links.iter().any(is_mounted))
     }
 
     /// Looks for a program by its name on PATH, or by its path.

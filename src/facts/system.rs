@@ -129,7 +129,7 @@ fn entry(path: &Path) -> Option<SystemEntry> {
     // The path itself is no link and neither is `/etc`, so it is the real path already. Resolving
     // some forty paths would take longer than everything else here.
     let kind = if meta.is_dir() { FileKind::Directory } else { FileKind::File };
-    let fact = FileFact { kind, real: place.clone(), uid: meta.uid() };
+    let fact = FileFact { kind, real: place.clone(), links: Vec::new(), uid: meta.uid() };
     Some(SystemEntry::Shown { fact, path: place })
 }
 

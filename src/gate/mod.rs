@@ -4,4 +4,6 @@
 pub mod attach;
 pub mod ports;
 pub mod repository;
+#[cfg(target_os = "linux")]
+pub mod streams;
 pub mod terminal;

@@ -30,15 +30,25 @@ impl PreparedCommand {
         path: Option<OsString>,
         python_path: Option<OsString>,
     ) -> Self {
-        let path = append(path.unwrap_or_else(|| DEFAULT_PATH.into()), &config.append_path);
-        let python_path = append(python_path.unwrap_or_default(), &config.append_python_path);
+        let (path, python_path) = complete_paths(config, path, python_path);
         let argv = if argv.is_empty() { vec![shell(&path)] } else { argv };
         let argv = match &config.startup {
             Some(file) => with_startup_file(file, &path, argv),
             None => argv,
         };
-        PreparedCommand { argv, path, python_path: Some(python_path).filter(|value| !value.is_empty()) }
+        PreparedCommand { argv, path, python_path }
     }
+}
+
+/// Adds the workspace's directories to PATH and PYTHONPATH.
+pub fn complete_paths(
+    config: &HelperConfig,
+    path: Option<OsString>,
+    python_path: Option<OsString>,
+) -> (OsString, Option<OsString>) {
+    let path = append(path.unwrap_or_else(|| DEFAULT_PATH.into()), &config.append_path);
+    let python_path = append(python_path.unwrap_or_default(), &config.append_python_path);
+    (path, Some(python_path).filter(|value| !value.is_empty()))
 }
 
 fn append(value: OsString, directories: &[String]) -> OsString {

@@ -23,13 +23,14 @@ use rustix::stdio::stdin;
 use signal_hook::consts::{SIGCHLD, SIGTTIN, SIGTTOU};
 use signal_hook::iterator::Signals;
 
-pub use command::PreparedCommand;
+pub use command::{PreparedCommand, complete_paths};
 
 use crate::plan::{CONTROL_DIR, HelperConfig};
 use crate::process::cgroup_events::ran_out_of_memory;
 #[cfg(target_os = "linux")]
 use crate::process::descendants;
 use crate::process::lock::{self, OWNER};
+use crate::process::mount_identity::MountIdentities;
 use crate::process::status_file::{CommandStatus, STATUS};
 use crate::process::{Outcome, signals, terminal};
 use command::{find, is_elf};
@@ -143,6 +144,9 @@ fn run(config: &HelperConfig, argv: Vec<OsString>) -> Result<u8, CommandStatus> 
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     confine();
+    if config.owner && !config.exec {
+        refuse_replaced_mounts(&Path::new(CONTROL_DIR).join(OWNER))?;
+    }
     if config.owner {
         lock::exit_when_released(&Path::new(CONTROL_DIR).join(OWNER));
     }
@@ -192,6 +196,19 @@ fn run(config: &HelperConfig, argv: Vec<OsString>) -> Result<u8, CommandStatus> 
     let is_out_of_memory = CONTROL_GROUPS.iter().any(|group| ran_out_of_memory(Path::new(group)));
     report(config, if is_out_of_memory { CommandStatus::OutOfMemory } else { CommandStatus::Ended(code) });
     Ok(code)
+}
+
+/// Starts nothing if the engine mounted other files than the launcher has planned.
+fn refuse_replaced_mounts(identities: &Path) -> Result<(), CommandStatus> {
+    let identities = MountIdentities::read(identities);
+    let replaced = match &identities {
+        Ok(identities) => identities.replaced(),
+        Err(_) => Some(CONTROL_DIR),
+    };
+    let Some(place) = replaced else { return Ok(()) };
+    let message = format!("sandpen: {place:?} inside is not the file or directory that was planned\n");
+    let _ = io::Write::write_all(&mut io::stderr(), message.as_bytes());
+    Err(CommandStatus::MountReplaced)
 }
 
 /// Whether the command has the helper's streams.

@@ -3,6 +3,7 @@
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, OwnedFd};
 
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::{Errno, Result};
 use rustix::mount::MountAttrFlags;
 
@@ -17,6 +18,15 @@ const NODES: [(&CStr, &CStr); 6] = [
     (c"/dev/random", c"dev/random"),
     (c"/dev/urandom", c"dev/urandom"),
     (c"/dev/tty", c"dev/tty"),
+];
+
+/// The device numbers of those among them that a program may have as a standard stream.
+const STREAM_NODES: [((u32, u32), &CStr); 5] = [
+    ((1, 3), c"/dev/null"),
+    ((1, 5), c"/dev/zero"),
+    ((1, 7), c"/dev/full"),
+    ((1, 8), c"/dev/random"),
+    ((1, 9), c"/dev/urandom"),
 ];
 
 const LINKS: [(&CStr, &CStr); 5] = [
@@ -75,4 +85,26 @@ fn terminals() -> Result<OwnedFd> {
     let options = [(c"ptmxmode", c"0666"), (c"mode", c"0620")];
     let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
     new_file_system(c"devpts", &options, attributes)
+}
+
+/// Replaces standard streams that are device nodes of the host by the guest's own nodes, whose mode a
+/// guest of root cannot change (attack 34). Called in the guest's file system. Makes system calls only.
+pub(crate) fn use_own_nodes() -> Result<()> {
+    let streams = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
+    for (number, stream) in streams.into_iter().enumerate() {
+        let Ok(stat) = rustix::fs::fstat(stream) else { continue };
+        if FileType::from_raw_mode(stat.st_mode) != FileType::CharacterDevice {
+            continue;
+        }
+        let device = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
+        let Some((_, node)) = STREAM_NODES.iter().find(|(known, _)| *known == device) else { continue };
+        let flags = rustix::fs::fcntl_getfl(stream)? & OFlags::ACCMODE;
+        let own = rustix::fs::open(*node, flags | OFlags::CLOEXEC, Mode::empty())?;
+        match number {
+            0 => rustix::stdio::dup2_stdin(own)?,
+            1 => rustix::stdio::dup2_stdout(own)?,
+            _ => rustix::stdio::dup2_stderr(own)?,
+        }
+    }
+    Ok(())
 }

@@ -10,6 +10,7 @@
 //! `launch/native` compiles a plan into the steps; the modules here execute them. Needs Linux 5.12
 //! (`mount_setattr`).
 
+mod arguments;
 mod blueprint;
 mod cgroup;
 mod container;

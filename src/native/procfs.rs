@@ -15,7 +15,21 @@ use super::sys::{self, MOUNT_ATTR_NOEXEC, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
 const ATTRIBUTES: u64 = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC;
 
 const READ_ONLY: [&CStr; 5] = [c"sys", c"sysrq-trigger", c"irq", c"bus", c"fs"];
-const EMPTY_FILES: [&CStr; 5] = [c"kcore", c"keys", c"timer_list", c"sched_debug", c"latency_stats"];
+/// Only root may read the second line, and so may a guest of root.
+const EMPTY_FILES: [&CStr; 12] = [
+    c"kcore",
+    c"keys",
+    c"timer_list",
+    c"sched_debug",
+    c"latency_stats",
+    c"interrupts",
+    c"kpagecount",
+    c"kpageflags",
+    c"kpagecgroup",
+    c"slabinfo",
+    c"vmallocinfo",
+    c"pagetypeinfo",
+];
 const EMPTY_DIRECTORIES: [&CStr; 3] = [c"acpi", c"scsi", c"asound"];
 
 /// Mounts `/proc` and covers what containers cover. A guest of root owns these files, so that only

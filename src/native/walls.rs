@@ -6,11 +6,12 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 
 use rustix::io::Errno;
 
+use super::arguments::ArgumentArea;
 use super::error::{Cause, Fault, SetupError, Stage};
 use super::init::LAUNCHER_ENDED;
 use super::link::{Link, Message};
 use super::seccomp::{self, Program};
-use super::{landlock, mountpoint, privileges, sys};
+use super::{device, landlock, mountpoint, privileges, sys};
 use crate::facts::engines::native::landlock_abi;
 
 /// The restrictions to apply, made before the fork.
@@ -18,6 +19,7 @@ pub(crate) struct Walls {
     filter: Program,
     landlock_abi: u32,
     scope_signals: bool,
+    arguments: ArgumentArea,
     /// For an ordinary user, whose processes need no control group to be counted.
     pub process_limit: Option<u64>,
     /// The signal that the kernel sends to the process when the launcher ends.
@@ -33,6 +35,7 @@ impl Walls {
             filter: seccomp::filter(),
             landlock_abi: landlock_abi(),
             scope_signals: true,
+            arguments: ArgumentArea::of_this_process(),
             process_limit: None,
             launcher_end: libc::SIGKILL,
         }
@@ -70,6 +73,10 @@ impl Walls {
         if let Some(limit) = self.process_limit {
             privileges::limit_processes(limit).map_err(Fault::at(Stage::Limits))?;
         }
+        device::use_own_nodes().map_err(Fault::at(Stage::Descriptors))?;
+        // SAFETY: the area was read of this process before the fork, and nothing refers to it: the
+        // launcher's arguments were copied at its start.
+        unsafe { self.arguments.erase() };
         privileges::hide().map_err(Fault::at(Stage::Privileges))?;
         privileges::drop_all().map_err(Fault::at(Stage::Privileges))?;
         landlock::confine(self.landlock_abi, self.scope_signals).map_err(Fault::at(Stage::Landlock))?;

@@ -116,6 +116,10 @@ pub enum EngineError {
     DockerDenied { endpoint: String, error: String },
     #[error("Docker does not answer at `{endpoint}` ({chosen_by}): its daemon is not running there")]
     DockerSilent { endpoint: String, chosen_by: EndpointOrigin, error: String },
+    #[error(
+        "{engine} at `{address}` ({chosen_by}) is on another machine, where the directories of this one do not exist"
+    )]
+    Elsewhere { engine: &'static str, address: String, chosen_by: String },
     #[error("Podman is not installed: there is no `podman` on PATH")]
     PodmanMissing,
     #[error("Podman's remote service does not answer at CONTAINER_HOST")]
@@ -161,6 +165,7 @@ impl Diagnostic for EngineError {
                 "join the group `docker` and log in again (`sudo usermod -aG docker $USER`), or use rootless Docker"
             }
             Self::DockerSilent { .. } => "start Docker (`sudo systemctl start docker`, or Docker Desktop)",
+            Self::Elsewhere { .. } => "use an engine of this machine: sandpen cannot use a remote one",
             Self::PodmanMissing => "install Podman",
             Self::PodmanSilent { .. } => {
                 "start it (`podman machine start`, or `podman system service`), or unset CONTAINER_HOST"
@@ -307,8 +312,11 @@ fn native_problem(facts: &Facts) -> Option<&Error> {
 pub fn docker_problem(facts: &DockerFacts) -> Option<Error> {
     let (endpoint, chosen_by) = (facts.endpoint.clone(), facts.chosen_by.clone());
     let problem = match facts.reach.clone() {
-        Reach::Answers => return None,
         Reach::NoProgram => EngineError::DockerMissing,
+        _ if facts.is_on_another_machine() => {
+            EngineError::Elsewhere { engine: "Docker", address: endpoint, chosen_by: chosen_by.to_string() }
+        }
+        Reach::Answers => return None,
         Reach::Denied(error) => EngineError::DockerDenied { endpoint, error },
         Reach::Silent(error) => EngineError::DockerSilent { endpoint, chosen_by, error },
     };
@@ -317,10 +325,15 @@ pub fn docker_problem(facts: &DockerFacts) -> Option<Error> {
 
 /// Returns the reason for which Podman cannot be used.
 pub fn podman_problem(facts: &PodmanFacts) -> Option<Error> {
-    let problem = match facts.reach.clone() {
-        Reach::Answers => return None,
-        Reach::NoProgram => EngineError::PodmanMissing,
-        Reach::Denied(error) | Reach::Silent(error) => EngineError::PodmanSilent { error },
+    let problem = match (facts.reach.clone(), &facts.elsewhere) {
+        (Reach::NoProgram, _) => EngineError::PodmanMissing,
+        (_, Some(address)) => EngineError::Elsewhere {
+            engine: "Podman",
+            address: address.clone(),
+            chosen_by: "env CONTAINER_HOST".into(),
+        },
+        (Reach::Answers, None) => return None,
+        (Reach::Denied(error) | Reach::Silent(error), None) => EngineError::PodmanSilent { error },
     };
     Some(problem.into())
 }

@@ -2,11 +2,10 @@
 //! to the guest. Adapts them so that they have the same meaning inside.
 
 use super::entry::{Topic, Why};
-use super::mounts::existing;
 use super::network::NetworkError;
 use super::{Draft, NetworkPlan};
 use crate::config::Origin;
-use crate::config::value::{Access, EngineKind, NetworkMode};
+use crate::config::value::{EngineKind, NetworkMode};
 use crate::error::Result;
 use crate::facts::FileKind;
 use crate::host::Platform;
@@ -82,8 +81,9 @@ impl Draft<'_> {
             let why = || Why::new("certificates that the host trusts", Origin::Env(name)).about(Topic::Network);
             match self.facts.files.get(&path) {
                 Some(fact) if matches!(fact.kind, FileKind::File | FileKind::Directory) => {
+                    let Some(fact) = self.named_file(&path, name).cloned() else { continue };
                     if self.engine != EngineKind::SandboxExec {
-                        self.mounts.add(existing(fact, path.to_guest(), Access::Ro, why()));
+                        self.show_named(&fact, &path, why());
                     }
                     self.env.plain(name, path.to_string(), why());
                 }

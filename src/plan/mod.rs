@@ -5,6 +5,7 @@ mod detail;
 pub mod engine;
 mod entry;
 mod env;
+mod exposure;
 mod git;
 mod helper;
 mod hidden;

@@ -26,6 +26,21 @@ pub const KNOWN_HOSTS: &str = ".ssh/known_hosts";
 /// Shell files of the project, of which the first that exists is sourced inside before the command.
 pub const STARTUP_FILES: &[&str] = &[".sandpen/sandbox.bashrc", ".llxprt/sandbox.bashrc"];
 
+/// Files below HOME that programs on the host obey unasked, besides Git's.
+const HOST_STARTUP_FILES: &[&str] = &[
+    ".bashrc",
+    ".bash_profile",
+    ".bash_login",
+    ".profile",
+    ".zshrc",
+    ".zshenv",
+    ".zprofile",
+    ".zlogin",
+    ".config/fish/config.fish",
+    ".ssh/config",
+    ".ssh/authorized_keys",
+];
+
 /// Sockets by which the guest could control the host.
 const ENGINE_SOCKETS: &[&str] = &["docker.sock", "podman.sock", "containerd.sock", "crio.sock", "buildkitd.sock"];
 
@@ -67,8 +82,7 @@ impl Draft<'_> {
             let bad_path = |source| MountError::BadPath { name: name(), source };
             let from = HostPath::new(self.host.expand(&mount.from)).map_err(bad_path)?;
             let fact = self.facts.files.get(&from).ok_or_else(|| MountError::Missing { name: name() })?;
-            let leaves = self.workspace.writable().any(|root| from.is_within(root) && !fact.real.is_within(root));
-            if leaves {
+            if self.workspace.is_chosen_inside(fact) {
                 return Err(MountError::LinkOut { name: name(), target: fact.real.clone() }.into());
             }
             let to = match &mount.to {
@@ -88,6 +102,8 @@ impl Draft<'_> {
                     WarningTopic::Files,
                     format!("{} gives the guest control over a container engine, and through it over the host", name()),
                 ));
+            } else if let Some(exposed) = self.exposure(fact) {
+                self.warnings.push(Warning::new(WarningTopic::Files, format!("{} exposes {exposed}", name())));
             }
             let why = Why::new("requested", origin.clone()).about(Topic::Asked);
             self.mounts.add(existing(fact, to, mount.mode, why));
@@ -140,7 +156,7 @@ impl Draft<'_> {
         self.at_both_homes(KNOWN_HOSTS, Access::Ro, &why);
         // ssh uses the home directory from passwd and ignores HOME; this file works for every user.
         let known = self.facts.files.get(&self.host.home.join(KNOWN_HOSTS));
-        if let Some(fact) = known {
+        if let Some(fact) = known.filter(|fact| !self.workspace.is_chosen_inside(fact)) {
             let target = constant!(GuestPath, "/etc/ssh/ssh_known_hosts");
             self.mounts.add(existing(fact, target, Access::Ro, why));
         }
@@ -170,13 +186,33 @@ impl Draft<'_> {
             self.at_both_homes(below, directory.mode, &why);
         }
         for name in preset.credential_files.iter().map(VariableName::as_str) {
-            let file = self.host.env.path(name).and_then(|path| HostPath::new(path).ok());
-            let fact =
-                file.as_ref().and_then(|file| self.facts.files.get(file)).filter(|fact| fact.kind == FileKind::File);
-            if let (Some(file), Some(fact)) = (&file, fact) {
+            let Some(file) = self.host.env.path(name).and_then(|path| HostPath::new(path).ok()) else { continue };
+            let fact = self.named_file(&file, name).filter(|fact| fact.kind == FileKind::File).cloned();
+            if let Some(fact) = fact {
                 let why = Why::new(format!("the file that {name} names"), Origin::Preset(preset.name.clone()));
-                self.mounts.add(existing(fact, file.to_guest(), Access::Ro, why));
+                self.show_named(&fact, &file, why);
             }
+        }
+    }
+
+    /// Returns a file that a variable or setting of the user names, unless a link in the workspace
+    /// chose it: the guest could make it lead to any file (attack 01).
+    pub(super) fn named_file(&mut self, path: &HostPath, by: &str) -> Option<&FileFact> {
+        let fact = self.facts.files.get(path)?;
+        if self.workspace.is_chosen_inside(fact) {
+            self.warnings.push(Warning::new(
+                WarningTopic::Files,
+                format!("`{path}` ({by}) leads out of the workspace by a link in it, so it is not mounted"),
+            ));
+            return None;
+        }
+        Some(fact)
+    }
+
+    /// Mounts such a file read-only at its path, where the workspace does not have it already.
+    pub(super) fn show_named(&mut self, fact: &FileFact, path: &HostPath, why: Why) {
+        if !(self.workspace.contains(path) && self.workspace.contains(&fact.real)) {
+            self.mounts.add(existing(fact, path.to_guest(), Access::Ro, why));
         }
     }
 
@@ -289,7 +325,8 @@ impl Draft<'_> {
 
     /// Mounts a path below HOME at the host's home and, if it differs, also at the guest's (R3.4).
     fn at_both_homes(&mut self, below: &str, access: Access, why: &Why) {
-        let Some(fact) = self.facts.files.get(&self.host.home.join(below)) else { return };
+        let Some(fact) = self.named_file(&self.host.home.join(below), &why.reason) else { return };
+        let fact = &fact.clone();
         for target in self.homes(below) {
             self.mounts.add(existing(fact, target, access, why.clone()));
         }
@@ -306,6 +343,7 @@ impl Draft<'_> {
 pub fn paths_of_interest(host: &Host, config: &Config, preset: Option<&Preset>) -> Vec<HostPath> {
     let in_home = GIT_FILES.iter().map(|(file, _)| *file).chain([KNOWN_HOSTS]);
     let preset_paths = preset.iter().flat_map(|preset| &preset.directories).map(|directory| directory.path.below());
+    let in_home = in_home.chain(HOST_STARTUP_FILES.iter().copied());
     let mut paths: Vec<HostPath> = in_home.chain(preset_paths).map(|file| host.home.join(file)).collect();
     paths.extend(STARTUP_FILES.iter().map(|file| host.cwd.join(file)));
     let credential_variables = preset.iter().flat_map(|preset| &preset.credential_files).map(VariableName::as_str);
@@ -316,6 +354,16 @@ pub fn paths_of_interest(host: &Host, config: &Config, preset: Option<&Preset>) 
     paths.extend(variables.filter_map(|path| HostPath::new(path).ok()));
     paths.extend(config.mounts.iter().filter_map(|mount| HostPath::new(host.expand(&mount.value.from)).ok()));
     paths
+}
+
+/// Lists the files below HOME that programs on the host obey unasked.
+pub fn startup_files(host: &Host) -> Vec<HostPath> {
+    GIT_FILES
+        .iter()
+        .map(|(file, _)| *file)
+        .chain(HOST_STARTUP_FILES.iter().copied())
+        .map(|file| host.home.join(file))
+        .collect()
 }
 
 pub fn git_configuration_files(host: &Host) -> Vec<HostPath> {

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::config::Config;
 use crate::error::{Diagnostic, Kind, Result};
 use crate::facts::git::repository::{Repository, Search};
-use crate::facts::{FileKind, RootFacts};
+use crate::facts::{FileFact, FileKind, RootFacts};
 use crate::host::Host;
 use crate::path::{HostPath, PathError};
 
@@ -36,7 +36,7 @@ pub enum WorkspaceError {
     BadPath { name: String, source: PathError },
     #[error("{name} is not a directory")]
     NotADirectory { name: String },
-    #[error("{name} is a link out of the working directory")]
+    #[error("{name} is a link out of the workspace, and the guest could have created it")]
     LinkOut { name: String, target: HostPath },
     #[error("{what} is `/`: a sandbox over the whole host protects nothing")]
     WholeHost { what: &'static str },
@@ -102,7 +102,8 @@ impl Workspace {
             let name = || format!("{}: `{}`", asked.origin, asked.value.display());
             let fact = found.fact.as_ref().filter(|fact| fact.kind == FileKind::Directory);
             let fact = fact.ok_or_else(|| WorkspaceError::NotADirectory { name: name() })?;
-            if found.path.is_within(&workdir) && !fact.real.is_within(&workdir) {
+            let root = repository.as_ref().map_or(&workdir, |repository| &repository.root);
+            if fact.is_chosen_in(std::iter::once(root).chain(&includes)) {
                 return Err(WorkspaceError::LinkOut { name: name(), target: fact.real.clone() }.into());
             }
             refuse_wide(host, config, &fact.real, "the included directory")?;
@@ -138,6 +139,12 @@ impl Workspace {
     /// Tells whether the guest may write to a path.
     pub fn contains(&self, path: &HostPath) -> bool {
         self.writable().any(|root| path.is_within(root))
+    }
+
+    /// Tells whether a link that the guest may have created leads to a file that it does not have.
+    pub fn is_chosen_inside(&self, fact: &FileFact) -> bool {
+        let writable: Vec<HostPath> = self.writable().cloned().collect();
+        fact.is_chosen_in(writable.iter())
     }
 
     /// Iterates over the repositories of the working directory and of included directories.

@@ -69,17 +69,12 @@ pub fn is_only_one(file: &File) -> bool {
     lock(file, Kind::Exclusive, Wait::No).is_ok()
 }
 
-/// Returns whether a launcher holds the lock; `None` if there is no such file.
+/// Returns whether a launcher holds the lock; `None` if there is no such file. Takes no lock, which a
+/// launcher could fail to take at the same moment.
 pub fn is_held(path: &Path) -> Option<bool> {
     let file = File::open(path).ok()?;
-    // A read lock that is granted is released with the file, at the end of this function.
-    match lock(&file, Kind::Shared, Wait::No) {
-        Ok(()) => Some(false),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Some(true),
-        // After its launcher was killed, Docker makes a directory of a missing file that it is to
-        // mount.
-        Err(_) => Some(file.metadata().is_ok_and(|meta| meta.is_file())),
-    }
+    // After its launcher was killed, Docker makes a directory of a missing file that it is to mount.
+    Some(is_locked(&file).unwrap_or_else(|_| file.metadata().is_ok_and(|meta| meta.is_file())))
 }
 
 /// Ends this process as soon as the launcher has ended. The launcher holds a write lock on a file
@@ -114,6 +109,21 @@ fn lock(file: &File, kind: Kind, wait: Wait) -> io::Result<()> {
 
 #[cfg(target_os = "linux")]
 fn lock_byte(file: &File, kind: Kind, wait: Wait, byte: u32) -> io::Result<()> {
+    let command = match wait {
+        Wait::Yes => libc::F_OFD_SETLKW,
+        Wait::No => libc::F_OFD_SETLK,
+    };
+    control(file, command, kind, byte).map(drop)
+}
+
+/// Returns whether a read lock would have to wait.
+#[cfg(target_os = "linux")]
+fn is_locked(file: &File) -> io::Result<bool> {
+    control(file, libc::F_OFD_GETLK, Kind::Shared, 0).map(|range| range.l_type != libc::F_UNLCK as libc::c_short)
+}
+
+#[cfg(target_os = "linux")]
+fn control(file: &File, command: libc::c_int, kind: Kind, byte: u32) -> io::Result<libc::flock> {
     use std::os::fd::AsRawFd;
     // SAFETY: `flock` is plain data for which zero is valid.
     let mut range: libc::flock = unsafe { std::mem::zeroed() };
@@ -124,14 +134,20 @@ fn lock_byte(file: &File, kind: Kind, wait: Wait, byte: u32) -> io::Result<()> {
     range.l_whence = libc::SEEK_SET as libc::c_short;
     range.l_start = byte.into();
     range.l_len = 1;
-    let command = match wait {
-        Wait::Yes => libc::F_OFD_SETLKW,
-        Wait::No => libc::F_OFD_SETLK,
-    };
     // SAFETY: the descriptor is open as long as `file` is borrowed, and `range` outlives the call.
     match unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut range) } {
         -1 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
+        _ => Ok(range),
+    }
+}
+
+/// `flock` cannot be asked: a lock that is granted is released with the file.
+#[cfg(not(target_os = "linux"))]
+fn is_locked(file: &File) -> io::Result<bool> {
+    match lock(file, Kind::Shared, Wait::No) {
+        Ok(()) => Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
+        Err(error) => Err(error),
     }
 }
 

@@ -8,6 +8,7 @@ pub mod descendants;
 pub mod descriptors;
 mod exit;
 pub mod lock;
+pub mod mount_identity;
 mod read_output;
 pub mod ready;
 pub mod release_pages;

@@ -16,15 +16,18 @@ pub enum CommandStatus {
     NotExecutable,
     /// The file is a program for another architecture.
     WrongArchitecture,
+    /// The engine mounted something that was not planned, so the command was not started.
+    MountReplaced,
 }
 
 impl CommandStatus {
-    const NAMES: [(CommandStatus, &str); 5] = [
+    const NAMES: [(CommandStatus, &str); 6] = [
         (CommandStatus::Started, "started"),
         (CommandStatus::OutOfMemory, "out-of-memory"),
         (CommandStatus::NotFound, "not-found"),
         (CommandStatus::NotExecutable, "not-executable"),
         (CommandStatus::WrongArchitecture, "wrong-architecture"),
+        (CommandStatus::MountReplaced, "mount-replaced"),
     ];
 
     /// Returns the content of the file.
@@ -58,7 +61,7 @@ impl CommandStatus {
         match self {
             CommandStatus::Started | CommandStatus::Ended(_) | CommandStatus::OutOfMemory => 0,
             CommandStatus::NotFound => 127,
-            CommandStatus::NotExecutable | CommandStatus::WrongArchitecture => 126,
+            CommandStatus::NotExecutable | CommandStatus::WrongArchitecture | CommandStatus::MountReplaced => 126,
         }
     }
 }

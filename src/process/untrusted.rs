@@ -11,6 +11,15 @@ pub fn read(path: &Path, largest: u64) -> io::Result<String> {
     String::from_utf8(read_bytes(path, largest)?).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
+/// Reads the text of a regular file of the user, which may be a link, of at most `largest` bytes. A
+/// pipe or a device does not hang the caller.
+pub fn read_linked(path: &Path, largest: u64) -> io::Result<String> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    let mut text = String::new();
+    regular(file, largest)?.0.take(largest).read_to_string(&mut text)?;
+    Ok(text)
+}
+
 /// Reads the content of a regular file of at most `largest` bytes.
 pub fn read_bytes(path: &Path, largest: u64) -> io::Result<Vec<u8>> {
     let (file, size) = open(path, largest)?;
@@ -21,8 +30,14 @@ pub fn read_bytes(path: &Path, largest: u64) -> io::Result<Vec<u8>> {
 
 /// Opens a regular file of at most `largest` bytes, and returns its size as well.
 pub fn open(path: &Path, largest: u64) -> io::Result<(File, u64)> {
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW).open(path)?;
+    regular(OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW).open(path)?, largest)
+}
+
+fn regular(file: File, largest: u64) -> io::Result<(File, u64)> {
     let meta = file.metadata()?;
+    if meta.is_dir() {
+        return Err(io::Error::from_raw_os_error(libc::EISDIR));
+    }
     if !meta.is_file() || meta.len() > largest {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "not a regular file of the expected size"));
     }
@@ -41,6 +56,11 @@ mod tests {
         std::os::unix::fs::symlink(at("file"), at("link"))?;
         rustix::fs::mknodat(rustix::fs::CWD, at("pipe"), rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0)?;
         assert_eq!(read(&at("file"), 10)?, "text");
+        assert_eq!(read_linked(&at("link"), 10)?, "text");
+        for (name, largest) in [("file", 3), ("link", 3), ("pipe", 10), ("missing", 10)] {
+            assert!(read_linked(&at(name), largest).is_err(), "{name}");
+        }
+        assert!(read_linked(Path::new("/dev/zero"), 10).is_err());
         for (name, largest) in [("file", 3), ("link", 10), ("pipe", 10), ("missing", 10)] {
             assert!(read(&at(name), largest).is_err(), "{name}");
         }

@@ -84,6 +84,10 @@ pub fn run(
             Some(detached.serve(pty)?)
         }
     };
+    #[cfg(target_os = "linux")]
+    if plan.helper.is_some() {
+        super::mount_sources::note(plan)?;
+    }
     ui.verbose(&format!("starting: {}", shell_words(&launch.argv)));
     let engine = plan.engine.kind.name();
     let mut child = command.spawn().map_err(|source| SessionError::StartClient { engine, source })?;

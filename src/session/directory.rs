@@ -217,7 +217,9 @@ fn create_locked(path: &HostPath) -> io::Result<File> {
     DirBuilder::new().mode(0o700).create(&hidden)?;
     let locked = || -> io::Result<File> {
         make_file(&hidden.join(OWNER), b"", 0o644)?;
-        let lock = lock::take(&hidden.join(OWNER))?;
+        let lock = File::options().read(true).write(true).open(hidden.join(OWNER))?;
+        // Nobody keeps it: others only look whether it is held.
+        lock::wait(&lock)?;
         fs::rename(&hidden, path.as_path())?;
         Ok(lock)
     };
@@ -231,9 +233,13 @@ fn create_locked(path: &HostPath) -> io::Result<File> {
 fn secure_base(session: &HostPath) -> io::Result<()> {
     let Some(base) = session.as_path().parent() else { return Ok(()) };
     DirBuilder::new().recursive(true).mode(0o700).create(base)?;
-    let meta = fs::symlink_metadata(base)?;
-    if !meta.is_dir() || meta.uid() != rustix::process::getuid().as_raw() {
-        return Err(io::Error::other("its parent directory belongs to another user"));
+    let uid = rustix::process::getuid().as_raw();
+    // The owner of the directory above could replace it by another one.
+    for (place, is_base) in std::iter::once((base, true)).chain(base.parent().map(|above| (above, false))) {
+        let meta = fs::symlink_metadata(place)?;
+        if meta.uid() != uid || is_base && !meta.is_dir() {
+            return Err(io::Error::other(format!("`{}` belongs to another user", place.display())));
+        }
     }
     Ok(())
 }

@@ -29,6 +29,12 @@ pub enum SessionError {
         #[source]
         source: io::Error,
     },
+    #[error("`{path}` was replaced while the sandbox started, and is not mounted")]
+    MountSource {
+        path: HostPath,
+        #[source]
+        source: io::Error,
+    },
     #[error("a sandbox named `{0}` already exists")]
     NameTaken(SessionId),
     #[error("cannot make a private Git directory")]
@@ -56,8 +62,18 @@ pub enum SessionError {
     #[error("cannot wait for the sandbox")]
     WaitForSandbox(#[source] rustix::io::Errno),
     #[cfg(target_os = "linux")]
-    #[error("the sandbox `{0}` has just ended, or its environment cannot be read")]
-    NoEnvironment(String),
+    #[error("the sandbox `{id}` has just ended, or its environment cannot be read")]
+    NoEnvironment {
+        id: String,
+        #[source]
+        source: io::Error,
+    },
+    #[cfg(target_os = "linux")]
+    #[error("cannot keep the environment of the sandbox for `sandpen exec`")]
+    KeepEnvironment(#[source] io::Error),
+    #[cfg(target_os = "linux")]
+    #[error("cannot open a pipe for the sandbox")]
+    Streams(#[source] io::Error),
     #[error("`/usr/bin/sandbox-exec` does not exist")]
     NoSandboxExec,
     #[error("cannot start `sandbox-exec`")]
@@ -79,6 +95,9 @@ impl Diagnostic for SessionError {
         match self {
             SessionError::Create { .. } | SessionError::Repositories(_) => {
                 vec!["check free space and permissions, or set XDG_STATE_HOME to another directory of yours".into()]
+            }
+            SessionError::MountSource { .. } => {
+                vec!["another program or sandbox changes this path; try again when it has ended".into()]
             }
             SessionError::NameTaken(id) => vec![
                 format!("choose another name, or stop it with `sandpen stop {id}`; `sandpen ps` lists all sandboxes"),

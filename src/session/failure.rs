@@ -6,7 +6,7 @@ use crate::config::preset::Preset;
 use crate::error::{Diagnostic, Kind, Result};
 use crate::facts::image::{self, Inspection};
 use crate::host::Host;
-use crate::launch::ContainerLaunch;
+use crate::launch::{CONTAINER_ID, ContainerLaunch};
 use crate::path::HostPath;
 use crate::plan::Plan;
 use crate::process::status_file::CommandStatus;
@@ -21,6 +21,8 @@ const CLIENT_FAILED: Outcome = Outcome::Exited(125);
 
 /// The exit codes with which they report that no container was started.
 const NOT_STARTED: [Outcome; 3] = [CLIENT_FAILED, Outcome::Exited(126), Outcome::Exited(127)];
+/// Greater ones report a signal.
+const MAX_CLIENT_CODE: u8 = 127;
 
 /// Why a container did not run, or not to its end.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +40,8 @@ pub enum ContainerFailure {
     /// The hints name the image, what to check, and where to ask (R1).
     #[error("the sandbox image `{image}` is missing and could not be pulled")]
     ImageMissing { engine: &'static str, image: String, origin: String, is_local: bool },
+    #[error("a mounted file or directory was replaced on the host while the sandbox started: see above")]
+    MountReplaced,
     #[error("the image `{image}` is for {}, and this machine is {host}", describe_architecture(arch.as_deref()))]
     WrongArchitecture { engine: &'static str, image: String, arch: Option<String>, host: String },
 }
@@ -54,6 +58,9 @@ impl Diagnostic for ContainerFailure {
     fn hints(&self) -> Vec<String> {
         match self {
             ContainerFailure::NotStarted => Vec::new(),
+            ContainerFailure::MountReplaced => {
+                vec!["another program or sandbox changes this path; the command was not started".into()]
+            }
             ContainerFailure::Lost { .. } => {
                 vec!["its daemon may have been stopped or restarted; the guest has ended too".into()]
             }
@@ -107,14 +114,24 @@ pub fn check(
             Ok(outcome)
         }
         Some(CommandStatus::WrongArchitecture) => Err(wrong_architecture(host, plan, None).into()),
+        Some(CommandStatus::MountReplaced) => Err(ContainerFailure::MountReplaced.into()),
         Some(status @ (CommandStatus::NotFound | CommandStatus::NotExecutable)) => {
             explain_command(plan, status, ui);
             Ok(outcome)
         }
         // The helper did not run, or there is none, so the client's exit code decides.
         None if NOT_STARTED.contains(&outcome) => Err(explain_launch(host, plan, launch, calls).into()),
+        // Without a container no other code is the guest's either.
+        None if matches!(outcome, Outcome::Exited(1..=MAX_CLIENT_CODE)) && !has_container(plan) => {
+            Err(explain_launch(host, plan, launch, calls).into())
+        }
         None => Ok(outcome),
     }
+}
+
+/// Returns whether the client has created the container.
+fn has_container(plan: &Plan) -> bool {
+    plan.session_dir.join(CONTAINER_ID).as_path().exists()
 }
 
 fn explain_launch(host: &Host, plan: &Plan, launch: &ContainerLaunch, calls: &EndCalls) -> ContainerFailure {

@@ -17,8 +17,12 @@ mod container_entry;
 mod detached;
 mod directory;
 mod end_calls;
+#[cfg(target_os = "linux")]
+mod environment;
 mod error;
 mod failure;
+#[cfg(target_os = "linux")]
+mod mount_sources;
 #[cfg(target_os = "linux")]
 mod native;
 #[cfg(target_os = "linux")]

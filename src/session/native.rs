@@ -7,19 +7,21 @@ use std::time::Instant;
 use rustix::process::{Pid, Signal};
 
 use super::detached::{Detached, ServedTerminal};
+use super::environment;
 use super::error::SessionError;
 use super::failure;
 use super::proxy::Filter;
 use super::registry::BackgroundSweep;
 use super::{Repositories, Streams};
 use crate::error::Result;
+use crate::gate::streams::RelayedStreams;
 use crate::gate::terminal::{GuestTerminal, Pty, Relay};
-use crate::helper::PreparedCommand;
+use crate::helper::{PreparedCommand, complete_paths};
 use crate::host::Host;
 use crate::launch::native::{self, NativeLaunch};
 use crate::launch::refuse_downgrades;
 use crate::native::{Child, Command, Event, Init, SessionStreams, spawn};
-use crate::plan::Plan;
+use crate::plan::{HelperConfig, Plan};
 use crate::process::ready::Startup;
 use crate::process::signals::{SignalQueue, SignalTarget, poll_until};
 use crate::process::status_file::CommandStatus;
@@ -212,6 +214,11 @@ pub fn run(
         Startup::Ready(filter) => filter,
         Startup::Interrupted(signal) => return Ok(Outcome::Signaled(signal)),
     };
+    // Dropped last, after everything that prints.
+    let mut relayed = match streams {
+        Streams::Caller => RelayedStreams::open().map_err(SessionError::Streams)?,
+        Streams::Detached(_) => RelayedStreams::default(),
+    };
     let terminal = Prepared::open(streams)?;
     // This process has one thread until then, which the fork needs.
     let pending = spawn(&launch.setup, terminal.streams(), |init| match command(launch) {
@@ -229,6 +236,10 @@ pub fn run(
     record_start(repositories)?;
     sweep.sweep_if_needed();
     let mut child = pending.finish()?;
+    relayed.start();
+    let variables = environment(launch);
+    let variables = variables.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()));
+    let _environment = environment::keep(variables).map_err(SessionError::KeepEnvironment)?;
     let mut filter = filter;
     if let Some(filter) = &mut filter {
         let pid = child.pid();
@@ -265,14 +276,22 @@ pub fn first_child(pid: u32) -> Option<u32> {
 /// Makes the command with its environment. Looks for shells, so it must be called inside the
 /// sandbox.
 fn command(launch: &NativeLaunch) -> Option<Command> {
+    let environment = environment(launch);
+    let variable = |name: &str| environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
+    // PATH and PYTHONPATH are complete.
+    let config = HelperConfig { startup: launch.helper_config.startup.clone(), ..HelperConfig::default() };
+    let prepared = PreparedCommand::new(&config, launch.argv.clone(), variable("PATH"), None);
+    Command::new(&prepared.argv, environment.iter().map(|(name, value)| (name, value)), &prepared.path)
+}
+
+/// Returns the variables of every command in the sandbox, with the workspace's directories in PATH.
+fn environment(launch: &NativeLaunch) -> Vec<(OsString, OsString)> {
     let variable =
         |name: &str| launch.env.iter().find(|(known, _)| known == name).map(|(_, value)| value.reveal().to_owned());
-    let prepared =
-        PreparedCommand::new(&launch.helper_config, launch.argv.clone(), variable("PATH"), variable("PYTHONPATH"));
-    let replaced = [("PATH", Some(&prepared.path)), ("PYTHONPATH", prepared.python_path.as_ref())];
-    let kept =
-        launch.env.iter().filter(|(name, _)| !replaced.iter().any(|(other, value)| name == other && value.is_some()));
-    let env = kept.map(|(name, value)| (OsString::from(name), value.reveal().to_owned()));
-    let added = replaced.iter().filter_map(|(name, value)| Some((OsString::from(name), (*value)?.clone())));
-    Command::new(&prepared.argv, env.chain(added), &prepared.path)
+    let (path, python_path) = complete_paths(&launch.helper_config, variable("PATH"), variable("PYTHONPATH"));
+    let replaced = [("PATH", Some(path)), ("PYTHONPATH", python_path)];
+    let kept = launch.env.iter().filter(|(name, _)| !replaced.iter().any(|(other, _)| name == other));
+    let kept = kept.map(|(name, value)| (OsString::from(name), value.reveal().to_owned()));
+    let added = replaced.iter().filter_map(|(name, value)| Some((OsString::from(name), value.clone()?)));
+    kept.chain(added).collect()
 }

@@ -1,16 +1,19 @@
 //! Runs another command in a running native sandbox.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::File;
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use super::Streams;
+use super::environment;
 use super::error::SessionError;
-use super::native::{Prepared, first_child, supervise};
+use super::native::{Prepared, supervise};
 use super::registry::Record;
 use crate::error::Result;
+use crate::gate::streams::RelayedStreams;
 use crate::helper::PreparedCommand;
 use crate::launch::native::step::NativeEntry;
 use crate::native::{Child, Command, CommandLifetime, Event, Init, Namespaces, SessionStreams, enter as enter_sandbox};
@@ -23,12 +26,14 @@ use crate::ui::Ui;
 /// Runs a command with the environment of the sandbox's first one, and waits for its end.
 pub fn enter(record: &Record, argv: Vec<OsString>, ui: Ui) -> Result<Outcome> {
     let signals = SignalQueue::start().map_err(SessionError::Signals)?;
+    let mut relayed = RelayedStreams::open().map_err(SessionError::Streams)?;
     let mut streams = Streams::Caller;
     let terminal = Prepared::open(&mut streams)?;
-    let environment = first_environment(record)?;
+    let environment = environment_of(record)?;
     let child = enter_with(record, terminal.streams(), CommandLifetime::Command, |init| {
         start(&argv, &environment, |command| terminal.start(init, command))
     })?;
+    relayed.start();
     let (outcome, status) = supervise(child, terminal, signals, &mut super::Repositories::default())?;
     if status.is_some() {
         explain(&argv, ui);
@@ -39,7 +44,7 @@ pub fn enter(record: &Record, argv: Vec<OsString>, ui: Ui) -> Result<Outcome> {
 /// Starts a command that reads and prints nothing, and runs until it or the sandbox ends.
 pub fn leave(record: &Record, argv: Vec<OsString>, ui: Ui) -> Result<Outcome> {
     let null = File::options().read(true).write(true).open("/dev/null").map_err(SessionError::Detach)?;
-    let environment = first_environment(record)?;
+    let environment = environment_of(record)?;
     let streams = SessionStreams::File(null.as_fd());
     let mut child = enter_with(record, streams, CommandLifetime::Sandbox, |init| {
         start(&argv, &environment, |command| init.run_guest(&command))
@@ -81,19 +86,12 @@ fn explain(argv: &[OsString], ui: Ui) {
     ui.notice(&format!("`{name}` was not found in the sandbox, or cannot be executed"));
 }
 
-/// Reads the environment of the sandbox's first command: the launcher's child is pid 1 of the
-/// sandbox, whose first child is the command.
-fn first_environment(record: &Record) -> Result<Vec<(OsString, OsString)>> {
-    let read = || {
-        let command = first_child(first_child(record.owner.pid)?)?;
-        std::fs::read(format!("/proc/{command}/environ")).ok()
-    };
-    let environ = read().ok_or_else(|| SessionError::NoEnvironment(record.id.clone()))?;
-    let pairs = environ.split(|byte| *byte == 0).filter_map(|entry| {
-        let at = entry.iter().position(|byte| *byte == b'=')?;
-        Some((OsStr::from_bytes(&entry[..at]).to_owned(), OsStr::from_bytes(&entry[at + 1..]).to_owned()))
-    });
-    Ok(pairs.collect())
+fn environment_of(record: &Record) -> Result<Vec<(OsString, OsString)>> {
+    Ok(environment::of_launcher(record.owner.pid).map_err(|source| not_running(record, source))?)
+}
+
+fn not_running(record: &Record, source: io::Error) -> SessionError {
+    SessionError::NoEnvironment { id: record.id.clone(), source }
 }
 
 /// The processes of a running sandbox.
@@ -107,13 +105,10 @@ pub struct NativeProcesses {
 impl NativeProcesses {
     pub fn of(record: &Record) -> Result<Self> {
         let launcher = record.owner.pid;
-        let gone = |_| SessionError::NoEnvironment(record.id.clone());
-        Namespaces::await_launcher(launcher).map_err(gone)?;
+        Namespaces::await_launcher(launcher).map_err(|error| not_running(record, error.into()))?;
         let namespace = namespace_of_launcher(launcher, "pid:[");
-        Ok(NativeProcesses {
-            namespace: namespace.ok_or_else(|| SessionError::NoEnvironment(record.id.clone()))?,
-            launcher,
-        })
+        let namespace = namespace.ok_or_else(|| not_running(record, io::ErrorKind::NotFound.into()))?;
+        Ok(NativeProcesses { namespace, launcher })
     }
 
     /// Lists those that can be looked at, which pid 1 cannot.

@@ -6,6 +6,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -127,8 +128,10 @@ impl ProxyProcess {
         let program = host.executable.as_ref().ok_or(ProxyError::NoProgram)?;
         let (port, reservation) = reserve_port(PROXY_PORT).map_err(ProxyError::NoFreePort)?;
         let job = ProxyJob { directory: String::new(), rules: None, owner: false, timeout: READY_TIMEOUT.as_secs() };
-        let mut command = Command::new(program.as_path());
-        command.arg("proxy").arg(serde_json::to_string(&job).unwrap_or_default()).args(argv);
+        // The file may be in a mounted directory, and replaced by now.
+        let running = if cfg!(target_os = "linux") { Path::new("/proc/self/exe") } else { program.as_path() };
+        let mut command = Command::new(running);
+        command.arg0(program.as_os_str()).arg("proxy").arg(serde_json::to_string(&job).unwrap_or_default()).args(argv);
         command.env(PORT_VARIABLE, port.to_string()).env("PATH", path).stdin(Stdio::piped());
         let mut proxy = Self::start(command, session, None, reservation)?;
         let notice_at = Instant::now() + NOTICE_DELAY;

@@ -127,8 +127,15 @@ fn now() -> u64 {
 /// killed. If the record were removed before, no sandpen would find that container.
 pub fn is_in_use(container: &str) -> bool {
     let names_it = |line: Vec<u8>| line.split(|byte| *byte == 0).any(|word| word == container.as_bytes());
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok()).any(names_it)
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten().map(|process| process.path());
+    processes.filter(|process| fs::read(process.join("cmdline")).is_ok_and(names_it)).any(|process| !is_guest(&process))
+}
+
+/// Returns whether a process is in a pid namespace of its own. A guest can give itself any arguments.
+fn is_guest(process: &Path) -> bool {
+    let status = fs::read_to_string(process.join("status")).unwrap_or_default();
+    let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    pids.is_some_and(|pids| pids.split_whitespace().count() > 1)
 }
 
 /// Makes a call once, and again as long as a process works on the container and the engine answers.

@@ -122,7 +122,12 @@ fn supervise(mut command: Command, signals: SignalQueue, filter: Option<&mut Fil
 /// Returns the guest's outcome, or the error of a sandbox that did not start.
 fn check(plan: &Plan, outcome: Outcome, status: Option<CommandStatus>, ui: Ui) -> Result<Outcome> {
     match status {
-        Some(status @ (CommandStatus::NotFound | CommandStatus::NotExecutable | CommandStatus::WrongArchitecture)) => {
+        Some(
+            status @ (CommandStatus::NotFound
+            | CommandStatus::NotExecutable
+            | CommandStatus::WrongArchitecture
+            | CommandStatus::MountReplaced),
+        ) => {
             failure::explain_command(plan, status, ui);
             Ok(outcome)
         }

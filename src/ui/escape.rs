@@ -31,6 +31,33 @@ pub fn escape(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
+/// A longer word in a message is shortened.
+const MAX_WORD: usize = 200;
+/// A longer message is shortened.
+const MAX_MESSAGE: usize = 4000;
+
+/// Shortens a message, and each word in it, so that a value of many kilobytes does not hide what is
+/// wrong with it.
+pub fn shorten(text: &str) -> Cow<'_, str> {
+    if text.len() <= MAX_WORD {
+        return Cow::Borrowed(text);
+    }
+    let words: Vec<Cow<'_, str>> = text.split(' ').map(|word| cut(word, MAX_WORD)).collect();
+    let text = words.join(" ");
+    Cow::Owned(cut(&text, MAX_MESSAGE).into_owned())
+}
+
+/// Replaces the middle of a text that is longer than `most` characters.
+fn cut(text: &str, most: usize) -> Cow<'_, str> {
+    let count = text.chars().count();
+    if count <= most {
+        return Cow::Borrowed(text);
+    }
+    let (start, end) = (most * 3 / 4, most / 8);
+    let kept: String = text.chars().take(start).chain("…".chars()).chain(text.chars().skip(count - end)).collect();
+    Cow::Owned(kept)
+}
+
 /// Escapes the characters that `serde_json` leaves raw (DEL, C1, direction marks), as JSON permits.
 pub fn escape_json(json: &str) -> Cow<'_, str> {
     let raw = |c: char| is_control(c) && c != '\n';
@@ -57,6 +84,19 @@ mod tests {
     fn attack_10_terminal_escapes_become_text() {
         assert_eq!(escape("a\u{1b}[31mb\u{9b}c\u{202e}\n"), "a\\u{1b}[31mb\\u{9b}c\\u{202e}\\n");
         assert_eq!(escape("plain ü"), "plain ü");
+    }
+
+    #[test]
+    fn a_long_value_is_shortened_and_the_rest_stays() {
+        let long = "x".repeat(10_000);
+        let message = format!("flag --image: `{long}` is not an image");
+        let shown = shorten(&message);
+        assert!(
+            shown.len() < 300 && shown.starts_with("flag --image: `xxx") && shown.ends_with("xxx` is not an image")
+        );
+        assert!(shorten(&"many words ".repeat(5_000)).len() < 4_100);
+        assert_eq!(shorten("a short one"), "a short one");
+        assert!(shorten(&"ü".repeat(9_000)).contains('…'));
     }
 
     proptest! {

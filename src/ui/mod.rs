@@ -17,7 +17,7 @@ pub use view::View;
 use std::io::{self, IsTerminal, Write};
 
 use crate::error::{Diagnostic, Error, Kind, Result};
-use escape::escape;
+use escape::{escape, shorten};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Verbosity {
@@ -89,7 +89,8 @@ impl Ui {
     /// Prints information that only `-v` shows.
     pub fn verbose(self, text: &str) {
         if self.is_verbose() {
-            Self::line("sandpen: ", text);
+            // A command line can be copied only as a whole.
+            let _ = writeln!(io::stderr().lock(), "sandpen: {}", escape(text));
         }
     }
 
@@ -136,6 +137,6 @@ impl Ui {
 
     fn line(prefix: &str, text: &str) {
         // A closed stderr must not stop a sandbox.
-        let _ = writeln!(io::stderr().lock(), "{prefix}{}", escape(text));
+        let _ = writeln!(io::stderr().lock(), "{prefix}{}", escape(&shorten(text)));
     }
 }

@@ -1,6 +1,9 @@
 //! Runs the attacks of docs/attacks.md, each on every engine where it applies.
 
 mod guest;
+mod host_programs;
+mod leftovers;
+mod mounts;
 mod network;
 mod repository;
 mod terminal;

@@ -11,6 +11,7 @@ mod flags;
 mod fuzz;
 mod hidden;
 mod network;
+mod odd_values;
 mod precedence;
 mod presets;
 mod profiles;

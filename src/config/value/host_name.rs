@@ -13,8 +13,9 @@ pub enum HostName {
 }
 
 impl HostName {
-    /// Parses the canonical spelling and refuses all others. It corrects none: a filter can be
-    /// bypassed where two programs correct a name differently.
+    /// Parses the canonical spelling in any case, and refuses all others. It corrects nothing else: a
+    /// filter can be bypassed where two programs correct a name differently. Upper and lower case are
+    /// the same to every resolver.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         if let Some(inner) = text.strip_prefix('[') {
             return ipv6(inner.strip_suffix(']').ok_or("the bracket is not closed")?);
@@ -31,15 +32,13 @@ impl HostName {
         if text.bytes().any(|byte| byte.is_ascii_control() || byte == b' ') {
             return Err("it contains control characters or blanks");
         }
-        if text.bytes().any(|byte| byte.is_ascii_uppercase()) {
-            return Err("it is not in lower case");
-        }
         if text.ends_with('.') {
             return Err("it ends with a dot");
         }
         if text.len() > 253 || !text.split('.').all(is_label) {
             return Err("it is not a host name");
         }
+        let text = &text.to_ascii_lowercase();
         if !ends_in_a_number(text) {
             return Ok(HostName::Name(text.to_owned()));
         }
@@ -106,11 +105,12 @@ mod tests {
         {
             assert_eq!(HostName::parse(text).map(|host| host.to_string()), Ok(text.to_owned()));
         }
+        assert_eq!(HostName::parse("Example.ORG"), HostName::parse("example.org"));
         for text in [
             "",
             ".",
-            "Example.org",
             "example.org.",
+            "0X7F000001",
             "me@example.org",
             "bücher.de",
             "exam\u{0}ple.org",

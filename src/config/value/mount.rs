@@ -10,6 +10,9 @@ use super::{Reason, Value};
 use crate::config::layer::OptionValue;
 use crate::config::node::{FromNode, Node, Problem, table_value};
 
+/// Directories with sockets of root, or with the keys and start-up files of an account.
+const CONTROL_PLACES: &[&str] = &["/", "/run", "/var/run", "/var", "/dev", "/etc", "/root", "/home", "~"];
+
 /// Whether the guest may write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -72,6 +75,14 @@ table_value! {
 }
 
 impl MountRequest {
+    /// Tells whether the source contains what controls the machine or the user's account.
+    pub fn controls_the_host(&self) -> bool {
+        let from = self.from.components().as_path();
+        CONTROL_PLACES.iter().any(|place| from == Path::new(place))
+            || ["/proc", "/sys"].iter().any(|place| from.starts_with(place))
+            || from.extension().is_some_and(|extension| extension == "sock")
+    }
+
     /// Describes the mount to a user who decides on it.
     pub fn describe(&self) -> String {
         let from = self.from.display();

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::facts::Reach;
 use crate::host::Host;
 use crate::path::HostPath;
+use crate::process::untrusted;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DockerFacts {
@@ -80,6 +81,8 @@ impl MachineProvider {
     }
 }
 
+/// The client's own files are far smaller.
+const MAX_FILE: u64 = 1 << 20;
 const SYSTEM_SOCKET: &str = "/var/run/docker.sock";
 
 impl DockerFacts {
@@ -129,6 +132,12 @@ impl DockerFacts {
             || matches!(&self.chosen_by, EndpointOrigin::Context(name) if name == "desktop-linux")
     }
 
+    /// Tells whether the daemon is on another machine, and not behind a tunnel or in a virtual machine of
+    /// this one.
+    pub fn is_on_another_machine(&self) -> bool {
+        self.remote && names_another_machine(&self.endpoint)
+    }
+
     /// Recognizes the product behind the endpoint, for messages, by a directory of the address or by
     /// the name of the context.
     pub fn provider(&self) -> Option<MachineProvider> {
@@ -147,6 +156,21 @@ impl DockerFacts {
         .find(|(directory, name, _)| directories.contains(directory) || context.starts_with(name))
         .map(|(.., provider)| provider)
     }
+}
+
+/// Tells whether an address such as `ssh://me@host:22/path` names another machine.
+pub fn names_another_machine(address: &str) -> bool {
+    let Some((scheme, rest)) = address.split_once("://") else { return false };
+    if !["ssh", "tcp", "http", "https"].contains(&scheme) {
+        return false;
+    }
+    let authority = rest.split('/').next().unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    let host = match host.strip_prefix('[') {
+        Some(address) => address.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    host != "localhost" && !host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// Returns the uid of the process that listens on the other end.
@@ -197,7 +221,7 @@ fn current_context(directory: &Path) -> Option<String> {
         #[serde(rename = "currentContext")]
         current_context: Option<String>,
     }
-    let text = std::fs::read_to_string(directory.join("config.json")).ok()?;
+    let text = untrusted::read_linked(&directory.join("config.json"), MAX_FILE).ok()?;
     serde_json::from_str::<ClientConfig>(&text).ok()?.current_context.filter(|name| !name.is_empty())
 }
 
@@ -220,8 +244,31 @@ fn context_endpoint(directory: &Path, name: &str) -> Option<String> {
         host: String,
     }
     std::fs::read_dir(directory.join("contexts/meta")).ok()?.flatten().find_map(|entry| {
-        let text = std::fs::read_to_string(entry.path().join("meta.json")).ok()?;
+        let text = untrusted::read_linked(&entry.path().join("meta.json"), MAX_FILE).ok()?;
         let context: Context = serde_json::from_str(&text).ok()?;
         (context.name == name).then_some(context.endpoints.docker.host)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_of_another_machine() {
+        for address in
+            ["ssh://me@build.example", "tcp://10.1.2.3:2376", "ssh://me@127.0.0.1@host/x", "tcp://[2001:db8::1]:1"]
+        {
+            assert!(names_another_machine(address), "{address}");
+        }
+        for address in [
+            "unix:///run/docker.sock",
+            "tcp://127.0.0.1:2375",
+            "ssh://core@localhost:5000/x",
+            "tcp://[::1]:1",
+            "unknown",
+        ] {
+            assert!(!names_another_machine(address), "{address}");
+        }
+    }
 }

@@ -1,12 +1,17 @@
 //! Looks for Podman, and connects to its service if CONTAINER_HOST names one. Starts no process.
 
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 use serde::Serialize;
 
+use super::docker::names_another_machine;
 use crate::facts::Reach;
 use crate::host::{Host, Platform};
 use crate::path::HostPath;
+use crate::process::untrusted;
+
+const MAX_AUTH_FILE: u64 = 1 << 20;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PodmanFacts {
@@ -16,6 +21,8 @@ pub struct PodmanFacts {
     pub rootless: bool,
     /// Whether the containers run in a virtual machine or on another host.
     pub remote: bool,
+    /// The address in CONTAINER_HOST, if it names another machine.
+    pub elsewhere: Option<String>,
     /// Whether the user has registry logins, which an empty auth file would hide.
     pub has_auth: bool,
     /// The cgroup controllers that a rootless Podman can use for limits.
@@ -34,12 +41,22 @@ impl PodmanFacts {
         };
         let rootless = host.uid != 0;
         let controllers = if rootless && !remote { crate::facts::delegated_controllers(host.uid) } else { Vec::new() };
-        PodmanFacts { program, reach, rootless, remote, has_auth: has_auth(host), controllers }
+        let elsewhere = address.filter(|address| names_another_machine(address)).map(str::to_owned);
+        PodmanFacts { program, reach, rootless, remote, elsewhere, has_auth: has_auth(host), controllers }
     }
 }
 
 fn has_auth(host: &Host) -> bool {
     let runtime = host.env.path("XDG_RUNTIME_DIR").map(|directory| directory.join("containers/auth.json"));
     let config = host.home.join(".config/containers/auth.json").as_path().to_owned();
-    host.env.path("REGISTRY_AUTH_FILE").is_some() || runtime.into_iter().chain([config]).any(|file| file.exists())
+    match host.env.path("REGISTRY_AUTH_FILE") {
+        // Podman stops at a file that it cannot read, even if it pulls nothing.
+        Some(file) => is_auth_file(file),
+        None => runtime.into_iter().chain([config]).any(|file| file.exists()),
+    }
+}
+
+fn is_auth_file(file: &Path) -> bool {
+    let text = untrusted::read_linked(file, MAX_AUTH_FILE).unwrap_or_default();
+    serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(&text).is_ok()
 }

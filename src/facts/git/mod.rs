@@ -20,15 +20,16 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use crate::facts::files::examine;
 use crate::facts::program::SearchPath;
 use crate::host::Host;
 use crate::path::HostPath;
-use crate::process::read_output;
+use crate::process::{read_output, untrusted};
 use repository::Repository;
 
 /// Limits the output of `git config`; a repository's configuration may be huge on purpose.
 const MAX_OUTPUT: usize = 4 << 20;
-const MAX_KEY_FILE: usize = 16 << 10;
+const MAX_KEY_FILE: u64 = 16 << 10;
 /// Git needs milliseconds to read a few files; one that hangs must not stop the launch.
 const GIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Variables that would make Git use another repository, or print more than its answer.
@@ -150,7 +151,7 @@ impl PendingGitConfig {
     }
 
     /// Waits for the answer. If Git fails or does not answer in time, there are no settings.
-    pub fn finish(self, host: &Host) -> GitFacts {
+    pub fn finish(self, host: &Host, shown: &[HostPath]) -> GitFacts {
         let mut facts = GitFacts { program: self.program, root: self.root, ..GitFacts::default() };
         match self.source {
             Source::None => return facts,
@@ -168,8 +169,31 @@ impl PendingGitConfig {
                 facts.settings = output.map(|output| parse(&output)).unwrap_or_default();
             }
         }
+        distrust_shown(&mut facts.settings, shown);
         facts.signing_key = signing_key(host, &facts);
         facts
+    }
+}
+
+/// Treats the user's settings as the repository's if their file is in a mounted directory, or if a
+/// link there chose it: the guest can write them, and must not choose what is mounted (attack 01).
+fn distrust_shown(settings: &mut [Setting], shown: &[HostPath]) {
+    let is_shown = |file: &Path| {
+        let fact = HostPath::new(file).ok().and_then(|file| examine(&file));
+        fact.is_some_and(|fact| {
+            fact.is_chosen_in(shown.iter()) || shown.iter().any(|directory| fact.real.is_within(directory))
+        })
+    };
+    let mut known: Vec<(PathBuf, bool)> = Vec::new();
+    for setting in settings.iter_mut().filter(|setting| matches!(setting.scope, Scope::System | Scope::Global)) {
+        let Some(file) = &setting.file else { continue };
+        let index = known.iter().position(|(other, _)| other == file).unwrap_or_else(|| {
+            known.push((file.clone(), is_shown(file)));
+            known.len() - 1
+        });
+        if known[index].1 {
+            setting.scope = Scope::Repository;
+        }
     }
 }
 
@@ -204,7 +228,7 @@ fn signing_key(host: &Host, facts: &GitFacts) -> Option<String> {
     let file = host.expand(Path::new(&setting.value));
     let beside = file.with_file_name(format!("{}.pub", file.file_name()?.to_str()?));
     [beside, file].iter().find_map(|file| {
-        let text = std::fs::read_to_string(file).ok().filter(|text| text.len() < MAX_KEY_FILE)?;
+        let text = untrusted::read_linked(file, MAX_KEY_FILE).ok()?;
         let line = text.lines().next()?.trim();
         is_public_key(line).then(|| line.to_owned())
     })

@@ -1,5 +1,5 @@
-//! Decides which system calls the guest may not make: everything that containers deny, and requests
-//! that would reach the host's terminal.
+//! Decides which system calls the guest may not make: everything that containers deny, requests
+//! that would reach the host's terminal, and modes that leave set-user-ID files behind.
 //!
 //! It is a deny-list, because the guest may be any program. The namespaces and the empty capability
 //! sets are the primary boundary; the filter keeps the guest away from the parts of the kernel that
@@ -35,6 +35,28 @@ const FAMILIES: [u32; 4] = [libc::AF_UNIX as u32, libc::AF_INET as u32, libc::AF
 const NETLINK_PROTOCOLS: [u32; 2] = [0, 4];
 
 const OPEN_TREE_ATTR: i64 = 467;
+const FCHMODAT2: i64 = 452;
+
+/// The bits that run a program as the owner or the group of its file (attack 34). `chmod` of a
+/// directory with the group's bit is refused as well, because a filter cannot see what a path leads
+/// to; `mkdir` needs no test, because the kernel ignores these bits there.
+const SET_ID: u32 = libc::S_ISUID | libc::S_ISGID;
+/// The flags with which `open` uses its mode. `O_TMPFILE` contains `O_DIRECTORY`, which alone creates
+/// nothing.
+const CREATES: u32 = (libc::O_CREAT | libc::O_TMPFILE & !libc::O_DIRECTORY) as u32;
+
+/// The calls that set the mode of a file, and the argument with the mode.
+const MODES: &[(i64, u8)] = &[(libc::SYS_fchmod, 1), (libc::SYS_fchmodat, 2), (FCHMODAT2, 2), (libc::SYS_mknodat, 2)];
+#[cfg(target_arch = "x86_64")]
+const MODES_HERE: &[(i64, u8)] = &[(libc::SYS_chmod, 1), (libc::SYS_creat, 1), (libc::SYS_mknod, 1)];
+#[cfg(not(target_arch = "x86_64"))]
+const MODES_HERE: &[(i64, u8)] = &[];
+
+/// The calls that may create a file, and the arguments with the flags and the mode.
+#[cfg(target_arch = "x86_64")]
+const OPENS: &[(i64, u8, u8)] = &[(libc::SYS_open, 1, 2), (libc::SYS_openat, 2, 3)];
+#[cfg(not(target_arch = "x86_64"))]
+const OPENS: &[(i64, u8, u8)] = &[(libc::SYS_openat, 2, 3)];
 /// Not defined by libc for every architecture.
 #[cfg(target_arch = "x86_64")]
 const KEXEC_FILE_LOAD: i64 = 320;
@@ -130,8 +152,17 @@ pub(crate) fn filter() -> Program {
     test(libc::SYS_socketpair, vec![Test::NoneOf { argument: 0, values: &[libc::AF_UNIX as u32] }]);
     test(libc::SYS_clone, vec![Test::AnyBit { argument: 0, bits: NAMESPACES }]);
     test(libc::SYS_unshare, vec![Test::AnyBit { argument: 0, bits: NAMESPACES | CLONE_NEWTIME }]);
-    // Its flags are in memory, where no filter can see them; libc falls back to `clone`.
-    rules.push((libc::SYS_clone3 as u32, Verdict::Deny(libc::ENOSYS)));
+    for (number, argument) in MODES.iter().chain(MODES_HERE) {
+        test(*number, vec![Test::AnyBit { argument: *argument, bits: SET_ID }]);
+    }
+    for (number, flags, mode) in OPENS {
+        test(*number, vec![Test::AnyBitWhen { first: *flags, any_of: CREATES, argument: *mode, bits: SET_ID }]);
+    }
+    // Their flags and modes are in memory, where no filter can see them; callers fall back to `clone`
+    // and `openat`, as on older kernels.
+    for number in [libc::SYS_clone3, libc::SYS_openat2] {
+        rules.push((number as u32, Verdict::Deny(libc::ENOSYS)));
+    }
     program::assemble(rules)
 }
 

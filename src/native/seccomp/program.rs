@@ -27,6 +27,13 @@ pub(crate) enum Test {
         argument: u8,
         bits: u32,
     },
+    /// `first` has any of the bits `any_of`, and `argument` any of `bits`.
+    AnyBitWhen {
+        first: u8,
+        any_of: u32,
+        argument: u8,
+        bits: u32,
+    },
     OneOf {
         argument: u8,
         values: &'static [u32],
@@ -163,6 +170,12 @@ fn deny_if(test: &Test, program: &mut Program) {
             program.push(load_argument(*argument));
             program.push(jump(ANY_BIT, *bits, 0, 1));
             program.push(errno(libc::EPERM));
+        }
+        Test::AnyBitWhen { first, any_of, argument, bits } => {
+            program.push(load_argument(*first));
+            // Past the test of the other argument: one load, one jump, one answer.
+            program.push(jump(ANY_BIT, *any_of, 0, 3));
+            deny_if(&Test::AnyBit { argument: *argument, bits: *bits }, program);
         }
         Test::OneOf { argument, values } => {
             program.push(load_argument(*argument));

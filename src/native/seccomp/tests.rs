@@ -49,7 +49,7 @@ fn every_number_gets_its_verdict() {
     for number in 0..1000_i64 {
         let expected = match number {
             number if denied.contains(&number) || tested.contains(&number) => EPERM,
-            libc::SYS_clone3 => ENOSYS,
+            libc::SYS_clone3 | libc::SYS_openat2 => ENOSYS,
             _ => ALLOW,
         };
         let got = run(&program, HERE, number as u32, [0; 6]);
@@ -114,4 +114,32 @@ fn socket_families_are_an_allow_list() {
 fn personality_is_an_allow_list() {
     assert_eq!(call(libc::SYS_personality, &[0xffff_ffff]), ALLOW);
     assert_eq!(call(libc::SYS_personality, &[0x40_0000]), EPERM);
+}
+
+#[test]
+fn attack_34_no_call_sets_the_user_or_group_id_bit() {
+    for bits in [0o4755, 0o2755, 0o6000, 0o4755 | 0xdead_0000_0000] {
+        assert_eq!(call(libc::SYS_fchmod, &[0, bits]), EPERM);
+        assert_eq!(call(libc::SYS_fchmodat, &[0, 0, bits]), EPERM);
+        assert_eq!(call(FCHMODAT2, &[0, 0, bits]), EPERM);
+        assert_eq!(call(libc::SYS_mknodat, &[0, 0, bits | 0o100_000]), EPERM);
+        for flags in [libc::O_CREAT | libc::O_WRONLY, libc::O_TMPFILE | libc::O_RDWR] {
+            assert_eq!(call(libc::SYS_openat, &[0, 0, flags as u64, bits]), EPERM);
+            #[cfg(target_arch = "x86_64")]
+            assert_eq!(call(libc::SYS_open, &[0, flags as u64, bits]), EPERM);
+        }
+        // Without these flags the mode is not read, and may be anything.
+        for flags in [libc::O_RDONLY, libc::O_DIRECTORY, libc::O_TRUNC | libc::O_WRONLY] {
+            assert_eq!(call(libc::SYS_openat, &[0, 0, flags as u64, bits]), ALLOW);
+        }
+        assert_eq!(call(libc::SYS_mkdirat, &[0, 0, bits]), ALLOW);
+        #[cfg(target_arch = "x86_64")]
+        for number in [libc::SYS_chmod, libc::SYS_creat, libc::SYS_mknod] {
+            assert_eq!(call(number, &[0, bits]), EPERM);
+        }
+    }
+    for mode in [0o755, 0o1777, 0o644] {
+        assert_eq!(call(libc::SYS_fchmodat, &[0, 0, mode]), ALLOW);
+        assert_eq!(call(libc::SYS_openat, &[0, 0, libc::O_CREAT as u64, mode]), ALLOW);
+    }
 }

@@ -88,9 +88,8 @@ impl Draft<'_> {
         let system = system.and_then(|setting| setting.file.clone());
         let known = git_configuration_files(self.host);
         for file in git_files(self.host, &self.facts.git) {
-            let Some(fact) = self.facts.files.get(&file.path).filter(|fact| fact.kind == FileKind::File) else {
-                continue;
-            };
+            let fact = self.named_file(&file.path, &file.reason).filter(|fact| fact.kind == FileKind::File).cloned();
+            let Some(fact) = &fact else { continue };
             // These are mounted already: the workspace, the files of R3, and on native the
             // system's.
             let is_shown = self.engine == EngineKind::Native && file.path.as_path() == Path::new(SYSTEM);

@@ -12,8 +12,10 @@ use crate::facts::{GitDirs, GitFacts, Hooks};
 use crate::host::Host;
 use crate::path::HostPath;
 use crate::plan::entry::{Mount, Topic, Why};
+use crate::plan::mounts::startup_files;
 use crate::plan::prepare::Prepare;
 use crate::plan::{Draft, flat_name};
+use crate::warning::{Warning, WarningTopic};
 
 /// Git's files of the host that are read-only inside. Seatbelt needs them as rules.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -53,6 +55,7 @@ impl Draft<'_> {
         if let Some(at) = &self.workspace.unconfirmed {
             self.fix_file(&at.join(".git"), "names a Git directory that is not used: read-only inside", &mut fixed);
         }
+        self.startup_files(&mut fixed);
         for file in configuration_files(self.host, &self.facts.git) {
             let real = self.facts.files.get(&file).map_or(file, |fact| fact.real.clone());
             if !self.facts.git_dirs.iter().flat_map(|dirs| &dirs.full).any(|dir| real.is_within(&dir.path)) {
@@ -60,6 +63,21 @@ impl Draft<'_> {
             }
         }
         fixed
+    }
+
+    /// Makes start-up files of HOME read-only that are kept in the workspace, as with dotfiles.
+    fn startup_files(&mut self, fixed: &mut FixedFiles) {
+        for file in startup_files(self.host) {
+            let Some(fact) = self.facts.files.get(&file).filter(|fact| self.is_below_root(&fact.real)) else {
+                continue;
+            };
+            let real = fact.real.clone();
+            self.warnings.push(Warning::new(
+                WarningTopic::Files,
+                format!("`{file}` is in the workspace: it is read-only inside, and chooses no mounts"),
+            ));
+            self.fix_file(&real, "programs on the host obey it: read-only inside", fixed);
+        }
     }
 
     /// Covers the directories of submodules that have no repository yet: `git status` on the host

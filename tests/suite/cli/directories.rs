@@ -183,7 +183,7 @@ hint: to mount it anyway, name its target: /etc
     assert_eq!(
         fixture.usage_error(&mut fixture.sandpen(["run", "--include-dir", "link"])),
         "\
-sandpen: error: flag --include-dir: `link` is a link out of the working directory
+sandpen: error: flag --include-dir: `link` is a link out of the workspace, and the guest could have created it
 hint: to include it anyway, name its target: --include-dir /etc
 "
     );

@@ -121,6 +121,7 @@ impl HandwrittenHost {
             controllers: ["cpu", "memory", "pids"].map(String::from).into(),
         });
         facts.podman = (self.engine.setting() == EngineSetting::Podman).then(|| PodmanFacts {
+            elsewhere: None,
             program: HostPath::new("/usr/bin/podman").ok(),
             reach: Reach::Answers,
             rootless: self.engine == Engine::PodmanRootless,
@@ -172,7 +173,7 @@ fn system() -> SystemFacts {
     let path = |path: &str| HostPath::new(path).expect("absolute");
     let shown = |place: &str, real: &str, kind| SystemEntry::Shown {
         path: path(place),
-        fact: FileFact { kind, real: path(real), uid: 0 },
+        fact: FileFact { kind, real: path(real), links: Vec::new(), uid: 0 },
     };
     SystemFacts {
         entries: vec![

@@ -31,7 +31,9 @@ impl Fixture {
         let calls = self.root.join("calls");
         let script = format!(
             "#!/bin/sh\n{{ printf '%s\\0' {engine} \"$@\"; printf '\\n\\0'; }} >>'{0}'\nexport -p >'{0}.env'\n\
-             case $1 in image) exit 1;; esac\nexit \"${{EXIT_CODE:-0}}\"\n",
+             case $1 in image) exit 1;; version) exit 0;; esac\n\
+             while [ $# -gt 0 ]; do [ \"$1\" = --cidfile ] && echo id >\"$2\"; shift; done\n\
+             exit \"${{EXIT_CODE:-0}}\"\n",
             calls.display()
         );
         self.install(engine, &script);
