@@ -3,4 +3,6 @@
 
 pub mod attach;
 pub mod repository;
+#[cfg(target_os = "linux")]
+pub mod streams;
 pub mod terminal;

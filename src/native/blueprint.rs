@@ -163,6 +163,7 @@ mod tests {
             share_network: true,
             listen: None,
             limits: NativeLimits::default(),
+            nested: false,
         }
     }
 

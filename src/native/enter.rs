@@ -10,7 +10,8 @@ use super::identity::Caller;
 use super::init::Init;
 use super::link::{Link, Message};
 use super::namespaces::Namespaces;
-use super::session::SessionTerminal;
+use super::seccomp::NewNamespaces;
+use super::session::{Replacement, SessionTerminal};
 use super::spawn::Child;
 use super::sys::{self, Forked};
 use super::walls::{self, Walls};
@@ -28,6 +29,7 @@ pub fn enter(
     launcher: u32,
     entry: &NativeEntry,
     terminal: Option<SessionTerminal<'_>>,
+    replacements: &[Replacement<'_>],
     init: impl FnOnce(&Init) -> i32,
 ) -> Result<Child, SetupError> {
     walls::check_streams()?;
@@ -37,11 +39,12 @@ pub fn enter(
     let namespaces = Namespaces::of_launcher(launcher)
         .map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::SRCH)))?;
     let cgroup_procs = cgroup::procs_of_launcher(launcher).map_err(|_| failed(Errno::ACCESS))?;
-    let mut walls = Walls::for_entering_process();
+    let is_separate = !cgroup_procs.is_empty() || !cgroup::is_own_group_writable();
+    let mut walls = Walls::for_entering_process(NewNamespaces::new(entry.nested, is_separate));
     if caller == Caller::User {
         walls.process_limit = entry.pids;
     }
-    let entering = EnteringProcess { namespaces, cgroup_procs, caller, terminal, cwd: &cwd, walls };
+    let entering = EnteringProcess { namespaces, cgroup_procs, caller, terminal, replacements, cwd: &cwd, walls };
     let (ours, theirs) = Link::pair().map_err(failed)?;
     let mask = sys::block_signals();
     // SAFETY: sandpen has one thread when it enters, as with `spawn`.
@@ -85,6 +88,7 @@ struct EnteringProcess<'a> {
     cgroup_procs: Vec<OwnedFd>,
     caller: Caller,
     terminal: Option<SessionTerminal<'a>>,
+    replacements: &'a [Replacement<'a>],
     cwd: &'a std::ffi::CStr,
     walls: Walls,
 }
@@ -104,7 +108,7 @@ impl EnteringProcess<'_> {
             }
             Ok(Forked::Child) => {
                 link.await_message();
-                if let Err(errno) = session::begin(self.terminal) {
+                if let Err(errno) = session::begin(self.terminal, self.replacements) {
                     walls::give_up(&link, Fault::at(Stage::Terminal)(errno));
                 }
                 if let Err(errno) = rustix::process::chdir(self.cwd) {

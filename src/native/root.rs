@@ -22,8 +22,9 @@ use super::sys::{self, MOUNT_ATTR_RDONLY};
 /// 2. All sources are opened, before anything is mounted that could cover them.
 /// 3. The new root is mounted over `/`, which exists everywhere; paths still lead to the host.
 /// 4. The steps run, relative to the new root's descriptor.
-/// 5. The new root becomes read-only, then `/`; the old one is detached.
-pub(crate) fn build(blueprint: &Blueprint<'_>) -> std::result::Result<(), Fault> {
+/// 5. A guest that may make sandboxes gets a `/proc` that it cannot reach, but may mount again.
+/// 6. The new root becomes read-only, then `/`; the old one is detached.
+pub(crate) fn build(blueprint: &Blueprint<'_>, nested: bool) -> std::result::Result<(), Fault> {
     let at_root = Fault::at(Stage::Root);
     sys::mount_setattr(CWD, c"/", true, 0, libc::MS_PRIVATE).map_err(&at_root)?;
     let sources = open_sources(blueprint)?;
@@ -37,6 +38,9 @@ pub(crate) fn build(blueprint: &Blueprint<'_>) -> std::result::Result<(), Fault>
             _ => Stage::Step,
         };
         execute(operation, source, &mut guest).map_err(Fault::at_step(stage, index))?;
+    }
+    if nested {
+        procfs::permit_mounting(&mut guest).map_err(Fault::at(Stage::Proc))?;
     }
 
     sys::mount_setattr(guest.root(), c"", false, MOUNT_ATTR_RDONLY, 0).map_err(&at_root)?;

@@ -14,13 +14,23 @@ pub struct SessionTerminal<'a> {
     pub is_all_streams: bool,
 }
 
+/// A descriptor and the number of the standard stream that it replaces.
+pub type Replacement<'a> = (u8, BorrowedFd<'a>);
+
 /// Makes the calling process the leader of a new session, with `terminal` as its controlling
 /// terminal and in the place of standard streams. Its children are in the same session, so that the
 /// kernel stops them for keys, and the caller learns of it.
 ///
 /// Makes system calls only.
-pub(crate) fn begin(terminal: Option<SessionTerminal<'_>>) -> Result<()> {
+pub(crate) fn begin(terminal: Option<SessionTerminal<'_>>, replacements: &[Replacement<'_>]) -> Result<()> {
     rustix::process::setsid()?;
+    for (number, with) in replacements {
+        match number {
+            0 => dup2_stdin(with)?,
+            1 => dup2_stdout(with)?,
+            _ => dup2_stderr(with)?,
+        }
+    }
     let Some(SessionTerminal { slave, is_all_streams }) = terminal else { return Ok(()) };
     rustix::process::ioctl_tiocsctty(slave)?;
     if is_all_streams || isatty(stdin()) {

@@ -15,7 +15,8 @@ use super::identity::{self, Caller, Maps};
 use super::init::Init;
 use super::link::{Link, Message};
 use super::namespaces::Namespaces;
-use super::session::SessionTerminal;
+use super::seccomp::NewNamespaces;
+use super::session::{Replacement, SessionTerminal};
 use super::sys::{self, Forked};
 use super::walls::{self, Walls};
 use super::{diagnose, privileges, root, session};
@@ -58,21 +59,24 @@ pub enum Event {
 /// The calling process must be single-threaded, and the calling thread must live as long as the
 /// sandbox: the kernel kills the sandbox with it.
 ///
-/// `terminal` becomes the controlling terminal, and takes the place of standard streams.
+/// `terminal` becomes the controlling terminal, and takes the place of standard streams that are
+/// terminals; `replacements` take the place of others.
 pub fn spawn<'a>(
     setup: &'a NativeSetup,
     terminal: Option<SessionTerminal<'_>>,
+    replacements: &[Replacement<'_>],
     init: impl FnOnce(&Init) -> i32,
 ) -> Result<PendingSandbox<'a>, SetupError> {
     walls::check_streams()?;
     let blueprint = Blueprint::new(setup)?;
     let caller = Caller::current();
-    let mut walls = Walls::for_first_process();
-    let limits = cgroup::enforce(setup.limits, caller);
+    let limits = cgroup::enforce(setup.limits, caller, setup.nested);
+    let mut walls = Walls::for_first_process(NewNamespaces::new(setup.nested, limits.is_separate));
     walls.process_limit = limits.process_limit;
     let first = FirstProcess {
         setup,
         terminal,
+        replacements,
         blueprint,
         caller,
         maps: Maps::new(setup.uid, setup.gid),
@@ -139,6 +143,7 @@ impl PendingSandbox<'_> {
 struct FirstProcess<'a> {
     setup: &'a NativeSetup,
     terminal: Option<SessionTerminal<'a>>,
+    replacements: &'a [Replacement<'a>],
     blueprint: Blueprint<'a>,
     caller: Caller,
     maps: Maps,
@@ -180,7 +185,7 @@ impl FirstProcess<'_> {
         if self.caller == Caller::User {
             self.maps.write(own_proc.as_fd()).map_err(&at_identity)?;
         }
-        session::begin(self.terminal).map_err(Fault::at(Stage::Terminal))?;
+        session::begin(self.terminal, self.replacements).map_err(Fault::at(Stage::Terminal))?;
         // Not with the other namespaces: its root is the control group that the process is in now.
         identity::unshare(libc::CLONE_NEWCGROUP).map_err(&at_identity)?;
         rustix::system::sethostname(self.setup.hostname.as_bytes()).map_err(Fault::at(Stage::Hostname))?;
@@ -206,7 +211,7 @@ impl FirstProcess<'_> {
 
     fn build_file_system(&self) -> Result<(), Fault> {
         let umask = rustix::process::umask(rustix::fs::Mode::empty());
-        let built = root::build(&self.blueprint);
+        let built = root::build(&self.blueprint, self.setup.nested);
         rustix::process::umask(umask);
         built?;
         rustix::process::chdir(self.blueprint.cwd.as_c_str()).map_err(Fault::at(Stage::WorkingDirectory))

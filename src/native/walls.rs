@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::error::{Cause, Fault, SetupError, Stage};
 use super::link::{Link, Message};
-use super::seccomp::{self, Program};
+use super::seccomp::{self, NewNamespaces, Program};
 use super::{landlock, mountpoint, privileges, sys};
 use crate::facts::engines::native::landlock_abi;
 
@@ -17,6 +17,7 @@ pub(crate) struct Walls {
     filter: Program,
     landlock_abi: u32,
     scope_signals: bool,
+    namespaces: NewNamespaces,
     /// For an ordinary user, whose processes need no control group to be counted.
     pub process_limit: Option<u64>,
 }
@@ -25,14 +26,20 @@ pub(crate) struct Walls {
 const LINK: i32 = 3;
 
 impl Walls {
-    pub fn for_first_process() -> Self {
-        Self { filter: seccomp::filter(), landlock_abi: landlock_abi(), scope_signals: true, process_limit: None }
+    pub fn for_first_process(namespaces: NewNamespaces) -> Self {
+        Self {
+            filter: seccomp::filter(namespaces),
+            landlock_abi: landlock_abi(),
+            scope_signals: true,
+            namespaces,
+            process_limit: None,
+        }
     }
 
     /// Landlock would block signals from an entering process to the processes that are already
     /// there, which are in another Landlock domain; the pid namespace blocks signals to all others.
-    pub fn for_entering_process() -> Self {
-        Self { scope_signals: false, ..Self::for_first_process() }
+    pub fn for_entering_process(namespaces: NewNamespaces) -> Self {
+        Self { scope_signals: false, ..Self::for_first_process(namespaces) }
     }
 
     /// Confines the calling process and reports to the launcher, or reports the failure and exits.
@@ -61,7 +68,8 @@ impl Walls {
         }
         privileges::hide().map_err(Fault::at(Stage::Privileges))?;
         privileges::drop_all().map_err(Fault::at(Stage::Privileges))?;
-        landlock::confine(self.landlock_abi, self.scope_signals).map_err(Fault::at(Stage::Landlock))?;
+        let files = self.namespaces == NewNamespaces::Denied;
+        landlock::confine(self.landlock_abi, self.scope_signals, files).map_err(Fault::at(Stage::Landlock))?;
         seccomp::install(&self.filter).map_err(Fault::at(Stage::Seccomp))?;
         privileges::die_with_parent().map_err(Fault::at(Stage::Parent))?;
         // The launcher may have died before the line above. `getppid` cannot tell, because it is 0

@@ -10,6 +10,7 @@ mod helper;
 mod host_proxy;
 mod mount_points;
 mod mounts;
+mod nested;
 mod network;
 mod prepare;
 mod preset;
@@ -32,6 +33,7 @@ pub use entry::{Mount, Source, Topic, Variable, VariableValue, Why};
 pub use git::{GitSettingChange, SettingEffect};
 pub use helper::{Forward, HelperConfig};
 pub use mounts::flat_name;
+pub use nested::NestedPlan;
 pub use network::{HANDOVER, NetworkPlan, ProxyPlan};
 pub use prepare::Prepare;
 pub use preset::PresetChoice;
@@ -118,6 +120,8 @@ pub struct Plan {
     pub(crate) repository_gate: RepositoryGate,
     pub(crate) fixed: FixedFiles,
     pub(crate) prepare: Vec<Prepare>,
+    /// Whether programs inside may make sandboxes of their own.
+    pub nested: NestedPlan,
     /// Whether the container is kept after it exits.
     pub keep: Option<Sourced<bool>>,
     /// Whether a limit or protection that cannot be enforced is an error.
@@ -197,6 +201,7 @@ impl Plan {
             ));
         }
         let network = network::plan(inputs, &engine)?;
+        let nested = nested::plan(inputs, request, engine.kind, &mut warnings);
         let user = user::plan(inputs, &engine, &mut warnings);
         let env = env::plan(inputs, &user, &id, &mut warnings);
         let session_dir = facts.session_base.join(id.to_string());
@@ -276,7 +281,8 @@ impl Plan {
         }
         let terminal = host.terminal.stdin && host.terminal.stdout;
         Ok(Plan {
-            details: detail::details(config, &engine, &helper_config, terminal, helper.is_some()),
+            details: detail::details(config, &engine, &nested, &helper_config, terminal, helper.is_some()),
+            nested,
             engine,
             image,
             workdir: inputs.workspace.workdir.clone(),

@@ -17,6 +17,9 @@ pub enum SessionError {
     Detach(#[source] io::Error),
     #[error("cannot open a terminal for the sandbox")]
     Terminal(#[source] io::Error),
+    #[cfg(target_os = "linux")]
+    #[error("cannot relay the standard streams")]
+    Streams(#[source] io::Error),
     #[error("cannot create `{path}` for the session")]
     Create {
         path: HostPath,

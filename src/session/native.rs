@@ -15,6 +15,7 @@ use super::proxy::Filter;
 use super::registry::{BackgroundSweep, Record};
 use super::{Repositories, Streams};
 use crate::error::Result;
+use crate::gate::streams::StreamPipes;
 use crate::gate::terminal::{GuestTerminal, Pty, Relay};
 use crate::helper::PreparedCommand;
 use crate::host::Host;
@@ -125,15 +126,23 @@ impl Relayed<'_> {
     }
 }
 
+/// Makes the pipes that keep the files of the standard streams out of a sandbox in which Landlock
+/// does not.
+fn stream_pipes(nested: bool) -> Result<StreamPipes> {
+    if nested { Ok(StreamPipes::open().map_err(SessionError::Streams)?) } else { Ok(StreamPipes::default()) }
+}
+
 /// Waits for the sandbox's end and restores the terminal. Returns a status if the command did not
 /// start or memory ran out.
 fn supervise(
     mut child: Child,
     terminal: Prepared<'_>,
+    pipes: StreamPipes,
     signals: SignalQueue,
     repositories: &mut Repositories,
 ) -> Result<(Outcome, Option<CommandStatus>)> {
     let mut relay = terminal.relay()?;
+    let streams = pipes.relay().map_err(SessionError::Streams)?;
     signals.catch_stop().map_err(SessionError::Signals)?;
     let pid = child.pid();
     let kill = move || {
@@ -195,6 +204,7 @@ fn supervise(
         status = Some(CommandStatus::OutOfMemory);
     }
     child.detach();
+    streams.finish();
     Ok((Outcome::Exited(code? as u8), status))
 }
 
@@ -216,11 +226,13 @@ pub fn run(
         Startup::Interrupted(signal) => return Ok(Outcome::Signaled(signal)),
     };
     let terminal = Prepared::open(streams)?;
+    let pipes = stream_pipes(launch.setup.nested)?;
     // This process has one thread until then, which the fork needs.
-    let pending = spawn(&launch.setup, terminal.session_terminal(), |init| match command(launch) {
-        Some(command) => terminal.start(init, command),
-        None => CommandStatus::NotExecutable.exit_code().into(),
-    })?;
+    let pending =
+        spawn(&launch.setup, terminal.session_terminal(), &pipes.guest_ends(), |init| match command(launch) {
+            Some(command) => terminal.start(init, command),
+            None => CommandStatus::NotExecutable.exit_code().into(),
+        })?;
     let downgrades = pending
         .unenforced
         .as_ref()
@@ -243,7 +255,7 @@ pub fn run(
     for downgrade in &downgrades {
         ui.warn(&format!("{}: {} ({})", downgrade.asked, downgrade.got, downgrade.reason));
     }
-    let (outcome, status) = supervise(child, terminal, signals, repositories)?;
+    let (outcome, status) = supervise(child, terminal, pipes, signals, repositories)?;
     match status {
         Some(CommandStatus::OutOfMemory) => failure::explain_memory(plan, outcome, ui),
         Some(status) => failure::explain_command(plan, status, ui),
@@ -260,8 +272,9 @@ pub fn enter(record: &Record, argv: Vec<OsString>, ui: Ui) -> Result<Outcome> {
     let terminal = Prepared::open(&mut streams)?;
     let environment =
         first_environment(record.owner.pid).ok_or_else(|| SessionError::NoEnvironment(record.id.clone()))?;
-    let entry = NativeEntry { cwd: PathBuf::from(&record.directory), pids: record.pids };
-    let child = enter_sandbox(record.owner.pid, &entry, terminal.session_terminal(), |init| {
+    let entry = NativeEntry { cwd: PathBuf::from(&record.directory), pids: record.pids, nested: record.nested };
+    let pipes = stream_pipes(record.nested)?;
+    let child = enter_sandbox(record.owner.pid, &entry, terminal.session_terminal(), &pipes.guest_ends(), |init| {
         let path = environment.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
         let prepared = PreparedCommand::new(&HelperConfig::default(), argv.clone(), path, None);
         match Command::new(&prepared.argv, environment.iter().map(|(name, value)| (name, value)), &prepared.path) {
@@ -269,7 +282,7 @@ pub fn enter(record: &Record, argv: Vec<OsString>, ui: Ui) -> Result<Outcome> {
             None => CommandStatus::NotExecutable.exit_code().into(),
         }
     })?;
-    let (outcome, status) = supervise(child, terminal, signals, &mut Repositories::default())?;
+    let (outcome, status) = supervise(child, terminal, pipes, signals, &mut Repositories::default())?;
     if status.is_some() {
         let name = argv.first().map_or("sh".into(), |name| name.display().to_string());
         ui.notice(&format!("`{name}` was not found in the sandbox, or cannot be executed"));

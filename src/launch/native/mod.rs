@@ -48,6 +48,7 @@ pub fn compile(plan: &Plan) -> Result<NativeLaunch> {
     let (Some(uid), Some(gid)) = (plan.user.uid, plan.user.gid) else {
         return Err(NativeCompileError::ImageUser.into());
     };
+    let nested = plan.nested.is_allowed();
     let mut steps = vec![Step::Proc, Step::Dev, Step::Dir { path: "/run".into(), mode: 0o755 }];
     steps.extend(plan.mounts.iter().map(|mount| {
         let target = PathBuf::from(mount.target.as_path());
@@ -73,6 +74,7 @@ pub fn compile(plan: &Plan) -> Result<NativeLaunch> {
                     .into(),
         });
     }
+    downgrades.extend(super::nested_downgrade(plan));
     if let Some(keep) = &plan.keep {
         downgrades.push(Downgrade {
             kind: DowngradeKind::Keep,
@@ -99,6 +101,7 @@ pub fn compile(plan: &Plan) -> Result<NativeLaunch> {
             share_network: plan.network.mode == NetworkMode::On,
             listen: plan.network.proxy.as_ref().map(|_| PROXY_PORT),
             limits,
+            nested,
         },
         argv: plan.command.clone(),
         env: env.collect(),
@@ -166,12 +169,13 @@ impl NativeLaunch {
             limit("memory", setup.limits.memory.map(|bytes| bytes.to_string())),
             limit("pids", setup.limits.pids.map(|pids| pids.to_string())),
         ];
+        let namespaces = if setup.nested { "" } else { ", new namespaces" };
         let last = [
             "pivot into the new root; the host's is detached".to_owned(),
             format!("working directory {}", setup.cwd.display()),
             "no capabilities, no new privileges".to_owned(),
             "Landlock, as far as the kernel has it: no signals and no abstract sockets beyond the sandbox".to_owned(),
-            "seccomp: the system calls containers deny, TIOCSTI, new namespaces".to_owned(),
+            format!("seccomp: the system calls containers deny, TIOCSTI{namespaces}"),
         ];
         let steps = setup.steps.iter().map(describe);
         first.into_iter().chain(limits.into_iter().flatten()).chain(steps).chain(last).collect()

@@ -81,6 +81,8 @@ pub struct NativeSetup {
     /// `share_network` to be false.
     pub listen: Option<u16>,
     pub limits: NativeLimits,
+    /// Whether the guest may create user namespaces, and mounts in them.
+    pub nested: bool,
 }
 
 /// A further command in a running native sandbox, whose mounts and namespaces exist.
@@ -89,4 +91,6 @@ pub struct NativeEntry {
     pub cwd: PathBuf,
     /// The process limit of the sandbox, set again where the kernel counts per user namespace.
     pub pids: Option<u64>,
+    /// As in [`NativeSetup`].
+    pub nested: bool,
 }
