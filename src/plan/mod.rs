@@ -1,6 +1,7 @@
 //! Decides everything about a sandbox from a [`Host`], a [`Config`] and [`Facts`]. Every entry of
 //! the [`Plan`] carries its reason and its origin. Pure: reads and changes nothing on the host.
 
+pub mod cache;
 mod detail;
 pub mod engine;
 mod entry;
@@ -229,6 +230,9 @@ impl Plan {
             draft.virtual_env();
         }
         draft.preset_mounts();
+        if engine.kind != EngineKind::SandboxExec {
+            draft.package_caches();
+        }
         draft.git_configuration();
         let mut ssh_warnings = Vec::new();
         let ssh = draft.ssh(&mut ssh_warnings);

@@ -60,6 +60,7 @@ mod tests {
             tmp: one("host"),
             allow_home: true,
             git: one("shared"),
+            cache: one("off"),
             nested: one("on"),
             env: many("A=b=c"),
             ssh_agent: one("off"),

@@ -18,6 +18,9 @@ pub enum SessionError {
     #[error("cannot open a terminal for the sandbox")]
     Terminal(#[source] io::Error),
     #[cfg(target_os = "linux")]
+    #[error("cannot use the layers of package caches")]
+    Cache(#[source] io::Error),
+    #[cfg(target_os = "linux")]
     #[error("cannot relay the standard streams")]
     Streams(#[source] io::Error),
     #[error("cannot create `{path}` for the session")]

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use rustix::process::{Pid, Signal};
 
+use super::cache::CacheLayers;
 use super::detached::{Detached, ServedTerminal};
 use super::error::SessionError;
 use super::failure;
@@ -19,7 +20,7 @@ use crate::gate::streams::StreamPipes;
 use crate::gate::terminal::{GuestTerminal, Pty, Relay};
 use crate::helper::PreparedCommand;
 use crate::host::Host;
-use crate::launch::native::step::NativeEntry;
+use crate::launch::native::step::{NativeEntry, Step};
 use crate::launch::native::{self, NativeLaunch};
 use crate::launch::refuse_downgrades;
 use crate::native::{Child, Command, Event, Init, SessionTerminal, enter as enter_sandbox, spawn};
@@ -126,6 +127,28 @@ impl Relayed<'_> {
     }
 }
 
+/// Takes the project's layers of package caches, if the launch uses any. Returns a launch with layers
+/// of the session if another sandbox has them: two overlays must not share one.
+fn take_layers(plan: &Plan, launch: &NativeLaunch, taken: &mut Option<CacheLayers>) -> Result<Option<NativeLaunch>> {
+    let project = launch.setup.steps.iter().find_map(|step| match step {
+        Step::Cache(cache) => cache.layer.parent(),
+        _ => None,
+    });
+    let Some(project) = project else { return Ok(None) };
+    let layers = taken.insert(CacheLayers::take(project).map_err(SessionError::Cache)?);
+    if !layers.is_shared() {
+        return Ok(None);
+    }
+    let mut changed = launch.clone();
+    for step in &mut changed.setup.steps {
+        if let Step::Cache(cache) = step {
+            let place = layers.place(&cache.layer, &plan.session_dir).map_err(SessionError::Cache)?.into_owned();
+            cache.layer = place;
+        }
+    }
+    Ok(Some(changed))
+}
+
 /// Makes the pipes that keep the files of the standard streams out of a sandbox in which Landlock
 /// does not.
 fn stream_pipes(nested: bool) -> Result<StreamPipes> {
@@ -225,6 +248,16 @@ pub fn run(
         Startup::Ready(filter) => filter,
         Startup::Interrupted(signal) => return Ok(Outcome::Signaled(signal)),
     };
+    let mut layers = None;
+    let with_private_layers;
+    let launch = match take_layers(plan, launch, &mut layers)? {
+        None => launch,
+        Some(changed) => {
+            ui.verbose("another sandbox of this project runs: what this one adds to package caches is not kept");
+            with_private_layers = changed;
+            &with_private_layers
+        }
+    };
     let terminal = Prepared::open(streams)?;
     let pipes = stream_pipes(launch.setup.nested)?;
     // This process has one thread until then, which the fork needs.
@@ -262,6 +295,9 @@ pub fn run(
         None => {}
     }
     filter.map_or(Ok(()), |filter| filter.close(ui))?;
+    if let Some(layers) = layers {
+        layers.finish();
+    }
     Ok(outcome)
 }
 

@@ -9,6 +9,7 @@ mod explain;
 mod files;
 mod flags;
 mod fuzz;
+mod nested;
 mod network;
 mod precedence;
 mod presets;

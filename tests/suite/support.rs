@@ -27,6 +27,7 @@ pub use process::{Running, command_lines, eventually, holds_within, is_running, 
 pub use program::{binary, install_program, install_script, sandpen_without_home};
 pub use shim::Shim;
 pub use skips::is_root as is_root_or_skip;
+pub use skips::skip;
 
 /// The image contains git, ssh, bash and perl.
 pub const IMAGE: &str = "localhost/sandpen-test:latest";

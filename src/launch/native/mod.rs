@@ -6,7 +6,7 @@ pub mod step;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use step::{Bind, NativeLimits, NativeSetup, Step};
+use step::{Bind, CacheStep, NativeLimits, NativeSetup, Step};
 
 use super::{Downgrade, DowngradeKind, limits};
 use crate::config::value::{Access, NetworkMode};
@@ -59,6 +59,9 @@ pub fn compile(plan: &Plan) -> Result<NativeLaunch> {
             Source::Tmpfs { mode } => Step::Tmpfs { path: target, mode: *mode },
             // Only container engines have volumes and virtual machines.
             Source::Volume(_) | Source::Machine(_) => Step::Dir { path: target, mode: 0o755 },
+            Source::Cache { host, layer } => {
+                Step::Cache(CacheStep { host: host.as_path().to_owned(), layer: layer.as_path().to_owned(), target })
+            }
             Source::Text(content) => Step::File { path: target, content: content.clone().into_bytes(), mode: 0o644 },
             Source::Link(to) => Step::Symlink { path: target, to: to.clone() },
         }
@@ -141,6 +144,10 @@ fn describe(step: &Step) -> String {
         Step::Bind(bind) => {
             let access = if bind.writable { "rw" } else { "ro" };
             format!("bind {access} {} at {}", bind.source.display(), bind.target.display())
+        }
+        Step::Cache(cache) => {
+            let (host, layer) = (cache.host.display(), cache.layer.display());
+            format!("overlay of {layer} over {host} at {}", cache.target.display())
         }
         Step::Tmpfs { path, .. } => format!("tmpfs {}", path.display()),
         Step::Symlink { path, to } => format!("link {} to {}", path.display(), to.display()),
