@@ -118,7 +118,11 @@ pub enum Command {
         time: u64,
     },
     /// Remove what killed sandboxes left behind, and what `run --keep` kept
-    Prune,
+    Prune {
+        /// Also remove what sandboxes added to package caches
+        #[arg(long)]
+        cache: bool,
+    },
     /// Show the configuration and its origins; list and create profiles
     #[command(after_help = PROFILE)]
     Profile {

@@ -109,7 +109,7 @@ fn dispatch(cli: Cli, ui: Ui) -> Result<Outcome> {
         Some(Command::Ports { id, ports, format }) => ports::run(&id, &ports, format, ui),
         Some(Command::Attach { id, read_only, detach_keys }) => attach::run(&id, read_only, detach_keys.as_deref(), ui),
         Some(Command::Stop { ids, all, time }) => stop::run(&ids, all, Duration::from_secs(time), ui),
-        Some(Command::Prune) => prune::run(ui),
+        Some(Command::Prune { cache }) => prune::run(cache, ui),
     }
 }
 

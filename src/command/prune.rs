@@ -4,11 +4,11 @@ use crate::error::Result;
 use crate::facts;
 use crate::host::Host;
 use crate::process::Outcome;
-use crate::session::cleanup;
 use crate::session::registry::{self, Entry, Incomplete};
+use crate::session::{self, cleanup};
 use crate::ui::{Ui, counted};
 
-pub fn run(ui: Ui) -> Result<Outcome> {
+pub fn run(cache: bool, ui: Ui) -> Result<Outcome> {
     let host = Host::read()?;
     let base = facts::session_base(&host);
     let ended: Vec<Entry> = registry::all(&base).into_iter().filter(|entry| !entry.is_live).collect();
@@ -22,6 +22,10 @@ pub fn run(ui: Ui) -> Result<Outcome> {
     ui.notice(&format!("{} removed", counted(stale, "leftover")));
     if kept > 0 {
         ui.notice(&format!("{} removed", counted(kept, "kept sandbox")));
+    }
+    if cache {
+        let projects = session::cache::remove(&crate::plan::cache::base(&host));
+        ui.notice(&format!("package caches of {} removed", counted(projects, "project")));
     }
     Ok(Outcome::Exited(0))
 }

@@ -14,8 +14,8 @@ use super::preset;
 use super::sourced::Sourced;
 use super::table::{KeySpec, OptionSpec, changes, first, never, optional, options, present, resolved};
 use super::value::{
-    Access, AgentMode, Cpus, EngineSetting, EnvRequest, GitMode, HideGlob, HostRule, ImageRef, Memory, MountRequest,
-    Name, NetworkMode, Pids, Port, TmpMode, UserMode, Value,
+    Access, AgentMode, CacheMode, Cpus, EngineSetting, EnvRequest, GitMode, HideGlob, HostRule, ImageRef, Memory,
+    MountRequest, Name, NestedMode, NetworkMode, Pids, Port, TmpMode, UserMode, Value,
 };
 use crate::host::{Environment, Platform};
 use crate::ui::Verbosity;
@@ -216,6 +216,32 @@ options! {
             GitMode::Shared => "the sandbox writes the host's Git directory",
         }.to_owned();
         opens: |git, _| (*git == GitMode::Shared).then_some("code planted in Git's files runs outside later");
+    }
+    cache: Sourced<CacheMode> = CacheMode::On => {
+        "Package caches: what the host has is visible inside, and what is added stays in a layer of the project's own, \
+         which neither the host nor another project reads.";
+        flag: cache: Option<String> = "--cache" ["CACHE"], "Files", "Package caches of the host, with a layer of the project's own";
+        key: "cache";
+        describe: |cache| match cache {
+            CacheMode::On => "the sandbox reads the host's package caches, and keeps what it adds",
+            CacheMode::Off => "the sandbox has no package caches",
+        }.to_owned();
+        opens: |cache, _| (*cache == CacheMode::On).then_some("the sandbox can read the packages that you have downloaded");
+    }
+    nested: Sourced<NestedMode> = NestedMode::Auto => {
+        "Whether programs inside may make sandboxes of their own, with user namespaces. `auto`: for agents and \
+         browsers that are known to do so.";
+        flag: nested: Option<String> = "--nested" ["NESTED"], "Sandbox", "Whether programs inside may make sandboxes of their own";
+        key: "nested";
+        describe: |nested| match nested {
+            NestedMode::Auto => "agents and browsers that need it may make sandboxes of their own",
+            NestedMode::On => "programs inside may make sandboxes of their own",
+            NestedMode::Off => "no program inside may make a sandbox of its own",
+        }.to_owned();
+        opens: |nested, now| match (nested, now.nested.value) {
+            (NestedMode::On, _) | (NestedMode::Auto, NestedMode::Off) => Some("more of the kernel can be reached"),
+            _ => None,
+        };
     }
     allow_home: Sourced<bool> = false => {
         "Permits the whole home as the working directory.";

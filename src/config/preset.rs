@@ -45,6 +45,10 @@ table_value! {
         pub credential_files: Vec<VariableName>,
         /// Hosts that the agent needs when the network is filtered.
         pub hosts: Vec<HostRule>,
+        /// Whether the agent runs commands in a sandbox of its own.
+        pub nested: bool,
+        /// Arguments that turn the agent's own sandbox off; the first is proposed where it cannot work.
+        pub sandbox_off: Vec<String>,
         /// The agent's directories and files on the host.
         pub directories: Vec<Directory>,
     }

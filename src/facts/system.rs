@@ -21,6 +21,7 @@ const ETC: &[&str] = &[
     "alternatives",
     "bash.bashrc",
     "bashrc",
+    "chromium.d",
     "crypto-policies",
     "debian_version",
     "fedora-release",

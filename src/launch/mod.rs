@@ -25,7 +25,7 @@ use crate::error::Result;
 use crate::facts::Facts;
 use crate::host::{Host, ProcessStamp};
 use crate::path::HostPath;
-use crate::plan::{EngineKind, Plan, Secret, TunnelPlan};
+use crate::plan::{EngineKind, NestedPlan, Plan, Secret, TunnelPlan};
 use crate::process::{Client, Pin};
 
 /// The option that a downgrade weakens.
@@ -41,6 +41,8 @@ pub enum DowngradeKind {
     Git,
     /// `--keep` has no effect.
     Keep,
+    /// Programs inside cannot make sandboxes of their own.
+    Nested,
     /// A mount appears at the host's path instead of the requested target.
     MountTarget,
 }
@@ -59,6 +61,17 @@ impl Downgrade {
     pub fn unlimited(kind: DowngradeKind, asked: String, reason: &str) -> Self {
         Downgrade { kind, asked, got: "no limit".into(), reason: reason.into() }
     }
+}
+
+/// Reports `--nested on` where the engine cannot allow it.
+fn nested_downgrade(plan: &Plan) -> Option<Downgrade> {
+    let NestedPlan::Unavailable { from, reason } = &plan.nested else { return None };
+    Some(Downgrade {
+        kind: DowngradeKind::Nested,
+        asked: format!("sandboxes within the sandbox ({from})"),
+        got: "denied".into(),
+        reason: (*reason).into(),
+    })
 }
 
 /// Turns the first downgrade into an error.

@@ -43,6 +43,7 @@ pub fn compile(
     builder.argv.extend(dialect.flags.iter().cloned());
     hardening(plan, &mut builder);
     limits(plan, &mut builder);
+    builder.downgrades.extend(super::nested_downgrade(plan));
     network(plan, &mut builder);
     user(plan, &mut builder);
     agent_group(plan, &mut builder);

@@ -20,7 +20,7 @@ pub fn arguments(mount: &Mount, engine: EngineKind) -> Result<[OsString; 2], Lau
         Source::Host(path) => text(path.to_str(), path, engine)?,
         Source::Machine(path) => text(path.to_str(), path, engine)?,
         Source::Volume(name) => name,
-        Source::Link(_) | Source::Text(_) => {
+        Source::Link(_) | Source::Text(_) | Source::Cache { .. } => {
             return Err(LaunchError::UnsupportedSource { target: target.to_owned(), engine });
         }
     };

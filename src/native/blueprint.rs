@@ -13,6 +13,7 @@ use crate::launch::native::step::{Bind, NativeSetup, Step};
 pub(crate) enum Operation<'a> {
     Dir { at: CString, mode: u32 },
     Bind { source: CString, at: CString, attributes: u64 },
+    Cache { host: CString, upper: CString, work: CString, at: CString },
     Tmpfs { at: CString, mode: u32 },
     Symlink { at: CString, to: CString },
     File { at: CString, content: &'a [u8], mode: u32 },
@@ -66,6 +67,12 @@ impl Links {
                 source: absolute(&bind.source)?,
                 at: self.target(&bind.target)?,
                 attributes: attributes(bind),
+            },
+            Step::Cache(cache) => Operation::Cache {
+                host: absolute(&cache.host)?,
+                upper: absolute(&cache.layer.join("upper"))?,
+                work: absolute(&cache.layer.join("work"))?,
+                at: self.target(&cache.target)?,
             },
             Step::Tmpfs { path, mode } => Operation::Tmpfs { at: self.target(path)?, mode: *mode },
             Step::Symlink { path, to } => self.link(path, to)?,
@@ -163,6 +170,7 @@ mod tests {
             share_network: true,
             listen: None,
             limits: NativeLimits::default(),
+            nested: false,
         }
     }
 
@@ -185,6 +193,7 @@ mod tests {
             .map(|operation| match operation {
                 Operation::Dir { at, .. }
                 | Operation::Bind { at, .. }
+                | Operation::Cache { at, .. }
                 | Operation::Tmpfs { at, .. }
                 | Operation::Symlink { at, .. }
                 | Operation::File { at, .. } => name(at),

@@ -23,28 +23,53 @@ pub(crate) struct LimitEnforcement {
     pub cgroups: Option<Cgroups>,
     /// The child sets it as a resource limit.
     pub process_limit: Option<u64>,
+    /// Whether the guest has a control group of version 2 that contains no process of the host, or
+    /// may not write to the one that it shares.
+    pub is_separate: bool,
     pub unenforced: Option<UnenforcedLimits>,
 }
 
 const PREFIX: &str = "sandpen-";
+/// The group below the one with the limits.
+const GUEST: &str = "guest";
+/// A nested guest can create groups in its own.
+const NESTED_BOUNDS: [(&str, usize); 2] = [("cgroup.max.descendants", 256), ("cgroup.max.depth", MAX_DEPTH)];
+const MAX_DEPTH: usize = 16;
 const MOUNTED_AT: &str = "/sys/fs/cgroup";
 
 /// Creates the control groups. The process limit of an ordinary user needs none and costs nothing:
 /// the kernel counts per user namespace (checked on 6.18; since 5.14).
-pub(crate) fn enforce(limits: NativeLimits, caller: Caller) -> LimitEnforcement {
-    let mut result = LimitEnforcement::default();
+///
+/// A `nested` guest can mount the control group that it is in, as root of a namespace of its own. It
+/// could end or stop every process in a group of the caller's, and change its own limits. It gets a
+/// group below the one with the limits, so that the latter is out of sight.
+pub(crate) fn enforce(limits: NativeLimits, caller: Caller, nested: bool) -> LimitEnforcement {
+    let mut result =
+        LimitEnforcement { is_separate: nested && !is_own_group_writable(), ..LimitEnforcement::default() };
     let mut wanted = limits;
     if caller == Caller::User {
         result.process_limit = wanted.pids.take();
     }
-    if wanted == NativeLimits::default() {
+    let is_limited = wanted != NativeLimits::default();
+    if !is_limited && (!nested || result.is_separate) {
         return result;
     }
-    match Cgroups::create(wanted) {
-        Ok(cgroups) => result.cgroups = Some(cgroups),
-        Err(error) => result.unenforced = Some(UnenforcedLimits { limits: wanted, error }),
+    match Cgroups::create(wanted, nested) {
+        Ok(cgroups) => {
+            result.is_separate |= cgroups.v2_directory.is_some();
+            result.cgroups = Some(cgroups);
+        }
+        Err(error) if is_limited => result.unenforced = Some(UnenforcedLimits { limits: wanted, error }),
+        Err(_) => {}
     }
     result
+}
+
+/// Whether the caller may write to the group of version 2 that it is in.
+pub(crate) fn is_own_group_writable() -> bool {
+    let membership = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let own = group_of(&membership, "");
+    own.is_some_and(|own| rustix::fs::access(own.join("cgroup.procs"), rustix::fs::Access::WRITE_OK).is_ok())
 }
 
 /// The control groups of one sandbox. Dropping it removes them.
@@ -74,11 +99,14 @@ fn quota(cpus: f64) -> u64 {
 }
 
 impl Cgroups {
-    fn create(limits: NativeLimits) -> Result<Self> {
+    fn create(limits: NativeLimits, nested: bool) -> Result<Self> {
         let membership = std::fs::read_to_string("/proc/self/cgroup")?;
         let mut cgroups = Self { directories: vec![], v2_directory: None, v1_procs: vec![] };
-        if cgroups.create_v2(&membership, limits).is_err() {
+        if let Err(error) = cgroups.create_v2(&membership, limits, nested) {
             cgroups.remove();
+            if limits == NativeLimits::default() {
+                return Err(error);
+            }
             cgroups.create_v1(&membership, limits)?;
         }
         Ok(cgroups)
@@ -86,7 +114,7 @@ impl Cgroups {
 
     /// Creates a group next to the caller's, because a group may have either processes or children
     /// with limits. Tries further up if need be, as far as the user may write.
-    fn create_v2(&mut self, membership: &str, limits: NativeLimits) -> Result<()> {
+    fn create_v2(&mut self, membership: &str, limits: NativeLimits, nested: bool) -> Result<()> {
         let own = group_of(membership, "").ok_or(ErrorKind::Unsupported)?;
         let settings = v2_settings(limits);
         let mut last = Error::from(ErrorKind::Unsupported);
@@ -94,7 +122,7 @@ impl Cgroups {
             if !parent.starts_with(MOUNTED_AT) {
                 break;
             }
-            match self.create_v2_below(parent, &settings) {
+            match self.create_v2_below(parent, &settings, nested) {
                 Ok(()) => return Ok(()),
                 Err(error) => last = error,
             }
@@ -103,7 +131,7 @@ impl Cgroups {
         Err(last)
     }
 
-    fn create_v2_below(&mut self, parent: &Path, settings: &[Setting]) -> Result<()> {
+    fn create_v2_below(&mut self, parent: &Path, settings: &[Setting], nested: bool) -> Result<()> {
         let enabled = std::fs::read_to_string(parent.join("cgroup.subtree_control"))?;
         for (name, _) in settings {
             let controller = name.split('.').next().unwrap_or_default();
@@ -111,8 +139,13 @@ impl Cgroups {
                 write(&parent.join("cgroup.subtree_control"), &format!("+{controller}"))?;
             }
         }
-        let directory = self.create_directory(parent)?;
+        let mut directory = self.create_directory(parent)?;
         apply(&directory, settings)?;
+        if nested {
+            apply(&directory, &NESTED_BOUNDS.map(|(name, bound)| (name, bound.to_string())))?;
+            directory.push(GUEST);
+            std::fs::create_dir(&directory)?;
+        }
         self.v2_directory = Some(std::fs::File::open(&directory)?.into());
         Ok(())
     }
@@ -178,11 +211,26 @@ impl Drop for Cgroups {
 fn remove(directory: &Path) {
     for wait in [0, 1, 2, 5, 10, 20, 50, 100] {
         std::thread::sleep(Duration::from_millis(wait));
-        match std::fs::remove_dir(directory) {
+        match remove_tree(directory, MAX_DEPTH) {
             Err(error) if error.kind() == ErrorKind::ResourceBusy => {}
             _ => return,
         }
     }
+}
+
+/// Removes a group and those in it, which a nested guest may have created.
+fn remove_tree(directory: &Path, depth: usize) -> Result<()> {
+    match std::fs::remove_dir(directory) {
+        Err(error) if error.kind() == ErrorKind::ResourceBusy && depth > 0 => {}
+        removed => return removed,
+    }
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            remove_tree(&entry.path(), depth - 1)?;
+        }
+    }
+    std::fs::remove_dir(directory)
 }
 
 /// Lists the empty groups of launchers that were killed by SIGKILL, for `prune`.
@@ -203,7 +251,7 @@ fn is_stale(path: &Path) -> bool {
 
 /// Removes the stale groups and returns how many there were.
 pub fn remove_stale() -> usize {
-    let removed = |path: &&PathBuf| std::fs::remove_dir(path).is_ok();
+    let removed = |path: &&PathBuf| remove_tree(path, MAX_DEPTH).is_ok();
     stale().iter().filter(removed).count()
 }
 
@@ -212,7 +260,11 @@ pub fn remove_stale() -> usize {
 pub(crate) fn procs_of_launcher(launcher: u32) -> Result<Vec<OwnedFd>> {
     let membership = std::fs::read_to_string(format!("/proc/{launcher}/cgroup"))?;
     let groups = groups_with_prefix(&membership, &format!("{PREFIX}{launcher}-"));
-    groups.iter().map(|directory| open_procs(directory)).collect()
+    let procs = |directory: &PathBuf| {
+        let guest = directory.join(GUEST);
+        open_procs(if guest.is_dir() { &guest } else { directory })
+    };
+    groups.iter().map(procs).collect()
 }
 
 fn open_procs(directory: &Path) -> Result<OwnedFd> {

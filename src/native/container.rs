@@ -1,9 +1,9 @@
 //! Installs the native engine's system call filter inside a container, for the helper.
 
-use super::seccomp;
+use super::seccomp::{self, NewNamespaces};
 
 /// Denies this process and its descendants the system calls that the native engine denies.
 pub fn install_container_filter() -> rustix::io::Result<()> {
     rustix::thread::set_no_new_privs(true)?;
-    seccomp::install(&seccomp::filter())
+    seccomp::install(&seccomp::filter(NewNamespaces::Denied))
 }

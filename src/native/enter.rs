@@ -10,6 +10,7 @@ use super::identity::Caller;
 use super::init::Init;
 use super::link::{Link, Message};
 use super::namespaces::Namespaces;
+use super::seccomp::NewNamespaces;
 use super::session::SessionStreams;
 use super::spawn::Child;
 use super::sys::{self, Forked};
@@ -47,7 +48,8 @@ pub fn enter(
     let namespaces = Namespaces::of_launcher(launcher)
         .map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::SRCH)))?;
     let cgroup_procs = cgroup::procs_of_launcher(launcher).map_err(|_| failed(Errno::ACCESS))?;
-    let mut walls = Walls::for_entering_process();
+    let is_separate = !cgroup_procs.is_empty() || !cgroup::is_own_group_writable();
+    let mut walls = Walls::for_entering_process(NewNamespaces::new(entry.nested, is_separate));
     if caller == Caller::User {
         walls.process_limit = entry.pids;
     }

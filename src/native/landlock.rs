@@ -6,6 +6,10 @@
 //! grant. What Landlock adds: a file passed as standard input cannot be opened again for writing
 //! through `/proc/self/fd/0`, nor can anything else outside the tree be, and the tree of mounts
 //! cannot be changed. A rule per mount would only repeat the mounts.
+//!
+//! A domain that restricts files may change no mount at all, not even in a namespace of its own. A
+//! guest that may make sandboxes is therefore not restricted in files: `gate/streams` keeps the
+//! files of the standard streams outside, and the kernel locks the mounts.
 
 use std::os::fd::BorrowedFd;
 
@@ -23,9 +27,12 @@ const VERSION: ABI = ABI::V6;
 
 /// Confines the calling process as far as the kernel, whose Landlock has version `abi`, can. Fails
 /// if the kernel enforces less than that version promises: the plan has reported no such downgrade.
-pub(crate) fn confine(abi: u32, scope_signals: bool) -> Result<()> {
+pub(crate) fn confine(abi: u32, scope_signals: bool, files: bool) -> Result<()> {
+    if !files && abi < LANDLOCK_SCOPES_ABI {
+        return Ok(());
+    }
     // The crate's error is a text for people; the launcher only needs to know that it failed.
-    match apply(scope_signals).map_err(|_| Errno::INVAL)? {
+    match apply(scope_signals, files).map_err(|_| Errno::INVAL)? {
         RulesetStatus::FullyEnforced => Ok(()),
         RulesetStatus::PartiallyEnforced if abi < LANDLOCK_SCOPES_ABI => Ok(()),
         RulesetStatus::NotEnforced if abi == 0 => Ok(()),
@@ -33,13 +40,16 @@ pub(crate) fn confine(abi: u32, scope_signals: bool) -> Result<()> {
     }
 }
 
-fn apply(scope_signals: bool) -> std::result::Result<RulesetStatus, RulesetError> {
+fn apply(scope_signals: bool, files: bool) -> std::result::Result<RulesetStatus, RulesetError> {
     let mut scopes = BitFlags::from(Scope::AbstractUnixSocket);
     if scope_signals {
         scopes |= Scope::Signal;
     }
     let all = AccessFs::from_all(VERSION);
     let ruleset = Ruleset::default().set_compatibility(CompatLevel::BestEffort);
+    if !files {
+        return Ok(ruleset.scope(scopes)?.create()?.restrict_self()?.ruleset);
+    }
     let mut ruleset = ruleset.handle_access(all)?.scope(scopes)?.create()?;
     // Without this rule nothing can be opened at all, which fails closed.
     if let Ok(root) = PathFd::new("/") {

@@ -4,12 +4,12 @@
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::AtFlags;
+use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::{Errno, Result};
-use rustix::mount::OpenTreeFlags;
+use rustix::mount::{MountAttrFlags, OpenTreeFlags};
 
 use super::mountpoint::{Tree, attach, attach_at};
-use super::root::{NO_DEVICES, new_file_system};
+use super::root::{NO_DEVICES, new_file_system, tmpfs};
 use super::sys::{self, MOUNT_ATTR_NOEXEC, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
 
 const ATTRIBUTES: u64 = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC;
@@ -31,6 +31,19 @@ const EMPTY_FILES: [&CStr; 12] = [
     c"pagetypeinfo",
 ];
 const EMPTY_DIRECTORIES: [&CStr; 3] = [c"acpi", c"scsi", c"asound"];
+
+/// The kernel counts the namespaces of a user namespace together with those of all below it.
+const NAMESPACE_LIMITS: [&CStr; 7] = [
+    c"sys/user/max_user_namespaces",
+    c"sys/user/max_mnt_namespaces",
+    c"sys/user/max_pid_namespaces",
+    c"sys/user/max_net_namespaces",
+    c"sys/user/max_ipc_namespaces",
+    c"sys/user/max_uts_namespaces",
+    c"sys/user/max_cgroup_namespaces",
+];
+/// A browser has one or two, an agent one for each command that runs.
+const MAX_NAMESPACES: &[u8] = b"256";
 
 /// Mounts `/proc` and covers what containers cover. A guest of root owns these files, so that only
 /// mounts protect them, not file permissions.
@@ -55,6 +68,28 @@ pub(crate) fn mount(guest: &mut Tree) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Lets namespaces that the guest creates mount `/proc`, as bubblewrap does, and limits their number.
+///
+/// The kernel permits that only if the namespace contains a `/proc` of which nothing is covered. The
+/// one that this function mounts is covered as a whole: it is below a directory that another mount
+/// covers, and the kernel locks that mount. What the guest sees at `/proc` stays covered. A `/proc`
+/// that it mounts is not, which is why the guest of root must not: an ordinary user may not write to
+/// the files of the machine anyway.
+pub(crate) fn permit_mounting(guest: &mut Tree) -> Result<()> {
+    let proc = new_file_system(c"proc", &[], NO_DEVICES | MountAttrFlags::MOUNT_ATTR_NOEXEC)?;
+    for kind in NAMESPACE_LIMITS {
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+        match rustix::fs::openat(&proc, kind, flags, Mode::empty()) {
+            Ok(file) => drop(rustix::io::write(file, MAX_NAMESPACES)?),
+            Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    guest.mount(tmpfs(0o755)?.as_fd(), c"dev/shm")?;
+    guest.mount(proc.as_fd(), c"dev/shm/proc")?;
+    guest.mount(tmpfs(0o1777)?.as_fd(), c"dev/shm")
 }
 
 /// Not every kernel has every file. Checked first, because closing an unused copy of a mount waits

@@ -3,7 +3,7 @@
 //! nothing is left behind even after SIGKILL.
 
 use std::ffi::CStr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::{Errno, Result};
@@ -14,7 +14,7 @@ use super::device::{self, Nodes};
 use super::error::{Fault, Stage};
 use super::mountpoint::{Tree, attach_at};
 use super::procfs;
-use super::sys::{self, MOUNT_ATTR_RDONLY};
+use super::sys::{self, MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
 
 /// Executes the blueprint. Afterwards no path leads to the host's file system any more.
 ///
@@ -22,8 +22,9 @@ use super::sys::{self, MOUNT_ATTR_RDONLY};
 /// 2. All sources are opened, before anything is mounted that could cover them.
 /// 3. The new root is mounted over `/`, which exists everywhere; paths still lead to the host.
 /// 4. The steps run, relative to the new root's descriptor.
-/// 5. The new root becomes read-only, then `/`; the old one is detached.
-pub(crate) fn build(blueprint: &Blueprint<'_>) -> std::result::Result<(), Fault> {
+/// 5. A guest that may make sandboxes gets a `/proc` that it cannot reach, but may mount again.
+/// 6. The new root becomes read-only, then `/`; the old one is detached.
+pub(crate) fn build(blueprint: &Blueprint<'_>, nested: bool) -> std::result::Result<(), Fault> {
     let at_root = Fault::at(Stage::Root);
     sys::mount_setattr(CWD, c"/", true, 0, libc::MS_PRIVATE).map_err(&at_root)?;
     let sources = open_sources(blueprint)?;
@@ -37,6 +38,9 @@ pub(crate) fn build(blueprint: &Blueprint<'_>) -> std::result::Result<(), Fault>
             _ => Stage::Step,
         };
         execute(operation, source, &mut guest).map_err(Fault::at_step(stage, index))?;
+    }
+    if nested {
+        procfs::permit_mounting(&mut guest).map_err(Fault::at(Stage::Proc))?;
     }
 
     sys::mount_setattr(guest.root(), c"", false, MOUNT_ATTR_RDONLY, 0).map_err(&at_root)?;
@@ -54,6 +58,7 @@ fn open_sources(blueprint: &Blueprint<'_>) -> std::result::Result<Vec<OpenSource
     let open = |(index, operation): (usize, &Operation<'_>)| {
         let opened = match operation {
             Operation::Bind { source, attributes, .. } => copy_tree(source, *attributes).map(OpenSource::Tree),
+            Operation::Cache { host, upper, work, .. } => overlay(host, upper, work).map(OpenSource::Tree),
             Operation::Dev => device::open().map(OpenSource::Devices),
             _ => Ok(OpenSource::Nothing),
         };
@@ -66,9 +71,7 @@ fn open_sources(blueprint: &Blueprint<'_>) -> std::result::Result<Vec<OpenSource
 /// `attributes` to each of them. Recursive, because the kernel refuses to uncover in a user
 /// namespace what a sub-mount covers.
 pub(crate) fn copy_tree(source: &CStr, attributes: u64) -> Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let real = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    let place = rustix::fs::openat2(CWD, source, flags, Mode::empty(), real)?;
+    let place = open_place(source)?;
     let tree = rustix::mount::open_tree(
         place,
         c"",
@@ -81,12 +84,40 @@ pub(crate) fn copy_tree(source: &CStr, attributes: u64) -> Result<OwnedFd> {
     Ok(tree)
 }
 
+/// Opens a path without symbolic links.
+fn open_place(path: &CStr) -> Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let real = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    rustix::fs::openat2(CWD, path, flags, Mode::empty(), real)
+}
+
+/// Mounts the directory `upper` over `host`, which is only read; or `upper` alone, if the file
+/// systems cannot be combined.
+fn overlay(host: &CStr, upper: &CStr, work: &CStr) -> Result<OwnedFd> {
+    let places = [open_place(host)?, open_place(upper)?, open_place(work)?];
+    // The kernel limits a value to 255 bytes, and a colon divides directories.
+    let name = |place: &OwnedFd| {
+        std::ffi::CString::new(format!("/proc/self/fd/{}", place.as_raw_fd())).map_err(|_| Errno::INVAL)
+    };
+    let [host, over, work] = [name(&places[0])?, name(&places[1])?, name(&places[2])?];
+    let options: [(&CStr, &CStr); 3] = [(c"lowerdir", &host), (c"upperdir", &over), (c"workdir", &work)];
+    let mounted = || {
+        let context = rustix::mount::fsopen(c"overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
+        // Without it only the host's root could keep what the layer needs to know.
+        rustix::mount::fsconfig_set_flag(context.as_fd(), c"userxattr")?;
+        create(&context, &options, NO_DEVICES)
+    };
+    mounted().or_else(|_: Errno| copy_tree(upper, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV))
+}
+
 fn execute(operation: &Operation<'_>, source: OpenSource, guest: &mut Tree) -> Result<()> {
     match (operation, source) {
-        (Operation::Bind { at, .. }, OpenSource::Tree(tree)) => guest.mount(tree.as_fd(), at),
+        (Operation::Bind { at, .. } | Operation::Cache { at, .. }, OpenSource::Tree(tree)) => {
+            guest.mount(tree.as_fd(), at)
+        }
         (Operation::Dev, OpenSource::Devices(nodes)) => device::mount(guest, nodes),
         // `open_sources` has opened one for each of these.
-        (Operation::Bind { .. } | Operation::Dev, _) => Err(Errno::INVAL),
+        (Operation::Bind { .. } | Operation::Cache { .. } | Operation::Dev, _) => Err(Errno::INVAL),
         (Operation::Dir { at, mode }, _) => guest.directory(at, *mode).map(drop),
         (Operation::Tmpfs { at, mode }, _) => guest.mount(tmpfs(*mode)?.as_fd(), at),
         (Operation::Symlink { at, to }, _) => guest.symlink(at, to),
@@ -105,6 +136,10 @@ pub(crate) fn tmpfs(mode: u32) -> Result<OwnedFd> {
 /// Creates a file system of kind `name`, mounted nowhere yet.
 pub(crate) fn new_file_system(name: &CStr, options: &[(&CStr, &CStr)], attributes: MountAttrFlags) -> Result<OwnedFd> {
     let context = rustix::mount::fsopen(name, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    create(&context, options, attributes)
+}
+
+fn create(context: &OwnedFd, options: &[(&CStr, &CStr)], attributes: MountAttrFlags) -> Result<OwnedFd> {
     for (key, value) in options {
         rustix::mount::fsconfig_set_string(context.as_fd(), *key, *value)?;
     }

@@ -15,6 +15,7 @@ use super::identity::{self, Caller, Maps};
 use super::init::Init;
 use super::link::{Link, Message};
 use super::namespaces::Namespaces;
+use super::seccomp::NewNamespaces;
 use super::session::SessionStreams;
 use super::sys::{self, Forked};
 use super::walls::{self, Walls};
@@ -67,8 +68,8 @@ pub fn spawn<'a>(
     walls::check_streams()?;
     let blueprint = Blueprint::new(setup)?;
     let caller = Caller::current();
-    let mut walls = Walls::for_first_process();
-    let limits = cgroup::enforce(setup.limits, caller);
+    let limits = cgroup::enforce(setup.limits, caller, setup.nested);
+    let mut walls = Walls::for_first_process(NewNamespaces::new(setup.nested, limits.is_separate));
     walls.process_limit = limits.process_limit;
     let first = FirstProcess {
         setup,
@@ -206,7 +207,7 @@ impl FirstProcess<'_> {
 
     fn build_file_system(&self) -> Result<(), Fault> {
         let umask = rustix::process::umask(rustix::fs::Mode::empty());
-        let built = root::build(&self.blueprint);
+        let built = root::build(&self.blueprint, self.setup.nested);
         rustix::process::umask(umask);
         built?;
         rustix::process::chdir(self.blueprint.cwd.as_c_str()).map_err(Fault::at(Stage::WorkingDirectory))

@@ -10,7 +10,7 @@ use super::arguments::ArgumentArea;
 use super::error::{Cause, Fault, SetupError, Stage};
 use super::init::LAUNCHER_ENDED;
 use super::link::{Link, Message};
-use super::seccomp::{self, Program};
+use super::seccomp::{self, NewNamespaces, Program};
 use super::{device, landlock, mountpoint, privileges, sys};
 use crate::facts::engines::native::landlock_abi;
 
@@ -20,6 +20,7 @@ pub(crate) struct Walls {
     landlock_abi: u32,
     scope_signals: bool,
     arguments: ArgumentArea,
+    namespaces: NewNamespaces,
     /// For an ordinary user, whose processes need no control group to be counted.
     pub process_limit: Option<u64>,
     /// The signal that the kernel sends to the process when the launcher ends.
@@ -30,12 +31,13 @@ pub(crate) struct Walls {
 const LINK: i32 = 3;
 
 impl Walls {
-    pub fn for_first_process() -> Self {
+    pub fn for_first_process(namespaces: NewNamespaces) -> Self {
         Self {
-            filter: seccomp::filter(),
+            filter: seccomp::filter(namespaces),
             landlock_abi: landlock_abi(),
             scope_signals: true,
             arguments: ArgumentArea::of_this_process(),
+            namespaces,
             process_limit: None,
             launcher_end: libc::SIGKILL,
         }
@@ -45,8 +47,8 @@ impl Walls {
     /// there, which are in another Landlock domain; the pid namespace blocks signals to all others.
     /// If the kernel killed it together with the launcher, the processes that its command left would
     /// go on; so it gets [`LAUNCHER_ENDED`] and kills them.
-    pub fn for_entering_process() -> Self {
-        Self { scope_signals: false, launcher_end: LAUNCHER_ENDED, ..Self::for_first_process() }
+    pub fn for_entering_process(namespaces: NewNamespaces) -> Self {
+        Self { scope_signals: false, launcher_end: LAUNCHER_ENDED, ..Self::for_first_process(namespaces) }
     }
 
     /// Confines the calling process and reports to the launcher, or reports the failure and exits.
@@ -79,7 +81,8 @@ impl Walls {
         unsafe { self.arguments.erase() };
         privileges::hide().map_err(Fault::at(Stage::Privileges))?;
         privileges::drop_all().map_err(Fault::at(Stage::Privileges))?;
-        landlock::confine(self.landlock_abi, self.scope_signals).map_err(Fault::at(Stage::Landlock))?;
+        let files = self.namespaces == NewNamespaces::Denied;
+        landlock::confine(self.landlock_abi, self.scope_signals, files).map_err(Fault::at(Stage::Landlock))?;
         seccomp::install(&self.filter).map_err(Fault::at(Stage::Seccomp))?;
         privileges::signal_at_end_of_parent(self.launcher_end).map_err(Fault::at(Stage::Parent))?;
         // The launcher may have died before the line above. `getppid` cannot tell, because it is 0

@@ -3,8 +3,8 @@
 
 use serde::Serialize;
 
-use super::HelperConfig;
 use super::engine::EnginePlan;
+use super::{HelperConfig, NestedPlan};
 use crate::config::value::EngineKind;
 use crate::config::{Config, Origin, Sourced};
 
@@ -36,6 +36,7 @@ impl Details {
 pub fn details(
     config: &Config,
     engine: &EnginePlan,
+    nested: &NestedPlan,
     helper_config: &HelperConfig,
     terminal: bool,
     has_helper: bool,
@@ -43,6 +44,9 @@ pub fn details(
     let mut details = Details(Vec::new());
     process(engine, terminal, has_helper, &mut details);
     limits(config, engine, &mut details);
+    if let NestedPlan::Allowed { reason, from } = nested {
+        details.add("nested", "allowed", reason, from);
+    }
     if let Some(name) = &config.name {
         details.add("name", name.value.to_string(), "the id for ps, exec and stop", &name.origin);
     }

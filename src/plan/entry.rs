@@ -92,6 +92,14 @@ pub enum Source {
     Volume(String),
     /// A generated file. Only the native engine uses it, which needs no copy on the host.
     Text(String),
+    /// A package cache of the host, and the directory of the layer over it. Only the native engine
+    /// uses it.
+    Cache {
+        /// The cache, which is never written.
+        host: HostPath,
+        /// Contains `upper`, with what was added, and `work`.
+        layer: HostPath,
+    },
     /// A symbolic link to create. Only the native engine uses it, which assembles the root
     /// directory.
     Link(PathBuf),

@@ -1,6 +1,7 @@
 //! Decides everything about a sandbox from a [`Host`], a [`Config`] and [`Facts`]. Every entry of
 //! the [`Plan`] carries its reason and its origin. Pure: reads and changes nothing on the host.
 
+pub mod cache;
 mod detail;
 pub mod engine;
 mod entry;
@@ -12,6 +13,7 @@ mod hidden;
 mod host_proxy;
 mod mount_points;
 mod mounts;
+mod nested;
 mod network;
 mod prepare;
 mod preset;
@@ -36,6 +38,7 @@ pub use entry::{Mount, Source, Topic, Variable, VariableValue, Why};
 pub use git::{GitSettingChange, SettingEffect};
 pub use helper::{Forward, HelperConfig};
 pub use mounts::flat_name;
+pub use nested::NestedPlan;
 pub use network::{HANDOVER, NetworkPlan, ProxyPlan};
 pub use prepare::Prepare;
 pub use preset::PresetChoice;
@@ -127,6 +130,8 @@ pub struct Plan {
     /// Files of the workspace that are hidden.
     pub hidden: Vec<HostPath>,
     pub(crate) prepare: Vec<Prepare>,
+    /// Whether programs inside may make sandboxes of their own.
+    pub nested: NestedPlan,
     /// Whether the container is kept after it exits.
     pub keep: Option<Sourced<bool>>,
     /// Whether a limit or protection that cannot be enforced is an error.
@@ -206,6 +211,7 @@ impl Plan {
             ));
         }
         let network = network::plan(inputs, &engine)?;
+        let nested = nested::plan(inputs, request, engine.kind, &mut warnings);
         let user = user::plan(inputs, &engine, &mut warnings);
         let env = env::plan(inputs, &user, &id, &mut warnings);
         let session_dir = facts.session_base.join(id.to_string());
@@ -233,6 +239,9 @@ impl Plan {
             draft.virtual_env();
         }
         draft.preset_mounts();
+        if engine.kind != EngineKind::SandboxExec {
+            draft.package_caches();
+        }
         draft.git_configuration();
         let mut ssh_warnings = Vec::new();
         let ssh = draft.ssh(&mut ssh_warnings);
@@ -291,10 +300,11 @@ impl Plan {
             prepare.extend(mount_points::mount_points(&mounts, &session_dir));
         }
         let terminal = host.terminal.stdin && host.terminal.stdout;
-        let mut details = detail::details(config, &engine, &helper_config, terminal, helper.is_some());
+        let mut details = detail::details(config, &engine, &nested, &helper_config, terminal, helper.is_some());
         details.extend(hide_details.into_iter().chain(ssh_details));
         Ok(Plan {
             details,
+            nested,
             engine,
             image,
             workdir: inputs.workspace.workdir.clone(),

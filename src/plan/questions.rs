@@ -8,7 +8,7 @@ use crate::path::HostPath;
 
 use super::preset::PresetChoice;
 use super::workspace::Workspace;
-use super::{git, hidden, mounts, network, repository, tools};
+use super::{cache, git, hidden, mounts, network, repository, tools};
 
 /// The purpose of a plan, which the choice of engines depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,10 @@ pub fn questions(
     let preset_directories = directories.map(|entry| host.home.join(entry.path.below()));
     Questions {
         engines: engine_candidates(config.engine.value, names_image, host.platform),
-        files: mounts::paths_of_interest(host, config, preset),
+        files: mounts::paths_of_interest(host, config, preset)
+            .into_iter()
+            .chain(cache::paths_of_interest(host, config))
+            .collect(),
         programs: network::proxy_program(config).into_iter().chain(tools::programs(host)).collect(),
         tool: command.map(str::to_owned),
         ask_agent: config.ssh_agent.value != AgentMode::Off,

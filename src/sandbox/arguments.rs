@@ -61,6 +61,8 @@ mod tests {
             allow_home: true,
             git: one("shared"),
             hide: many(".env*"),
+            cache: one("off"),
+            nested: one("on"),
             env: many("A=b=c"),
             ssh_agent: one("off"),
             network: one("proxied"),

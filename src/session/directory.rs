@@ -201,7 +201,7 @@ pub fn remove_memory_of_killed() {
     }
 }
 
-fn remove_all(path: &Path) {
+pub(super) fn remove_all(path: &Path) {
     if fs::remove_dir_all(path).is_err() {
         // The guest may have removed the permissions of its directories, which this user owns all
         // the same.

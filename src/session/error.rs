@@ -17,6 +17,12 @@ pub enum SessionError {
     Detach(#[source] io::Error),
     #[error("cannot open a terminal for the sandbox")]
     Terminal(#[source] io::Error),
+    #[cfg(target_os = "linux")]
+    #[error("cannot use the layers of package caches")]
+    Cache(#[source] io::Error),
+    #[cfg(target_os = "linux")]
+    #[error("cannot relay the standard streams")]
+    Streams(#[source] io::Error),
     #[error("cannot create `{path}` for the session")]
     Create {
         path: HostPath,
@@ -71,9 +77,6 @@ pub enum SessionError {
     #[cfg(target_os = "linux")]
     #[error("cannot keep the environment of the sandbox for `sandpen exec`")]
     KeepEnvironment(#[source] io::Error),
-    #[cfg(target_os = "linux")]
-    #[error("cannot open a pipe for the sandbox")]
-    Streams(#[source] io::Error),
     #[error("`/usr/bin/sandbox-exec` does not exist")]
     NoSandboxExec,
     #[error("cannot start `sandbox-exec`")]

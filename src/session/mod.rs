@@ -10,6 +10,7 @@
 //! `cleanup` and `registry` find the sandboxes of other sandpen processes and remove what killed
 //! ones left.
 
+pub(crate) mod cache;
 pub(crate) mod cleanup;
 mod client_wait;
 mod container;

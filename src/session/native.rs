@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use rustix::process::{Pid, Signal};
 
+use super::cache::CacheLayers;
 use super::detached::{Detached, ServedTerminal};
 use super::environment;
 use super::error::SessionError;
@@ -18,6 +19,7 @@ use crate::gate::streams::RelayedStreams;
 use crate::gate::terminal::{GuestTerminal, Pty, Relay};
 use crate::helper::{PreparedCommand, complete_paths};
 use crate::host::Host;
+use crate::launch::native::step::Step;
 use crate::launch::native::{self, NativeLaunch};
 use crate::launch::refuse_downgrades;
 use crate::native::{Child, Command, Event, Init, SessionStreams, spawn};
@@ -124,6 +126,28 @@ impl Relayed<'_> {
     }
 }
 
+/// Takes the project's layers of package caches, if the launch uses any. Returns a launch with layers
+/// of the session if another sandbox has them: two overlays must not share one.
+fn take_layers(plan: &Plan, launch: &NativeLaunch, taken: &mut Option<CacheLayers>) -> Result<Option<NativeLaunch>> {
+    let project = launch.setup.steps.iter().find_map(|step| match step {
+        Step::Cache(cache) => cache.layer.parent(),
+        _ => None,
+    });
+    let Some(project) = project else { return Ok(None) };
+    let layers = taken.insert(CacheLayers::take(project).map_err(SessionError::Cache)?);
+    if !layers.is_shared() {
+        return Ok(None);
+    }
+    let mut changed = launch.clone();
+    for step in &mut changed.setup.steps {
+        if let Step::Cache(cache) = step {
+            let place = layers.place(&cache.layer, &plan.session_dir).map_err(SessionError::Cache)?.into_owned();
+            cache.layer = place;
+        }
+    }
+    Ok(Some(changed))
+}
+
 /// Waits for the sandbox's end and restores the terminal. Returns a status if the command did not
 /// start or memory ran out.
 pub fn supervise(
@@ -219,6 +243,16 @@ pub fn run(
         Streams::Caller => RelayedStreams::open().map_err(SessionError::Streams)?,
         Streams::Detached(_) => RelayedStreams::default(),
     };
+    let mut layers = None;
+    let with_private_layers;
+    let launch = match take_layers(plan, launch, &mut layers)? {
+        None => launch,
+        Some(changed) => {
+            ui.verbose("another sandbox of this project runs: what this one adds to package caches is not kept");
+            with_private_layers = changed;
+            &with_private_layers
+        }
+    };
     let terminal = Prepared::open(streams)?;
     // This process has one thread until then, which the fork needs.
     let pending = spawn(&launch.setup, terminal.streams(), |init| match command(launch) {
@@ -258,6 +292,9 @@ pub fn run(
         None => {}
     }
     filter.map_or(Ok(()), |filter| filter.close(ui))?;
+    if let Some(layers) = layers {
+        layers.finish();
+    }
     Ok(outcome)
 }
 

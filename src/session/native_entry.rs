@@ -66,7 +66,7 @@ pub fn enter_with(
     lifetime: CommandLifetime,
     init: impl FnOnce(&Init) -> i32,
 ) -> Result<Child> {
-    let entry = NativeEntry { cwd: PathBuf::from(&record.directory), pids: record.pids };
+    let entry = NativeEntry { cwd: PathBuf::from(&record.directory), pids: record.pids, nested: record.nested };
     Ok(enter_sandbox(record.owner.pid, &entry, streams, lifetime, init)?)
 }
 

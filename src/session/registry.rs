@@ -67,6 +67,9 @@ pub struct Record {
     pub leftovers: Vec<Vec<String>>,
     /// The limit of processes of a native sandbox.
     pub pids: Option<u64>,
+    /// Whether programs in a native sandbox may make sandboxes of their own.
+    #[serde(default)]
+    pub nested: bool,
     /// The calls that the launcher left, because the engine did not answer.
     #[serde(default)]
     pub unfinished: Option<UnfinishedCalls>,
@@ -99,6 +102,7 @@ impl Record {
                 #[cfg(target_os = "linux")]
                 Launch::Native(launch) => launch.setup.limits.pids,
             },
+            nested: plan.nested.is_allowed(),
             unfinished: None,
         }
     }

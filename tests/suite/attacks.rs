@@ -4,6 +4,7 @@ mod guest;
 mod host_programs;
 mod leftovers;
 mod mounts;
+mod nested;
 mod network;
 mod repository;
 mod terminal;

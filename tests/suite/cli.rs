@@ -10,6 +10,7 @@ mod files;
 mod flags;
 mod fuzz;
 mod hidden;
+mod nested;
 mod network;
 mod odd_values;
 mod precedence;

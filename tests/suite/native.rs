@@ -33,7 +33,7 @@ natively!(
     nothing_of_the_sandbox_is_on_the_host_after_a_kill,
 );
 
-fn attack_15_nothing_secret_of_the_system_is_visible(fixture: &Fixture) {
+pub(crate) fn attack_15_nothing_secret_of_the_system_is_visible(fixture: &Fixture) {
     fixture.write(".ssh/id_ed25519", "private");
     let script = r#"
         for path in /etc/shadow /etc/gshadow /etc/sudoers /etc/ssh/ssh_host_ed25519_key /etc/ssl/private /root/.bashrc \
@@ -45,7 +45,7 @@ fn attack_15_nothing_secret_of_the_system_is_visible(fixture: &Fixture) {
     assert_eq!(fixture.bash(script).success(), "");
 }
 
-fn attack_16_abstract_sockets_of_the_host_are_out_of_reach(fixture: &Fixture) {
+pub(crate) fn attack_16_abstract_sockets_of_the_host_are_out_of_reach(fixture: &Fixture) {
     let name = format!("sandpen-test-{}-{:?}", std::process::id(), std::thread::current().id());
     let address = SocketAddr::from_abstract_name(&name).expect("an abstract name");
     let _listener = UnixListener::bind_addr(&address).expect("the host listens at an abstract socket");
@@ -56,7 +56,7 @@ fn attack_16_abstract_sockets_of_the_host_are_out_of_reach(fixture: &Fixture) {
     assert_eq!(finished.success(), "Operation not permitted");
 }
 
-fn attack_16_the_hosts_processes_are_out_of_reach(fixture: &Fixture) {
+pub(crate) fn attack_16_the_hosts_processes_are_out_of_reach(fixture: &Fixture) {
     let host = std::process::id();
     let script = format!(
         "kill -0 {host} 2>&-; echo $?; ls /proc | grep -c '^[0-9]'; cat /proc/1/environ 2>&- | wc -c; ls /proc/1/root/ 2>&- | wc -l; kill -9 1; echo alive"
@@ -67,14 +67,14 @@ fn attack_16_the_hosts_processes_are_out_of_reach(fixture: &Fixture) {
     assert!(lines[1].parse::<u32>().is_ok_and(|processes| processes < 10), "{lines:?}");
 }
 
-fn attack_11_nothing_can_be_typed_into_a_terminal(fixture: &Fixture) {
+pub(crate) fn attack_11_nothing_can_be_typed_into_a_terminal(fixture: &Fixture) {
     let script = r#"open my $t, '+<', '/dev/ptmx' or die $!; my $c = 'x';
         for my $request (0x5412, 0x541c, 0x100005412) { print ioctl($t, $request, $c) ? 'typed' : $!, "\n" }"#;
     let finished = fixture.run().args(["--", "perl", "-e", script]).finish();
     assert_eq!(finished.success(), "Operation not permitted\nOperation not permitted\nOperation not permitted");
 }
 
-fn attack_18_setuid_programs_gain_nothing_here(fixture: &Fixture) {
+pub(crate) fn attack_18_setuid_programs_gain_nothing_here(fixture: &Fixture) {
     if !is_root_or_skip("setuid programs of root") {
         return;
     }
@@ -86,7 +86,7 @@ fn attack_18_setuid_programs_gain_nothing_here(fixture: &Fixture) {
     assert_eq!(finished.success(), fixture.uid.to_string());
 }
 
-fn the_system_is_read_only(fixture: &Fixture) {
+pub(crate) fn the_system_is_read_only(fixture: &Fixture) {
     let script = "for place in / /usr /usr/bin /etc /bin /dev/sandpen; do touch $place/sandpen-was-here 2>&- && echo $place; done; true";
     assert_eq!(fixture.bash(script).success(), "");
 }

@@ -98,6 +98,8 @@ fn place(mount: &Mount, plan: &Plan, view: View) -> String {
         Source::Machine(path) => format!("{target} ← {path}"),
         Source::Tmpfs { .. } => format!("{target} ← tmpfs"),
         Source::Volume(name) => format!("{target} ← volume {name}"),
+        Source::Cache { host, .. } if host.as_path() == target.as_path() && !view.detailed => target.to_string(),
+        Source::Cache { host, layer } => format!("{target} ← {host}, changes in {layer}"),
         Source::Text(_) => format!("{target} ← generated"),
         Source::Link(to) => format!("{target} → {}", to.display()),
     }

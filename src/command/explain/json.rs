@@ -89,6 +89,7 @@ fn mount_json(mount: &Mount) -> Value {
         Source::Machine(path) => path.to_string(),
         Source::Tmpfs { .. } => "tmpfs".into(),
         Source::Volume(name) => format!("volume {name}"),
+        Source::Cache { host, layer } => format!("{host}, changes in {layer}"),
         Source::Text(_) => "generated".into(),
         Source::Link(to) => format!("link to {}", to.display()),
     };

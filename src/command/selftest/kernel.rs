@@ -45,15 +45,21 @@ impl SelftestInput<'_> {
                 let is_filtered = *error == FILTERED;
                 (is_filtered, if is_filtered { "TIOCSTI is refused" } else { "TIOCSTI is permitted" }.into())
             }),
-            check("namespaces", "cannot create any", &findings.namespace, |error| {
-                (*error != 0, if *error == 0 { "created one" } else { "refused" }.into())
-            }),
+            self.namespaces(),
             check("processes", "cannot see those of the host", &findings.processes, |inside| match &host {
                 Err(error) => (false, format!("cannot be tested: {error}")),
                 Ok(host) if inside == host => (false, "the PID namespace is the host's".into()),
                 Ok(_) => (true, "separate PID namespace".into()),
             }),
         ]
+    }
+
+    fn namespaces(&self) -> ProbeResult {
+        let is_allowed = self.plan.nested.is_allowed();
+        let promised = if is_allowed { "can create them (--nested)" } else { "cannot create any" };
+        check("namespaces", promised, &self.findings.namespace, |error| {
+            ((*error == 0) == is_allowed, if *error == 0 { "created one" } else { "refused" }.into())
+        })
     }
 
     pub(super) fn limits(&self) -> Vec<ProbeResult> {

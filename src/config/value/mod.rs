@@ -24,7 +24,7 @@ pub use host_name::HostName;
 pub use host_rule::HostRule;
 pub use image::ImageRef;
 pub use limit::{Cpus, Memory, Pids};
-pub use mode::{AgentMode, EngineSetting, GitMode, NetworkMode, TmpMode, UserMode};
+pub use mode::{AgentMode, CacheMode, EngineSetting, GitMode, NestedMode, NetworkMode, TmpMode, UserMode};
 pub use mount::{Access, MountRequest};
 pub use name::Name;
 pub use port::Port;

@@ -118,6 +118,26 @@ choice! {
     }
 }
 choice! {
+    /// Whether package caches are visible inside.
+    CacheMode, "a cache setting", "`on` or `off`" {
+        /// The host's, with a layer of the project's own
+        On,
+        /// None
+        Off,
+    }
+}
+choice! {
+    /// Whether programs inside may make sandboxes of their own.
+    NestedMode, "a nested setting", "`auto`, `on` or `off`" {
+        /// Allowed for agents and browsers that are known to need it
+        Auto,
+        /// Allowed
+        On,
+        /// Not allowed
+        Off,
+    }
+}
+choice! {
     /// The user inside.
     UserMode, "a user setting", "`auto`, `host` or `image`" {
         /// The host's user on Linux, the image's on macOS

@@ -6,7 +6,7 @@ pub mod step;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use step::{Bind, NativeLimits, NativeSetup, Step};
+use step::{Bind, CacheStep, NativeLimits, NativeSetup, Step};
 
 use super::{Downgrade, DowngradeKind, limits};
 use crate::config::value::{Access, NetworkMode};
@@ -48,6 +48,7 @@ pub fn compile(plan: &Plan) -> Result<NativeLaunch> {
     let (Some(uid), Some(gid)) = (plan.user.uid, plan.user.gid) else {
         return Err(NativeCompileError::ImageUser.into());
     };
+    let nested = plan.nested.is_allowed();
     let mut steps = vec![Step::Proc, Step::Dev, Step::Dir { path: "/run".into(), mode: 0o755 }];
     steps.extend(plan.mounts.iter().map(|mount| {
         let target = PathBuf::from(mount.target.as_path());
@@ -58,6 +59,9 @@ pub fn compile(plan: &Plan) -> Result<NativeLaunch> {
             Source::Tmpfs { mode } => Step::Tmpfs { path: target, mode: *mode },
             // Only container engines have volumes and virtual machines.
             Source::Volume(_) | Source::Machine(_) => Step::Dir { path: target, mode: 0o755 },
+            Source::Cache { host, layer } => {
+                Step::Cache(CacheStep { host: host.as_path().to_owned(), layer: layer.as_path().to_owned(), target })
+            }
             Source::Text(content) => Step::File { path: target, content: content.clone().into_bytes(), mode: 0o644 },
             Source::Link(to) => Step::Symlink { path: target, to: to.clone() },
         }
@@ -73,6 +77,7 @@ pub fn compile(plan: &Plan) -> Result<NativeLaunch> {
                     .into(),
         });
     }
+    downgrades.extend(super::nested_downgrade(plan));
     if let Some(keep) = &plan.keep {
         downgrades.push(Downgrade {
             kind: DowngradeKind::Keep,
@@ -99,6 +104,7 @@ pub fn compile(plan: &Plan) -> Result<NativeLaunch> {
             share_network: plan.network.mode == NetworkMode::On,
             listen: plan.network.proxy.as_ref().map(|_| PROXY_PORT),
             limits,
+            nested,
         },
         argv: plan.command.clone(),
         env: env.collect(),
@@ -139,6 +145,10 @@ fn describe(step: &Step) -> String {
             let access = if bind.writable { "rw" } else { "ro" };
             format!("bind {access} {} at {}", bind.source.display(), bind.target.display())
         }
+        Step::Cache(cache) => {
+            let (host, layer) = (cache.host.display(), cache.layer.display());
+            format!("overlay of {layer} over {host} at {}", cache.target.display())
+        }
         Step::Tmpfs { path, .. } => format!("tmpfs {}", path.display()),
         Step::Symlink { path, to } => format!("link {} to {}", path.display(), to.display()),
         Step::File { path, .. } => format!("file {}", path.display()),
@@ -166,12 +176,13 @@ impl NativeLaunch {
             limit("memory", setup.limits.memory.map(|bytes| bytes.to_string())),
             limit("pids", setup.limits.pids.map(|pids| pids.to_string())),
         ];
+        let namespaces = if setup.nested { "" } else { ", new namespaces" };
         let last = [
             "pivot into the new root; the host's is detached".to_owned(),
             format!("working directory {}", setup.cwd.display()),
             "no capabilities, no new privileges".to_owned(),
             "Landlock, as far as the kernel has it: no signals and no abstract sockets beyond the sandbox".to_owned(),
-            "seccomp: the system calls containers deny, TIOCSTI, new namespaces".to_owned(),
+            format!("seccomp: the system calls containers deny, TIOCSTI{namespaces}"),
         ];
         let steps = setup.steps.iter().map(describe);
         first.into_iter().chain(limits.into_iter().flatten()).chain(steps).chain(last).collect()

@@ -12,6 +12,7 @@ pub enum Step {
         mode: u32,
     },
     Bind(Bind),
+    Cache(CacheStep),
     /// Mounts a private, empty, writable file system.
     Tmpfs {
         path: PathBuf,
@@ -44,6 +45,16 @@ pub struct Bind {
     pub writable: bool,
 }
 
+/// An overlay: the guest sees a directory of the host, and its changes go to a layer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CacheStep {
+    /// Never written.
+    pub host: PathBuf,
+    /// Contains the directories `upper` and `work`. One sandbox at a time may use it.
+    pub layer: PathBuf,
+    pub target: PathBuf,
+}
+
 impl Step {
     /// Returns the path in the guest at which the step takes effect.
     pub fn target(&self) -> &Path {
@@ -53,6 +64,7 @@ impl Step {
             | Self::Symlink { path, .. }
             | Self::File { path, .. } => path,
             Self::Bind(bind) => &bind.target,
+            Self::Cache(cache) => &cache.target,
             Self::Proc => Path::new("/proc"),
             Self::Dev => Path::new("/dev"),
         }
@@ -81,6 +93,8 @@ pub struct NativeSetup {
     /// `share_network` to be false.
     pub listen: Option<u16>,
     pub limits: NativeLimits,
+    /// Whether the guest may create user namespaces, and mounts in them.
+    pub nested: bool,
 }
 
 /// A further command in a running native sandbox, whose mounts and namespaces exist.
@@ -89,4 +103,6 @@ pub struct NativeEntry {
     pub cwd: PathBuf,
     /// The process limit of the sandbox, set again where the kernel counts per user namespace.
     pub pids: Option<u64>,
+    /// As in [`NativeSetup`].
+    pub nested: bool,
 }

@@ -124,6 +124,7 @@ fn downgrades(plan: &Plan) -> Vec<Downgrade> {
             reason: "sandbox-exec cannot put a directory in the place of another".into(),
         });
     }
+    downgrades.extend(super::nested_downgrade(plan));
     if let Some(keep) = &plan.keep {
         downgrades.push(Downgrade {
             kind: DowngradeKind::Keep,

@@ -109,12 +109,23 @@ const DENIED: &[i64] = &[
     libc::SYS_pidfd_getfd,
     libc::SYS_move_pages,
     libc::SYS_migrate_pages,
-    // Mounts and namespaces.
+];
+
+/// Mounts and namespaces. With `nested` they are allowed: the kernel lets a process use them only
+/// in a user namespace of its own.
+const MOUNTS_AND_NAMESPACES: &[i64] = &[
     libc::SYS_mount,
     libc::SYS_umount2,
     libc::SYS_pivot_root,
     libc::SYS_chroot,
     libc::SYS_setns,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+];
+
+/// The newer calls for mounts. They are never allowed, because `mount` does the same with less of
+/// the kernel; with `nested` they seem not to exist, so that programs fall back to it.
+const NEW_MOUNT_CALLS: &[i64] = &[
     libc::SYS_open_tree,
     libc::SYS_move_mount,
     libc::SYS_fsopen,
@@ -123,8 +134,18 @@ const DENIED: &[i64] = &[
     libc::SYS_fspick,
     libc::SYS_mount_setattr,
     OPEN_TREE_ATTR,
-    libc::SYS_sethostname,
-    libc::SYS_setdomainname,
+];
+
+/// The levels and options of `setsockopt` that replace the tables of iptables, ip6tables, arptables
+/// and ebtables. Root of a network namespace may use them.
+const PACKET_FILTER_LEVELS: [u32; 2] = [libc::IPPROTO_IP as u32, libc::IPPROTO_IPV6 as u32];
+const PACKET_FILTER_OPTIONS: [u32; 6] = [64, 65, 96, 97, 128, 129];
+/// Raw sockets, with each combination of the flags that the kernel accepts.
+const RAW_SOCKETS: [u32; 4] = [
+    libc::SOCK_RAW as u32,
+    (libc::SOCK_RAW | libc::SOCK_CLOEXEC) as u32,
+    (libc::SOCK_RAW | libc::SOCK_NONBLOCK) as u32,
+    (libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) as u32,
 ];
 
 #[cfg(target_arch = "x86_64")]
@@ -133,25 +154,65 @@ const DENIED_HERE: &[i64] =
 #[cfg(not(target_arch = "x86_64"))]
 const DENIED_HERE: &[i64] = &[];
 
-/// Builds the filter; called before the fork.
-pub(crate) fn filter() -> Program {
-    let deny = |number: &i64| (*number as u32, Verdict::Deny(libc::EPERM));
-    let mut rules: Vec<(u32, Verdict)> = DENIED.iter().chain(DENIED_HERE).map(deny).collect();
+/// The namespaces that a guest may create.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NewNamespaces {
+    Denied,
+    /// For a guest in a control group of the caller's: root of a cgroup namespace may mount it.
+    AllButCgroup,
+    All,
+}
+
+impl NewNamespaces {
+    pub fn new(nested: bool, has_separate_cgroup: bool) -> Self {
+        match (nested, has_separate_cgroup) {
+            (false, _) => Self::Denied,
+            (true, false) => Self::AllButCgroup,
+            (true, true) => Self::All,
+        }
+    }
+
+    /// Returns the flags of those that are denied.
+    fn denied(self) -> u32 {
+        match self {
+            Self::Denied => NAMESPACES,
+            Self::AllButCgroup => libc::CLONE_NEWCGROUP as u32,
+            Self::All => 0,
+        }
+    }
+}
+
+/// Builds the filter; called before the fork. If the guest may create namespaces, it may mount in
+/// them; the rest is the same for what runs there.
+pub(crate) fn filter(namespaces: NewNamespaces) -> Program {
+    let nested = namespaces != NewNamespaces::Denied;
+    let deny = |with: libc::c_int| move |number: &i64| (*number as u32, Verdict::Deny(with));
+    let mut rules: Vec<(u32, Verdict)> = DENIED.iter().chain(DENIED_HERE).map(deny(libc::EPERM)).collect();
+    let new_mount_calls = if nested { libc::ENOSYS } else { libc::EPERM };
+    rules.extend(NEW_MOUNT_CALLS.iter().map(deny(new_mount_calls)));
+    if !nested {
+        rules.extend(MOUNTS_AND_NAMESPACES.iter().map(deny(libc::EPERM)));
+    }
     let mut test = |number: i64, tests: Vec<Test>| {
         rules.push((number as u32, Verdict::DenyIf(tests)));
     };
     test(libc::SYS_ioctl, vec![Test::OneOf { argument: 1, values: &TERMINAL_REQUESTS }]);
     test(libc::SYS_personality, vec![Test::NoneOf { argument: 0, values: &PERSONALITIES }]);
-    test(
-        libc::SYS_socket,
-        vec![
-            Test::NoneOf { argument: 0, values: &FAMILIES },
-            Test::NoneOfWhen { first: 0, is: libc::AF_NETLINK as u32, argument: 2, values: &NETLINK_PROTOCOLS },
-        ],
-    );
+    let mut sockets = vec![
+        Test::NoneOf { argument: 0, values: &FAMILIES },
+        Test::NoneOfWhen { first: 0, is: libc::AF_NETLINK as u32, argument: 2, values: &NETLINK_PROTOCOLS },
+    ];
+    if nested {
+        // A process that is root of a network namespace has the capability for these.
+        let raw = |family: i32| Test::OneOfWhen { first: 0, is: family as u32, argument: 1, values: &RAW_SOCKETS };
+        sockets.extend([libc::AF_INET, libc::AF_INET6].map(raw));
+        let tables = |level| Test::OneOfWhen { first: 1, is: level, argument: 2, values: &PACKET_FILTER_OPTIONS };
+        test(libc::SYS_setsockopt, PACKET_FILTER_LEVELS.map(tables).into());
+    }
+    test(libc::SYS_socket, sockets);
     test(libc::SYS_socketpair, vec![Test::NoneOf { argument: 0, values: &[libc::AF_UNIX as u32] }]);
-    test(libc::SYS_clone, vec![Test::AnyBit { argument: 0, bits: NAMESPACES }]);
-    test(libc::SYS_unshare, vec![Test::AnyBit { argument: 0, bits: NAMESPACES | CLONE_NEWTIME }]);
+    test(libc::SYS_clone, vec![Test::AnyBit { argument: 0, bits: namespaces.denied() }]);
+    test(libc::SYS_unshare, vec![Test::AnyBit { argument: 0, bits: namespaces.denied() | CLONE_NEWTIME }]);
     for (number, argument) in MODES.iter().chain(MODES_HERE) {
         test(*number, vec![Test::AnyBit { argument: *argument, bits: SET_ID }]);
     }

@@ -42,6 +42,13 @@ pub(crate) enum Test {
         argument: u8,
         values: &'static [u32],
     },
+    /// `first` equals `is`, and `argument` is one of the values.
+    OneOfWhen {
+        first: u8,
+        is: u32,
+        argument: u8,
+        values: &'static [u32],
+    },
     /// `first` equals `is`, and `argument` is none of the values.
     NoneOfWhen {
         first: u8,
@@ -190,6 +197,13 @@ fn deny_if(test: &Test, program: &mut Program) {
                 program.push(jump(EQUAL, *value, (values.len() - index) as u8, 0));
             }
             program.push(errno(libc::EPERM));
+        }
+        Test::OneOfWhen { first, is, argument, values } => {
+            program.push(load_argument(*first));
+            // Past the test of the other argument: one load, and a jump and an answer per value.
+            program.push(jump(EQUAL, *is, 0, 2 * values.len() as u8 + 1));
+            let (argument, values) = (*argument, *values);
+            deny_if(&Test::OneOf { argument, values }, program);
         }
         Test::NoneOfWhen { first, is, argument, values } => {
             program.push(load_argument(*first));

@@ -35,15 +35,19 @@ fn run(program: &Program, architecture: u32, number: u32, arguments: [u64; 6]) -
 }
 
 fn call(number: i64, arguments: &[u64]) -> u32 {
+    call_with(NewNamespaces::Denied, number, arguments)
+}
+
+fn call_with(namespaces: NewNamespaces, number: i64, arguments: &[u64]) -> u32 {
     let mut all = [0; 6];
     all[..arguments.len()].copy_from_slice(arguments);
-    run(&filter(), HERE, number as u32, all)
+    run(&filter(namespaces), HERE, number as u32, all)
 }
 
 #[test]
 fn every_number_gets_its_verdict() {
-    let program = filter();
-    let denied: Vec<i64> = [DENIED, DENIED_HERE].concat();
+    let program = filter(NewNamespaces::Denied);
+    let denied: Vec<i64> = [DENIED, DENIED_HERE, MOUNTS_AND_NAMESPACES, NEW_MOUNT_CALLS].concat();
     // Zero arguments pass all the tests but these.
     let tested = [libc::SYS_socket, libc::SYS_socketpair];
     for number in 0..1000_i64 {
@@ -59,7 +63,7 @@ fn every_number_gets_its_verdict() {
 
 #[test]
 fn foreign_architectures_and_x32_are_shut_out() {
-    let program = filter();
+    let program = filter(NewNamespaces::Denied);
     for architecture in [0x4000_0003, 0x4000_0028, 0] {
         assert_eq!(run(&program, architecture, 4, [0; 6]), KILL);
     }
@@ -89,6 +93,50 @@ fn new_namespaces_are_denied() {
     assert_eq!(call(libc::SYS_unshare, &[0x80]), EPERM);
     assert_eq!(call(libc::SYS_clone3, &[]), ENOSYS);
     assert_eq!(call(libc::SYS_mount, &[]), EPERM);
+}
+
+#[test]
+fn a_nested_guest_may_create_namespaces_and_nothing_else() {
+    let nested = NewNamespaces::All;
+    for number in [libc::SYS_clone, libc::SYS_unshare] {
+        assert_eq!(call_with(nested, number, &[u64::from(NAMESPACES)]), ALLOW);
+        assert_eq!(call_with(NewNamespaces::AllButCgroup, number, &[libc::CLONE_NEWUSER as u64]), ALLOW);
+        assert_eq!(call_with(NewNamespaces::AllButCgroup, number, &[libc::CLONE_NEWCGROUP as u64]), EPERM);
+    }
+    assert_eq!(call_with(nested, libc::SYS_unshare, &[0x80]), EPERM);
+    assert_eq!(call_with(nested, libc::SYS_clone3, &[]), ENOSYS);
+    for number in MOUNTS_AND_NAMESPACES {
+        assert_eq!(call_with(nested, *number, &[]), ALLOW, "system call {number}");
+    }
+    for number in NEW_MOUNT_CALLS {
+        assert_eq!(call_with(nested, *number, &[]), ENOSYS, "system call {number}");
+    }
+    for number in [DENIED, DENIED_HERE].concat() {
+        assert_eq!(call_with(nested, number, &[]), EPERM, "system call {number}");
+    }
+}
+
+#[test]
+fn a_nested_guest_has_no_raw_sockets_and_no_packet_filter() {
+    let socket =
+        |family: i32, kind: i32| call_with(NewNamespaces::All, libc::SYS_socket, &[family as u64, kind as u64, 0]);
+    for family in [libc::AF_INET, libc::AF_INET6] {
+        for flags in [0, libc::SOCK_CLOEXEC, libc::SOCK_NONBLOCK, libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK] {
+            assert_eq!(socket(family, libc::SOCK_RAW | flags), EPERM);
+            assert_eq!(socket(family, libc::SOCK_STREAM | flags), ALLOW);
+            assert_eq!(socket(family, libc::SOCK_DGRAM | flags), ALLOW);
+        }
+    }
+    assert_eq!(socket(libc::AF_NETLINK, libc::SOCK_RAW), ALLOW);
+    assert_eq!(socket(libc::AF_PACKET, libc::SOCK_RAW), EPERM);
+    let option = |level: u64, option: u64| call_with(NewNamespaces::All, libc::SYS_setsockopt, &[3, level, option]);
+    for level in [libc::IPPROTO_IP as u64, libc::IPPROTO_IPV6 as u64] {
+        for table in [64, 65, 96, 97, 128, 129] {
+            assert_eq!(option(level, table), EPERM);
+        }
+        assert_eq!(option(level, 1), ALLOW);
+    }
+    assert_eq!(option(libc::SOL_SOCKET as u64, 64), ALLOW);
 }
 
 #[test]

@@ -33,13 +33,13 @@ fn kill_launcher(fixture: &Fixture, script: &str, mark: &str) {
     eventually("the container is gone", || fixture.containers().is_empty());
 }
 
-fn attack_25_a_killed_launcher_takes_the_guest_along(fixture: &Fixture) {
+pub(crate) fn attack_25_a_killed_launcher_takes_the_guest_along(fixture: &Fixture) {
     let mark = mark(fixture);
     kill_launcher(fixture, &format!("echo ready; exec {mark}"), &mark);
 }
 
 /// The guest tries to take the launcher's lock, to stop its first process, and to detach processes.
-fn attack_25_the_guest_cannot_prevent_its_termination(fixture: &Fixture) {
+pub(crate) fn attack_25_the_guest_cannot_prevent_its_termination(fixture: &Fixture) {
     let mark = mark(fixture);
     let script = format!(
         r#"trap '' TERM HUP INT

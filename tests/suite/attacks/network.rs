@@ -14,7 +14,7 @@ for_every_engine!(
     attack_23_a_listed_name_does_not_lead_to_this_machine,
 );
 
-fn attack_21_odd_names_and_addresses_are_refused_and_logged(fixture: &Fixture) {
+pub(crate) fn attack_21_odd_names_and_addresses_are_refused_and_logged(fixture: &Fixture) {
     let server = Server::start("reached");
     let port = server.port;
     let targets: Vec<String> = [
@@ -92,7 +92,7 @@ const WAYS: &str = r#"
     socket(my $a, PF_UNIX, SOCK_STREAM, 0); print "abstract\n" if connect($a, pack("S", AF_UNIX) . "\0$abstract");
     print "done\n";"#;
 
-fn attack_22_no_way_out_but_the_proxy(fixture: &Fixture) {
+pub(crate) fn attack_22_no_way_out_but_the_proxy(fixture: &Fixture) {
     let tcp = TcpListener::bind("0.0.0.0:0").expect("listener");
     let udp = UdpSocket::bind("0.0.0.0:0").expect("socket");
     let name = format!("sandpen-test-{}-{}", std::process::id(), fixture.root.display());
@@ -130,7 +130,7 @@ fn local_name() -> String {
     names.next().expect("a local name in /etc/hosts besides localhost").to_owned()
 }
 
-fn attack_23_a_listed_name_does_not_lead_to_this_machine(fixture: &Fixture) {
+pub(crate) fn attack_23_a_listed_name_does_not_lead_to_this_machine(fixture: &Fixture) {
     let server = Server::start("reached");
     let (name, port) = (local_name(), server.port);
     let script = format!("{ASK} connect {name}:{port} | head -1");

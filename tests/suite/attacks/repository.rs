@@ -190,7 +190,7 @@ fn attack_09_odd_project_files_do_not_hang(fixture: &Fixture) {
     }
 }
 
-fn attack_09_other_project_files_have_no_effect_on_the_host(fixture: &Fixture) {
+pub(crate) fn attack_09_other_project_files_have_no_effect_on_the_host(fixture: &Fixture) {
     for name in [".env", ".sandpen/.env", ".llxprt/.env", ".gemini/.env"] {
         fixture.write(
             Path::new("project").join(name),
@@ -254,7 +254,7 @@ fn attack_10_the_argument_parser_prints_no_terminal_escapes() {
     }
 }
 
-fn attack_19_links_do_not_lead_outside(fixture: &Fixture) {
+pub(crate) fn attack_19_links_do_not_lead_outside(fixture: &Fixture) {
     let secret = fixture.outside("beside").join("secret");
     fs::write(&secret, "hunter2").expect("file");
     fs::set_permissions(&secret, PermissionsExt::from_mode(0o666)).expect("chmod");

@@ -35,7 +35,7 @@ fn type_secrets(fixture: &Fixture, pty: &mut Pty) {
     assert!(!stolen.contains("secret"), "the guest has read {stolen:?}");
 }
 
-fn attack_27_a_sandbox_in_the_background_reads_no_keys(fixture: &Fixture) {
+pub(crate) fn attack_27_a_sandbox_in_the_background_reads_no_keys(fixture: &Fixture) {
     write_reader(fixture, "sleep 300");
     let mut command = fixture.run();
     command.args(["--", "./reader"]);
@@ -75,7 +75,7 @@ fn attack_27_a_stopped_sandbox_reads_no_keys() {
     }
 }
 
-fn attack_27_what_exec_leaves_behind_reads_no_keys(fixture: &Fixture) {
+pub(crate) fn attack_27_what_exec_leaves_behind_reads_no_keys(fixture: &Fixture) {
     write_reader(fixture, "exit 0");
     let mut running =
         Running::start(fixture.run().args(["--name", "left", "--", "bash", "-c", "echo ready; sleep 300"]));

@@ -17,7 +17,7 @@ for_every_engine!(
 );
 for_every_container_engine!(attack_18_setuid_programs_gain_nothing,);
 
-fn attack_12_13_no_sockets_of_the_host(fixture: &Fixture) {
+pub(crate) fn attack_12_13_no_sockets_of_the_host(fixture: &Fixture) {
     let mut command = fixture.run();
     command.envs([("DISPLAY", ":0"), ("WAYLAND_DISPLAY", "wayland-0"), ("GNOME_KEYRING_CONTROL", "/run/keyring")]);
     command.args(["--env", &format!("CONTAINER={}", fixture.engine().is_container())]);
@@ -33,7 +33,7 @@ fn attack_12_13_no_sockets_of_the_host(fixture: &Fixture) {
     assert_eq!(command.args(["--", "bash", "-c", script]).finish().success(), "");
 }
 
-fn attack_14_no_inherited_files(fixture: &Fixture) {
+pub(crate) fn attack_14_no_inherited_files(fixture: &Fixture) {
     let secret = fixture.write("secret", "hunter2");
     let script = "echo ready; cat > /dev/null; perl -e 'for (3..99) { print if open my $f, q(<&), $_ }'; cat <&9";
     let mut command = fixture.run();
@@ -79,7 +79,7 @@ fn attack_17_no_new_namespaces_and_mounts(fixture: &Fixture) {
 }
 
 /// The script calls them by number, because no program in the image does.
-fn attack_17_privileged_kernel_interfaces_are_blocked(fixture: &Fixture) {
+pub(crate) fn attack_17_privileged_kernel_interfaces_are_blocked(fixture: &Fixture) {
     let numbers: [(&str, u32, u32); 6] = [
         ("add_key", 248, 217),
         ("keyctl", 250, 219),
@@ -130,7 +130,7 @@ fn attack_18_there_are_no_capabilities(fixture: &Fixture) {
     assert_eq!(finished.success(), "");
 }
 
-fn attack_20_a_fork_bomb_is_bounded(fixture: &Fixture) {
+pub(crate) fn attack_20_a_fork_bomb_is_bounded(fixture: &Fixture) {
     let explained = fixture.explain(&["--pids", "40", "--", "true"]);
     let is_limited = explained["downgrades"].as_array().expect("downgrades").is_empty();
     // Even if the limit fails, there are at most 300 processes; all end with the sandbox.

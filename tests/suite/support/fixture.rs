@@ -127,6 +127,23 @@ impl Fixture {
         self
     }
 
+    /// Runs every `bash`, `sh` and `perl` as root of a user namespace of its own, with its own
+    /// mounts, inside the sandbox.
+    pub fn nested(mut self) -> Self {
+        let programs = self.root.join("nested-programs");
+        fs::create_dir(&programs).expect("directory");
+        for name in ["bash", "sh", "perl"] {
+            let script = format!(
+                "#!/usr/bin/dash\nexec /usr/bin/unshare --user --map-root-user --mount /usr/bin/{name} \"$@\"\n"
+            );
+            install_script(programs.join(name), &script);
+        }
+        let mount = format!("{}:/nested-programs", programs.display());
+        let path = format!("PATH=/nested-programs:{SYSTEM_PATH}");
+        self.options.extend(["--nested", "on", "--mount", &mount, "--env", &path].map(str::to_owned));
+        self
+    }
+
     /// Gives the home directory another name.
     pub fn with_home_named(mut self, name: &str) -> Self {
         let home = self.root.join(name);

@@ -1,0 +1,124 @@
+//! Decides which package caches of the host are visible inside. A guest reads what the host has, and
+//! writes to a layer of the project's own: it changes nothing that the host or another project reads.
+
+use std::path::PathBuf;
+
+use super::entry::{Mount, Topic, Why};
+use super::mounts::flat_name;
+use super::prepare::Prepare;
+use super::{Draft, Source};
+use crate::config::Config;
+use crate::config::value::{Access, CacheMode, EngineKind};
+use crate::facts::FileKind;
+use crate::host::Host;
+use crate::path::HostPath;
+
+/// A directory in which a package manager keeps what it has downloaded, and nothing else. The
+/// directories above contain credentials and settings.
+struct PackageCache {
+    name: &'static str,
+    /// The path below HOME.
+    default: &'static str,
+    /// A variable with another path, and the part of the cache below that path.
+    variable: Option<(&'static str, &'static str)>,
+}
+
+const fn cache(
+    name: &'static str,
+    default: &'static str,
+    variable: Option<(&'static str, &'static str)>,
+) -> PackageCache {
+    PackageCache { name, default, variable }
+}
+
+const CACHES: [PackageCache; 17] = [
+    cache("npm", ".npm/_cacache", Some(("npm_config_cache", "_cacache"))),
+    cache("npx", ".npm/_npx", Some(("npm_config_cache", "_npx"))),
+    cache("pnpm", ".local/share/pnpm/store", None),
+    cache("yarn", ".cache/yarn", Some(("YARN_CACHE_FOLDER", ""))),
+    cache("yarn-berry", ".yarn/berry/cache", None),
+    cache("pip", ".cache/pip", Some(("PIP_CACHE_DIR", ""))),
+    cache("uv", ".cache/uv", Some(("UV_CACHE_DIR", ""))),
+    cache("cargo-registry", ".cargo/registry", Some(("CARGO_HOME", "registry"))),
+    cache("cargo-git", ".cargo/git", Some(("CARGO_HOME", "git"))),
+    cache("go-modules", "go/pkg/mod", Some(("GOMODCACHE", ""))),
+    cache("go-build", ".cache/go-build", Some(("GOCACHE", ""))),
+    cache("maven", ".m2/repository", None),
+    cache("gradle", ".gradle/caches", Some(("GRADLE_USER_HOME", "caches"))),
+    cache("composer", ".cache/composer", Some(("COMPOSER_CACHE_DIR", ""))),
+    cache("gem", ".cache/gem", None),
+    cache("gem-specs", ".gem/specs", None),
+    cache("bundler", ".bundle/cache", None),
+];
+
+impl PackageCache {
+    /// Returns the path on the host, and the variable that names it.
+    fn place(&self, host: &Host) -> (HostPath, Option<&'static str>) {
+        let named = self.variable.and_then(|(variable, below)| {
+            let path = HostPath::new(host.env.path(variable)?).ok()?;
+            let path = if below.is_empty() { path } else { path.join(below) };
+            path.is_within(&host.home).then_some((path, Some(variable)))
+        });
+        named.unwrap_or_else(|| (host.home.join(self.default), None))
+    }
+}
+
+/// Lists the paths that the decisions in this file depend on, for the facts to look at.
+pub fn paths_of_interest(host: &Host, config: &Config) -> Vec<HostPath> {
+    match config.cache.value {
+        CacheMode::On => CACHES.iter().map(|cache| cache.place(host).0).collect(),
+        CacheMode::Off => Vec::new(),
+    }
+}
+
+/// Returns the directory of all projects' layers.
+pub fn base(host: &Host) -> HostPath {
+    host.state_dir().join("cache")
+}
+
+impl Draft<'_> {
+    /// Adds the caches that the host has. Only `native` shows their content; a container gets the
+    /// project's layer alone.
+    pub fn package_caches(&mut self) {
+        if self.config.cache.value == CacheMode::Off || !self.user.is_host_user() {
+            return;
+        }
+        let project = self.workspace.root().as_path().join("cache");
+        let layers = base(self.host).join(flat_name(&project));
+        for cache in &CACHES {
+            let (path, variable) = cache.place(self.host);
+            let Some(fact) = self.facts.files.get(&path).filter(|fact| fact.kind == FileKind::Directory) else {
+                continue;
+            };
+            let Ok(below) = path.as_path().strip_prefix(self.host.home.as_path()) else { continue };
+            // What the guest can write must not choose what is mounted.
+            if self.workspace.contains(&path) || self.workspace.contains(&fact.real) {
+                continue;
+            }
+            let layer = layers.join(cache.name);
+            let upper = layer.join("upper");
+            self.prepare.push(Prepare::Keep { path: upper.clone() });
+            let target = self.user.home.join(below);
+            let is_native = self.engine == EngineKind::Native;
+            let reason = if is_native {
+                format!("the cache of {}; what is added stays in a layer of this project", cache.name)
+            } else {
+                format!("a cache of {} for this project; the host's is not visible in containers", cache.name)
+            };
+            let why = Why::new(reason, self.config.cache.origin.clone()).about(Topic::Home);
+            let mount = Mount::directory(upper, target, Access::Rw, why.clone());
+            let mount = if is_native {
+                self.prepare.push(Prepare::Keep { path: layer.join("work") });
+                Mount { source: Source::Cache { host: fact.real.clone(), layer }, ..mount }
+            } else {
+                mount
+            };
+            self.mounts.add(mount);
+            if let Some(name) = variable
+                && let Some(value) = self.host.env.path(name)
+            {
+                self.env.set_default(name, PathBuf::from(value).display().to_string(), why);
+            }
+        }
+    }
+}
