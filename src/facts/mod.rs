@@ -84,6 +84,8 @@ pub struct Questions {
     pub ask_agent: bool,
     /// Directories that are mounted: no program in them is started on the host.
     pub mounted: Vec<HostPath>,
+    /// Directories that the guest can write: programs in them are the guest's.
+    pub writable: Vec<HostPath>,
     /// Directories that the preset mounts. The command may come from them, other programs may not.
     pub preset_directories: Vec<HostPath>,
     /// A profile that is not built in: a name or a path.
@@ -149,24 +151,24 @@ impl Facts {
     pub fn look(host: &Host, questions: Questions) -> Result<Self> {
         let mounted = &questions.mounted;
         let divide = |mounted: &[HostPath]| SearchPath::divide(host.env.raw(vars::PATH), mounted);
-        let command_path = divide(mounted);
-        let path = if questions.preset_directories.is_empty() {
-            command_path.clone()
-        } else {
-            divide(&[mounted.as_slice(), &questions.preset_directories].concat())
-        };
+        let closed = [mounted.as_slice(), &questions.preset_directories].concat();
+        let path = divide(&closed);
         // Git runs while the rest is looked at.
         let pending_git = git::PendingGitConfig::start(host, &path, &questions.git);
         let session_base = session_base(host);
         let mut engines = Engines::look(host, &path, &questions, &session_base)?;
-        let writable = [mounted.as_slice(), &questions.preset_directories].concat();
+        let writable = [questions.writable.as_slice(), &questions.preset_directories].concat();
         let ssh_config =
             |start| SshConfigFacts::look(&SshConfigQuestion { host, path: &path, writable: &writable, start });
         if let Some(native) = &mut engines.native {
             native.system.ssh = ssh_config(constant!(HostPath, "/etc/ssh/ssh_config"));
         }
         let tools = if engines.show_host_tools() {
-            let scope = Scope { command_path: &command_path, path: &path, writable: &writable };
+            // The guest runs programs of read-only mounts, the host does not.
+            let tool_path = if writable == closed { path.clone() } else { divide(&writable) };
+            let is_preset = !questions.preset_directories.is_empty();
+            let command_path = if is_preset { divide(&questions.writable) } else { tool_path.clone() };
+            let scope = Scope { command_path: &command_path, path: &tool_path, writable: &writable };
             ToolFacts::look(host, questions.tool.as_deref(), &scope)
         } else {
             ToolFacts::default()

@@ -46,6 +46,7 @@ pub fn questions(
         tool: command.map(str::to_owned),
         ask_agent: config.ssh_agent.value != AgentMode::Off,
         mounted: mounted(host, config, workspace).collect(),
+        writable: writable(host, config, workspace).collect(),
         preset_directories: preset_directories.collect(),
         seatbelt_profile: own_profile.cloned(),
         git: GitQuestion {
@@ -71,9 +72,19 @@ fn after_git(host: &Host, git: &GitFacts) -> FurtherQuestions {
     }
 }
 
-/// Lists the directories that the guest can write: the workspace and writable mounts. Programs in
-/// them are never run on the host.
+/// Lists the workspace and requested mounts. Programs in them are never run on the host.
 pub fn mounted<'a>(
+    host: &'a Host,
+    config: &'a Config,
+    workspace: &'a Workspace,
+) -> impl Iterator<Item = HostPath> + 'a {
+    let asked = config.mounts.iter().filter_map(|mount| HostPath::new(host.expand(&mount.value.from)).ok());
+    workspace.writable().cloned().chain(asked)
+}
+
+/// Lists the directories that the guest can write: the workspace and writable mounts. Programs in
+/// them are the guest's, and no link in them is followed.
+pub fn writable<'a>(
     host: &'a Host,
     config: &'a Config,
     workspace: &'a Workspace,

@@ -152,7 +152,15 @@ impl Draft<'_> {
     /// Uses the active Python environment as it is: the guest has the host's Python.
     pub fn keep_virtual_env(&mut self) {
         let path = self.host.env.path(vars::VIRTUAL_ENV).and_then(|path| HostPath::new(path).ok());
-        if let Some(path) = path.filter(|path| self.is_visible(path)) {
+        let Some(path) = path.filter(|path| self.is_visible(path)) else { return };
+        let is_link_out = self.workspace.contains(&path)
+            && self.facts.files.get(&path).is_some_and(|fact| !self.workspace.contains(&fact.real));
+        if is_link_out {
+            self.warnings.push(Warning::new(
+                WarningTopic::Files,
+                format!("the Python environment `{path}` is a link out of the workspace, where it is not visible"),
+            ));
+        } else {
             let why = Why::new("the active Python environment", Origin::Env(vars::VIRTUAL_ENV)).about(Topic::Workspace);
             self.env.plain(vars::VIRTUAL_ENV, path.to_string(), why);
         }

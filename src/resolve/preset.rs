@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::facts::SearchPath;
 use crate::host::Host;
 use crate::path::HostPath;
-use crate::plan::questions::mounted;
+use crate::plan::questions::writable;
 use crate::plan::{PresetChoice, Workspace};
 use crate::vars;
 
@@ -21,7 +21,7 @@ pub fn choose(host: &Host, config: &Config, workspace: &Workspace, command: &[Os
     };
     let name = command.rsplit('/').next().unwrap_or(command);
     let Some(preset) = Preset::for_command(host, name)? else { return Ok(PresetChoice::default()) };
-    let mounted: Vec<HostPath> = mounted(host, config, workspace).collect();
-    let is_planted = SearchPath::divide(host.env.raw(vars::PATH), &mounted).is_planted(command);
+    let writable: Vec<HostPath> = writable(host, config, workspace).collect();
+    let is_planted = SearchPath::divide(host.env.raw(vars::PATH), &writable).is_planted(command);
     Ok(PresetChoice::of_command(command, preset, is_planted))
 }

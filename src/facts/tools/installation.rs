@@ -86,16 +86,18 @@ pub fn of_directory(directory: &HostPath, home: &HostPath) -> Vec<HostPath> {
         // The root of a version manager, which its shims call.
         return vec![above];
     }
-    parts(&above).unwrap_or_else(alone)
+    parts(&above, home).unwrap_or_else(alone)
 }
 
-/// Returns the root of an installation if it holds nothing else, otherwise its parts.
-fn parts(root: &HostPath) -> Option<Vec<HostPath>> {
+/// Returns the root of an installation if it holds nothing else, otherwise its parts. Of a directory
+/// in HOME itself only parts are shown: a tool may write its login there while the sandbox runs.
+fn parts(root: &HostPath, home: &HostPath) -> Option<Vec<HostPath>> {
     let names: Vec<_> = fs::read_dir(root.as_path()).ok()?.flatten().map(|entry| entry.file_name()).collect();
     let is_part = |name: &OsStr| PARTS.iter().chain(MARKERS).any(|known| name == *known);
     // README, LICENSE, CHANGELOG.md and the like.
     let is_document = |name: &OsStr| name.as_encoded_bytes().first().is_some_and(u8::is_ascii_uppercase);
-    if names.iter().all(|name| is_part(name) || is_document(name)) {
+    let is_deep = below(root, home).len() > 1;
+    if is_deep && names.iter().all(|name| is_part(name) || is_document(name)) {
         return Some(vec![root.clone()]);
     }
     Some(names.iter().filter(|name| is_part(name)).map(|name| root.join(name)).collect())

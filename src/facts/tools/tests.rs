@@ -138,6 +138,8 @@ fn many_environments_are_shown_by_their_directory() {
 fn cargo_brings_its_toolchains_and_not_its_credentials() {
     let world = World::new();
     world.program(".cargo/bin/rustup", "\x7fELF").link(".cargo/bin/cargo", "rustup");
+    // Not even if they appear while the sandbox runs.
+    assert_eq!(world.shown(&[".cargo/bin"]), [".cargo/bin"]);
     world.file(".cargo/credentials.toml", "token").file(".cargo/registry/index", "").file(".rustup/settings.toml", "");
     assert_eq!(world.shown(&[".cargo/bin"]), [".cargo/bin", ".rustup"]);
 }
