@@ -23,7 +23,9 @@ use rustix::stdio::stdin;
 use signal_hook::consts::{SIGCHLD, SIGTTIN, SIGTTOU};
 use signal_hook::iterator::Signals;
 
-pub use command::{PreparedCommand, complete_paths};
+pub use command::PreparedCommand;
+#[cfg(target_os = "linux")]
+pub use command::complete_paths;
 
 use crate::plan::{CONTROL_DIR, HelperConfig};
 use crate::process::cgroup_events::ran_out_of_memory;

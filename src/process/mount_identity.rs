@@ -57,6 +57,7 @@ impl MountIdentities {
         Ok(())
     }
 
+    #[cfg(target_os = "linux")]
     pub fn to_json(&self) -> io::Result<Vec<u8>> {
         Ok(serde_json::to_vec(self)?)
     }

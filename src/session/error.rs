@@ -35,6 +35,7 @@ pub enum SessionError {
         #[source]
         source: io::Error,
     },
+    #[cfg(target_os = "linux")]
     #[error("`{path}` was replaced while the sandbox started, and is not mounted")]
     MountSource {
         path: HostPath,
@@ -99,6 +100,7 @@ impl Diagnostic for SessionError {
             SessionError::Create { .. } | SessionError::Repositories(_) => {
                 vec!["check free space and permissions, or set XDG_STATE_HOME to another directory of yours".into()]
             }
+            #[cfg(target_os = "linux")]
             SessionError::MountSource { .. } => {
                 vec!["another program or sandbox changes this path; try again when it has ended".into()]
             }

@@ -23,7 +23,7 @@ fn answering(info: &str, image: &str) -> Fixture {
         "docker",
         &format!(
             "#!/bin/sh\n{{ printf '%s\\0' docker \"$@\"; printf '\\n\\0'; }} >>'{calls}'\n\
-             case \"$1\" in info) {info};; image) {image};; *) exit 1;; esac\n"
+             case \"$1\" in info) {info};; image) {image};; version) exit 0;; *) exit 1;; esac\n"
         ),
     );
     fixture
