@@ -26,6 +26,7 @@ pub use engines::podman::PodmanFacts;
 pub use engines::seatbelt::{OwnProfile, SeatbeltFacts};
 pub use files::{FileFact, FileKind, Files};
 pub use git::directory::{Format, FullGitDir, GitDirs, Hooks};
+use git::submodules::EarlySubmodules;
 pub use git::{GitFacts, GitQuestion};
 pub use image::ImageFacts;
 pub use program::{ProgramFact, SearchPath};
@@ -138,6 +139,7 @@ impl Facts {
     pub fn look(host: &Host, questions: Questions) -> Result<Self> {
         let mounted = &questions.mounted;
         let divide = |mounted: &[HostPath]| SearchPath::divide(host.env.raw(vars::PATH), mounted);
+        let early = EarlySubmodules::start(questions.git.repository.as_ref());
         let command_path = divide(mounted);
         let path = if questions.preset_directories.is_empty() {
             command_path.clone()
@@ -156,7 +158,8 @@ impl Facts {
         let agent = if questions.ask_agent { AgentFacts::look(host) } else { AgentFacts::NotAsked };
         let git = pending_git.finish(host);
         let hooks_path = git.get("core.hookspath").map(|setting| setting.value.as_str());
-        let look_at = |found| GitDirs::look(host, found, &questions.git.shown, hooks_path);
+        let early = early.finish();
+        let look_at = |found| GitDirs::look(host, found, &questions.git.shown, hooks_path, early.as_ref());
         let git_dirs = questions.git.repositories.iter().map(look_at).collect();
         let further = (questions.after_git)(host, &git);
         files.look_further(further.files);
