@@ -176,6 +176,11 @@ impl RepositoryExchange {
         saved.gate.memory_dir
     }
 
+    /// Removes what a later command needs to continue the exchange of a session.
+    pub fn forget(session: &HostPath) {
+        let _ = fs::remove_file(session.join(FILE).as_path());
+    }
+
     fn new(saved: Saved, session: &HostPath) -> io::Result<Self> {
         let Saved { gate, stamps, baseline } = saved;
         let scratch = session.as_path().to_owned();
