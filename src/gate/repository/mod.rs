@@ -197,7 +197,7 @@ impl RepositoryExchange {
         let shared =
             gate.repositories.iter().filter_map(|repository| share_repository(&locks, &repository.common_dir).ok());
         let shared = shared.collect();
-        let searched = Searched::load(&gate);
+        let searched = Searched::load(&gate, &nested::known(&gate));
         let kept = fs::read(scratch.join(KEPT_FILE)).ok().and_then(|text| serde_json::from_slice(&text).ok());
         let kept = kept.unwrap_or_default();
         let killed = None;
