@@ -7,6 +7,7 @@ mod client;
 pub mod descendants;
 pub mod descriptors;
 mod exit;
+pub mod lease;
 pub mod lock;
 mod read_output;
 pub mod ready;

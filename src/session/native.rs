@@ -232,6 +232,7 @@ pub fn run(
     record_start(repositories)?;
     sweep.sweep_if_needed();
     let mut child = pending.finish()?;
+    repositories.begin_delayed_copies();
     let mut filter = filter;
     if let Some(filter) = &mut filter {
         let pid = child.pid();
