@@ -28,6 +28,7 @@ pub use engines::podman::PodmanFacts;
 pub use engines::seatbelt::{OwnProfile, SeatbeltFacts};
 pub use files::{FileFact, FileKind, Files};
 pub use git::directory::{Format, FullGitDir, GitDirs, Hooks};
+use git::submodules::EarlySubmodules;
 pub use git::{GitFacts, GitQuestion};
 pub use hidden::{HiddenFacts, HiddenFile, HideProblem, HideQuestion};
 pub use image::ImageFacts;
@@ -151,6 +152,7 @@ impl Facts {
     pub fn look(host: &Host, questions: Questions) -> Result<Self> {
         let mounted = &questions.mounted;
         let divide = |mounted: &[HostPath]| SearchPath::divide(host.env.raw(vars::PATH), mounted);
+        let early = EarlySubmodules::start(questions.git.repository.as_ref());
         let closed = [mounted.as_slice(), &questions.preset_directories].concat();
         let path = divide(&closed);
         // Git runs while the rest is looked at.
@@ -177,7 +179,8 @@ impl Facts {
         let agent = if questions.ask_agent { AgentFacts::look(host) } else { AgentFacts::NotAsked };
         let git = pending_git.finish(host, &questions.git.shown);
         let hooks_path = git.get("core.hookspath").map(|setting| setting.value.as_str());
-        let look_at = |found| GitDirs::look(host, found, &questions.git.shown, hooks_path);
+        let early = early.finish();
+        let look_at = |found| GitDirs::look(host, found, &questions.git.shown, hooks_path, early.as_ref());
         let git_dirs = questions.git.repositories.iter().map(look_at).collect();
         let further = (questions.after_git)(host, &git);
         files.look_further(further.files);

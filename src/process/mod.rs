@@ -7,6 +7,7 @@ mod client;
 pub mod descendants;
 pub mod descriptors;
 mod exit;
+pub mod lease;
 pub mod lock;
 pub mod mount_identity;
 mod read_output;

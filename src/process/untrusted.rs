@@ -24,7 +24,9 @@ pub fn read_linked(path: &Path, largest: u64) -> io::Result<String> {
 pub fn read_bytes(path: &Path, largest: u64) -> io::Result<Vec<u8>> {
     let (file, size) = open(path, largest)?;
     let mut content = Vec::with_capacity(size.try_into().unwrap_or(0));
-    file.take(largest).read_to_end(&mut content)?;
+    // Up to its size, which saves the call that finds the end. Some file systems report no size.
+    let most = if size == 0 { largest } else { size };
+    file.take(most).read_to_end(&mut content)?;
     Ok(content)
 }
 

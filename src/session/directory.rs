@@ -78,9 +78,7 @@ impl SessionDirectory {
     /// Leaves the record and the last screen of a detached sandbox.
     pub fn end(mut self) {
         self.is_kept = true;
-        if let Some(memory) = &self.memory {
-            remove_all(memory);
-        }
+        remove_memory(&self.path, self.memory.as_deref());
         spare::put_back(self.path.as_path());
         let entries = fs::read_dir(self.path.as_path()).into_iter().flatten().flatten();
         for entry in entries.filter(|entry| !KEPT_AT_END.iter().any(|kept| entry.file_name() == *kept)) {
@@ -104,9 +102,7 @@ impl SessionDirectory {
 impl Drop for SessionDirectory {
     fn drop(&mut self) {
         if !self.is_kept {
-            if let Some(memory) = &self.memory {
-                remove_all(memory);
-            }
+            remove_memory(&self.path, self.memory.as_deref());
             remove_on_disk(&self.path);
         }
     }
@@ -144,10 +140,17 @@ fn copy_files(from: &Path, to: &Path) -> io::Result<()> {
 /// Removes the directory of a session whose lock the caller holds, or that has none, and its
 /// directory in memory.
 pub fn remove(directory: &HostPath) {
-    if let Some(memory) = RepositoryExchange::memory_dir(directory) {
-        remove_all(&memory);
-    }
+    remove_memory(directory, RepositoryExchange::memory_dir(directory).as_deref());
     remove_on_disk(directory);
+}
+
+/// Removes a session's directory in memory. The session forgets its exchange first: if this process is
+/// killed meanwhile, the next command must not take what is left for the guest's work.
+fn remove_memory(session: &HostPath, memory: Option<&Path>) {
+    RepositoryExchange::forget(session);
+    if let Some(memory) = memory {
+        remove_all(memory);
+    }
 }
 
 fn remove_on_disk(directory: &HostPath) {

@@ -176,6 +176,13 @@ pub enum Repositories {
 }
 
 impl Repositories {
+    /// Gives the guest, which has started, what it does not need at once.
+    pub fn begin_delayed_copies(&self) {
+        if let Repositories::Ready(exchange) = self {
+            exchange.begin_delayed_copies();
+        }
+    }
+
     /// Lets another thread exchange what changes while the sandbox runs.
     pub fn exchange_in_background(&mut self) {
         if let Repositories::Ready(exchange) = std::mem::take(self) {

@@ -274,6 +274,7 @@ pub fn run(
     let variables = environment(launch);
     let variables = variables.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()));
     let _environment = environment::keep(variables).map_err(SessionError::KeepEnvironment)?;
+    repositories.begin_delayed_copies();
     let mut filter = filter;
     if let Some(filter) = &mut filter {
         let pid = child.pid();

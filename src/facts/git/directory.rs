@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::submodules::submodules;
+use super::submodules::{EarlySubmodules, submodules};
 use super::tracked::TrackedFiles;
 use crate::facts::files::{FileKind, examine};
 use crate::facts::git::repository::{Repository, is_git_dir};
@@ -76,7 +76,7 @@ impl Format {
         if self.is_sha256 { 32 } else { 20 }
     }
 
-    fn of(git_dir: &HostPath) -> Self {
+    pub(super) fn of(git_dir: &HostPath) -> Self {
         let text = untrusted::read(git_dir.join("config").as_path(), MAX_CONFIG_FILE).unwrap_or_default();
         let has = |key: &str, value: &str| match syntax::settings(&text) {
             Some(settings) => settings.iter().rfind(|(known, _)| known == key).is_some_and(|(_, set)| set == value),
@@ -109,8 +109,14 @@ const POINTERS: &[&str] = &["commondir", "gitdir"];
 
 impl GitDirs {
     /// Looks at a repository; `shown` are the mounted directories, `hooks_path` is the
-    /// `core.hooksPath` in effect.
-    pub fn look(host: &Host, repository: &Repository, shown: &[HostPath], hooks_path: Option<&str>) -> Self {
+    /// `core.hooksPath` in effect, `early` are submodules that are known already.
+    pub fn look(
+        host: &Host,
+        repository: &Repository,
+        shown: &[HostPath],
+        hooks_path: Option<&str>,
+        early: Option<&EarlySubmodules>,
+    ) -> Self {
         let common = &repository.common_dir;
         let mut dirs = GitDirs { problem: problem(repository), ..GitDirs::default() };
         let main_tree = (*common == repository.root.join(".git")).then(|| repository.root.clone());
@@ -134,7 +140,7 @@ impl GitDirs {
             dirs.add_problem(format!("`{common}` has {MAX_DIRECTORIES} submodules or worktrees, or more"));
         }
         dirs.full = found.into_iter().map(|(path, work_tree)| FullGitDir::look(path, work_tree)).collect();
-        dirs.look_at_working_trees();
+        dirs.look_at_working_trees(early);
         let named = hooks_path.and_then(|value| named_hooks(host, &repository.root, value));
         let own = dirs.full.iter().map(|dir| dir.path.join("hooks"));
         dirs.hooks = own.chain(named).map(Hooks::look).collect();
@@ -146,7 +152,7 @@ impl GitDirs {
     }
 
     /// Looks for `.git` files and for submodules without a repository in the mounted working trees.
-    fn look_at_working_trees(&mut self) {
+    fn look_at_working_trees(&mut self, early: Option<&EarlySubmodules>) {
         let format = self.full.first().map(|dir| dir.format).unwrap_or_default();
         let full = self.full.iter().map(|dir| (&dir.path, dir.format, dir.work_tree.as_ref()));
         let linked = self.worktrees.iter().map(|dir| (&dir.path, format, dir.work_tree.as_ref()));
@@ -157,7 +163,9 @@ impl GitDirs {
             if is_file(&pointer) {
                 pointers.push(pointer);
             }
-            let links = submodules(git_dir, format.id_len()).unwrap_or_else(|error| {
+            let id_len = format.id_len();
+            let links = early.and_then(|early| early.of(git_dir, id_len));
+            let links = links.unwrap_or_else(|| submodules(git_dir, id_len)).unwrap_or_else(|error| {
                 problem.get_or_insert(error);
                 BTreeSet::new()
             });

@@ -8,7 +8,7 @@ pub mod index;
 pub mod object_id;
 mod plain;
 pub mod repository;
-mod submodules;
+pub mod submodules;
 pub mod syntax;
 #[cfg(test)]
 pub mod test_repository;

@@ -1,14 +1,64 @@
-//! Lists the submodules that the index of a Git directory names.
+//! Lists the submodules that the index of a Git directory names. A large index is read in another
+//! thread, while other facts are looked up.
 
 use std::collections::BTreeSet;
 use std::io;
+use std::thread::JoinHandle;
 
+use super::directory::Format;
 use super::index::{self, Gitlinks};
+use super::repository::Repository;
 use crate::path::HostPath;
 use crate::process::untrusted;
 
-/// Returns the paths of all gitlinks, or the reason for which they are not known.
-pub fn submodules(git_dir: &HostPath, id_len: usize) -> Result<BTreeSet<Vec<u8>>, String> {
+/// Reading a smaller index takes as long as starting a thread.
+const MIN_THREADED: u64 = 1 << 20;
+
+/// The paths of all gitlinks, or the reason for which they are not known.
+type Submodules = Result<BTreeSet<Vec<u8>>, String>;
+
+/// The submodules of a Git directory with a large index.
+pub struct EarlySubmodules {
+    git_dir: HostPath,
+    id_len: usize,
+    found: Submodules,
+}
+
+impl EarlySubmodules {
+    /// Begins to read the index of a repository, if it is large. The thread has ended when `finish`
+    /// returns.
+    pub fn start(repository: Option<&Repository>) -> PendingSubmodules {
+        let large = repository.filter(|repository| {
+            let index = repository.git_dir.join("index");
+            index.as_path().symlink_metadata().is_ok_and(|meta| meta.len() >= MIN_THREADED)
+        });
+        PendingSubmodules(large.and_then(|Repository { git_dir, common_dir, .. }| {
+            let (git_dir, common_dir) = (git_dir.clone(), common_dir.clone());
+            let read = move || {
+                let id_len = Format::of(&common_dir).id_len();
+                EarlySubmodules { found: submodules(&git_dir, id_len), git_dir, id_len }
+            };
+            // Without a thread it is read later.
+            std::thread::Builder::new().spawn(read).ok()
+        }))
+    }
+
+    /// Returns the submodules of a Git directory, if it is the one that was read.
+    pub fn of(&self, git_dir: &HostPath, id_len: usize) -> Option<Submodules> {
+        (self.git_dir == *git_dir && self.id_len == id_len).then(|| self.found.clone())
+    }
+}
+
+/// An index that is being read.
+pub struct PendingSubmodules(Option<JoinHandle<EarlySubmodules>>);
+
+impl PendingSubmodules {
+    pub fn finish(self) -> Option<EarlySubmodules> {
+        self.0.and_then(|thread| thread.join().ok())
+    }
+}
+
+pub fn submodules(git_dir: &HostPath, id_len: usize) -> Submodules {
     let links = read(git_dir, "index", id_len)?;
     let mut paths: BTreeSet<Vec<u8>> = links.paths.into_iter().collect();
     if links.unnamed > 0 {

@@ -6,9 +6,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::apply_refs::{RefChange, changed_refs, passes, report_odd_refs, report_other_refs, wait_for_deletions};
 use super::base::{read_base, write_base};
+use super::delayed_copy::DelayedCopy;
 use super::guest_state::GuestState;
 use super::host_git::{GitResult, HostGit};
 use super::operation::Operation;
@@ -36,6 +38,8 @@ pub struct WorkingTree {
     /// The index that the guest was given last.
     pub given_index: PathBuf,
     pub directory: Option<PathBuf>,
+    /// The private index, if the guest gets its content later.
+    pub delayed_index: Option<Arc<DelayedCopy>>,
 }
 
 impl WorkingTree {
@@ -69,6 +73,13 @@ pub struct GitDirExchange {
     is_begun: bool,
 }
 
+/// One of the two Git directories of an exchange.
+#[derive(Clone, Copy)]
+enum Side {
+    Host,
+    Private,
+}
+
 /// When an exchange happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
@@ -87,6 +98,7 @@ impl GitDirExchange {
             base: dir.base.clone(),
             given_index: dir.given_index.clone(),
             directory: dir.work_tree.clone(),
+            delayed_index: None,
         };
         let linked = linked.iter().filter(|tree| tree.work_tree.is_some()).map(|tree| WorkingTree {
             host: tree.host.clone(),
@@ -95,6 +107,7 @@ impl GitDirExchange {
             base: tree.base.clone(),
             given_index: tree.given_index.clone(),
             directory: tree.work_tree.clone(),
+            delayed_index: None,
         });
         GitDirExchange {
             transfer: Transfer::new(dir),
@@ -113,7 +126,7 @@ impl GitDirExchange {
     /// Returns a value that changes when the refs, the index or the settings of the private directory
     /// change.
     fn private_fingerprint(&self) -> u64 {
-        self.fingerprint(WorkingTree::open)
+        self.fingerprint(Side::Private)
     }
 
     fn host_fingerprint(&self) -> u64 {
@@ -121,17 +134,21 @@ impl GitDirExchange {
             use std::os::unix::fs::MetadataExt;
             meta.ino() ^ meta.mtime_nsec().unsigned_abs()
         });
-        self.fingerprint(|tree| UntrustedDir::open(&tree.host)) ^ table
+        self.fingerprint(Side::Host) ^ table
     }
 
-    fn fingerprint(&self, open: fn(&WorkingTree) -> io::Result<UntrustedDir>) -> u64 {
+    fn fingerprint(&self, side: Side) -> u64 {
         let of_files = |dir: &UntrustedDir| {
             ["config", "hooks"].map(|name| dir.stat(name).map_or(0, |stat| refs::stat_hash(&stat)))
         };
-        let of_tree = |dir: UntrustedDir| {
-            of_files(&dir).into_iter().fold(refs::fingerprint(&dir), |all, one| all.rotate_left(7) ^ one)
+        let of_tree = |dir: UntrustedDir, delayed_index: Option<&DelayedCopy>| {
+            let of_refs = refs::fingerprint(&dir, delayed_index);
+            of_files(&dir).into_iter().fold(of_refs, |all, one| all.rotate_left(7) ^ one)
         };
-        let each = self.trees.iter().map(|tree| open(tree).map_or(0, of_tree));
+        let each = self.trees.iter().map(|tree| match side {
+            Side::Host => UntrustedDir::open(&tree.host).map_or(0, |dir| of_tree(dir, None)),
+            Side::Private => tree.open().map_or(0, |dir| of_tree(dir, tree.delayed_index.as_deref())),
+        });
         each.fold(0_u64, |all, one| all.rotate_left(7) ^ one)
     }
 
@@ -165,6 +182,7 @@ impl GitDirExchange {
     pub fn exchange(&mut self, git: &HostGit, moment: Moment, report: &mut Report) -> GitResult<()> {
         let before = self.fingerprints();
         self.is_begun = true;
+        self.trees.iter().filter_map(|tree| tree.delayed_index.as_ref()).for_each(|copy| copy.complete());
         let guest = match self.read_guest(moment) {
             Ok(guest) => guest,
             Err(error) => {

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use super::apply_index;
+use super::delayed_copy::is_incomplete;
 use super::exchange::{GitDirExchange, Moment, STASH, WorkingTree, open_private};
 use super::operation::{self, Operation};
 use super::refs::{self, Head, Refs};
@@ -83,7 +84,7 @@ impl GitDirExchange {
     fn read_index(&self, tree: &WorkingTree, private: &UntrustedDir) -> io::Result<Option<(Vec<u8>, Index)>> {
         let Some(content) = private.read("index", MAX_INDEX)? else { return Ok(None) };
         let given = fs::read(&tree.given_index).unwrap_or_default();
-        if content == given && !apply_index::has_held(tree) {
+        if is_incomplete(&content, &given) || content == given && !apply_index::has_held(tree) {
             return Ok(None);
         }
         let parsed =

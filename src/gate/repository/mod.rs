@@ -16,6 +16,7 @@ mod apply_refs;
 mod apply_tree;
 mod aside;
 mod base;
+mod delayed_copy;
 mod exchange;
 mod git_dir_content;
 mod give;
@@ -25,6 +26,7 @@ mod host_state;
 mod keep_refs;
 mod kept;
 mod lfs;
+mod live;
 mod make;
 mod move_tree;
 mod nested;
@@ -48,17 +50,17 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::path::HostPath;
 use crate::plan::RepositoryGate;
 use crate::process::lock;
+use delayed_copy::DelayedCopy;
 use exchange::{GitDirExchange, Moment};
 use host_git::HostGit;
+pub use live::LiveExchange;
 use nested::{Nested, NewWorktree};
 use nested_baseline::{NestedBaseline, Searched};
 use other_sessions::OtherSessions;
@@ -73,8 +75,6 @@ const KEPT_FILE: &str = "kept.json";
 /// The file's time is that of the last exchange, so a launcher was killed at most so many seconds
 /// after it.
 const KILL_MARGIN: u64 = 3;
-/// Changes are noticed after at most two seconds.
-const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The exchange between a sandbox and the host's repositories.
 pub struct RepositoryExchange {
@@ -87,6 +87,8 @@ pub struct RepositoryExchange {
     scratch: PathBuf,
     git: Option<HostGit>,
     dirs: Vec<GitDirExchange>,
+    /// Files that the guest gets once it has started.
+    delayed: Vec<Arc<DelayedCopy>>,
     /// The directory of the locks that keep two exchanges with one repository apart.
     locks: PathBuf,
     /// Locks that other sandboxes over the same repositories share.
@@ -151,8 +153,19 @@ impl RepositoryExchange {
 
     /// Makes the private directories.
     fn make(&mut self) -> io::Result<()> {
+        // Only a native guest starts so quickly, and only in memory does a lease not depend on a file
+        // system of the user.
+        let may_delay = self.gate.memory_dir.is_some();
         for repository in &self.gate.repositories {
-            make::make(repository, self.git.as_ref())?;
+            let delayed = make::make(repository, self.git.as_ref(), may_delay)?;
+            for (private, copy) in delayed {
+                let copy = Arc::new(copy);
+                let mut trees = self.dirs.iter_mut().flat_map(|dir| &mut dir.trees);
+                if let Some(tree) = trees.find(|tree| tree.private == private) {
+                    tree.delayed_index = Some(Arc::clone(&copy));
+                }
+                self.delayed.push(copy);
+            }
             if self.gate.is_other_user {
                 make::open_to_all(repository)?;
             }
@@ -176,6 +189,11 @@ impl RepositoryExchange {
         saved.gate.memory_dir
     }
 
+    /// Removes what a later command needs to continue the exchange of a session.
+    pub fn forget(session: &HostPath) {
+        let _ = fs::remove_file(session.join(FILE).as_path());
+    }
+
     fn new(saved: Saved, session: &HostPath) -> io::Result<Self> {
         let Saved { gate, stamps, baseline } = saved;
         let scratch = session.as_path().to_owned();
@@ -192,11 +210,29 @@ impl RepositoryExchange {
         let shared =
             gate.repositories.iter().filter_map(|repository| share_repository(&locks, &repository.common_dir).ok());
         let shared = shared.collect();
-        let searched = Searched::load(&gate);
+        let searched = Searched::load(&gate, &nested::known(&gate));
         let kept = fs::read(scratch.join(KEPT_FILE)).ok().and_then(|text| serde_json::from_slice(&text).ok());
         let kept = kept.unwrap_or_default();
-        let killed = None;
-        Ok(RepositoryExchange { git, dirs, gate, stamps, baseline, searched, killed, scratch, locks, shared, kept })
+        let (killed, delayed) = (None, Vec::new());
+        Ok(RepositoryExchange {
+            git,
+            dirs,
+            delayed,
+            gate,
+            stamps,
+            baseline,
+            searched,
+            killed,
+            scratch,
+            locks,
+            shared,
+            kept,
+        })
+    }
+
+    /// Copies large files to the guest, which has started.
+    pub fn begin_delayed_copies(&self) {
+        self.delayed.iter().for_each(DelayedCopy::begin);
     }
 
     /// Exchanges what changed since the last time. Problems are reported at the end, when they are
@@ -221,9 +257,13 @@ impl RepositoryExchange {
     pub fn finish(&mut self) -> Result<Report, Report> {
         let mut report = Report { changed: self.stamps.changed(&self.gate.watched), ..Report::default() };
         let mut has_failed = false;
+        let needed: Vec<bool> = self.dirs.iter().map(GitDirExchange::needs_last_exchange).collect();
+        if !needed.contains(&true) {
+            self.delayed.iter().for_each(|copy| copy.cancel());
+        }
         let (worktrees, has_nested_failed) = self.bring_out_nested(&mut report);
         has_failed |= has_nested_failed;
-        for dir in self.dirs.iter_mut().filter(|dir| dir.needs_last_exchange()) {
+        for (dir, _) in self.dirs.iter_mut().zip(needed).filter(|(_, is_needed)| *is_needed) {
             let Some(git) = &self.git else {
                 report.problems.push("Git is not installed on the host, so commits made inside cannot come out".into());
                 has_failed = true;
@@ -337,53 +377,4 @@ fn share_repository(locks: &Path, git_dir: &Path) -> io::Result<File> {
     let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
     lock::share(&file)?;
     Ok(file)
-}
-
-/// An exchange in another thread, once a second.
-pub struct LiveExchange {
-    thread: JoinHandle<RepositoryExchange>,
-    stop: Arc<(Mutex<bool>, Condvar)>,
-}
-
-impl LiveExchange {
-    pub fn start(mut exchange: RepositoryExchange) -> Self {
-        let stop = Arc::new((Mutex::new(false), Condvar::new()));
-        let (stopped, file) = (Arc::clone(&stop), exchange.scratch.join(FILE));
-        // Another thread, because an exchange may take minutes.
-        std::thread::spawn(move || {
-            while is_continued(&stopped) {
-                // The time of this file tells when the launcher was last alive.
-                if let Ok(file) = File::options().append(true).open(&file) {
-                    let _ = file.set_modified(std::time::SystemTime::now());
-                }
-            }
-        });
-        let stopped = Arc::clone(&stop);
-        let thread = std::thread::spawn(move || {
-            while is_continued(&stopped) {
-                exchange.exchange_if_changed();
-            }
-            exchange
-        });
-        LiveExchange { thread, stop }
-    }
-
-    /// Ends the thread, after the exchange that it may be busy with.
-    pub fn stop(self) -> Option<RepositoryExchange> {
-        if let Ok(mut stop) = self.stop.0.lock() {
-            *stop = true;
-        }
-        self.stop.1.notify_all();
-        self.thread.join().ok()
-    }
-}
-
-/// Waits for the next exchange. Returns `false` if there is none.
-fn is_continued(stop: &(Mutex<bool>, Condvar)) -> bool {
-    let (is_stopped, condition) = stop;
-    let waited = is_stopped.lock().ok().and_then(|guard| {
-        let (guard, _) = condition.wait_timeout_while(guard, INTERVAL, |stop| !*stop).ok()?;
-        Some(!*guard)
-    });
-    waited.unwrap_or(false)
 }

@@ -92,10 +92,10 @@ pub fn odd_content(root: &Path, path: &Path) -> Option<Content> {
 pub struct Searched(BTreeMap<PathBuf, SeenDirectories>);
 
 impl Searched {
-    /// Reads the lists of earlier searches.
-    pub fn load(gate: &RepositoryGate) -> Self {
-        let lists = gate.roots.iter().map(|root| (root.clone(), SeenDirectories::load(&Self::file(gate, root))));
-        Searched(lists.collect())
+    /// Reads the lists of earlier searches without the directories in `known`.
+    pub fn load(gate: &RepositoryGate, known: &[PathBuf]) -> Self {
+        let load = |root: &PathBuf| (root.clone(), SeenDirectories::load(&Self::file(gate, root), known));
+        Searched(gate.roots.iter().map(load).collect())
     }
 
     /// Tells whether the search takes so long that another thread should do it.
@@ -113,7 +113,7 @@ impl Searched {
         let (found, now) = repositories(root, known, &before);
         if now != before && now.is_useful() {
             // Without the list the next search takes longer.
-            let _ = now.save(&Self::file(gate, root));
+            let _ = now.save(&Self::file(gate, root), known);
         }
         self.0.insert(root.to_owned(), now);
         found

@@ -53,7 +53,8 @@ struct Pending {
 }
 
 /// Searches a directory, without those in `known`. Directories that `seen` contains and that did not
-/// change since are not listed again. Returns the list for the next search as well.
+/// change since are not listed again; it must come from a search with the same `known`. Returns the
+/// list for the next search as well.
 pub fn repositories(root: &Path, known: &[PathBuf], seen: &SeenDirectories) -> (Vec<Found>, SeenDirectories) {
     let mut found = Vec::new();
     let mut now = SeenDirectories::default();
@@ -118,9 +119,9 @@ pub fn repositories(root: &Path, known: &[PathBuf], seen: &SeenDirectories) -> (
         let (mut below, mut has_repository) = (Vec::new(), is_bare);
         for (entry, kind) in entries {
             if is_dot_git(&entry) {
-                has_repository = true;
                 let path = way.path(root, &name).join(&entry);
                 if !known.contains(&path) {
+                    has_repository = true;
                     let kind = match kind {
                         FileType::Directory => FoundKind::GitDir,
                         FileType::RegularFile => FoundKind::Pointer,
@@ -340,9 +341,11 @@ mod tests {
             seen.push(0, Path::new(path).file_name().unwrap_or_default(), stamp, count);
         }
         let file = root.with_extension("seen");
-        seen.save(&file)?;
-        let search = || repositories(root, &[], &SeenDirectories::load(&file));
+        seen.save(&file, &[])?;
+        let search = || repositories(root, &[], &SeenDirectories::load(&file, &[]));
         assert_eq!(search(), (Vec::new(), seen.clone()));
+        // A search that left out another repository may not have listed a directory with this one.
+        assert_eq!(SeenDirectories::load(&file, &[root.join("a/.git")]), SeenDirectories::default());
         // The clock of the file system must have advanced for the change to have another time.
         loop {
             fs::create_dir(root.join("a/b/.git"))?;

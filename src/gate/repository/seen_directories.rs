@@ -2,6 +2,7 @@
 //! only those that changed.
 
 use std::ffi::OsStr;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -80,6 +81,13 @@ pub fn stamps(top: &UntrustedDir, records: &[Record<'_>]) -> Vec<Option<Director
     })
 }
 
+/// Begins a file with a list, and identifies the repositories that the search left out.
+fn header(known: &[PathBuf]) -> [u8; 8] {
+    let mut hasher = DefaultHasher::new();
+    known.hash(&mut hasher);
+    hasher.finish().to_le_bytes()
+}
+
 /// The directories that a search has seen, with their subdirectories. The kernel sets the change
 /// time of a directory, so a guest cannot hide a new entry.
 ///
@@ -96,9 +104,16 @@ pub struct Record<'a> {
 }
 
 impl SeenDirectories {
-    /// Reads the list of an earlier search; an empty one if there is none.
-    pub fn load(file: &Path) -> Self {
-        SeenDirectories(std::fs::read(file).unwrap_or_default())
+    /// Reads the list of an earlier search; an empty one if there is none, or if that search left out
+    /// other repositories than those in `known`, whose directories this one must list.
+    pub fn load(file: &Path, known: &[PathBuf]) -> Self {
+        let mut content = std::fs::read(file).unwrap_or_default();
+        let header = header(known);
+        if !content.starts_with(&header) {
+            return SeenDirectories::default();
+        }
+        content.drain(..header.len());
+        SeenDirectories(content)
     }
 
     /// Tells whether a search with this list is faster than one without it.
@@ -110,12 +125,12 @@ impl SeenDirectories {
         self.0.len() > MIN_THREADED * size_of::<DirectoryStamp>()
     }
 
-    pub fn save(&self, file: &Path) -> std::io::Result<()> {
+    pub fn save(&self, file: &Path, known: &[PathBuf]) -> std::io::Result<()> {
         if let Some(directory) = file.parent() {
             std::fs::create_dir_all(directory)?;
         }
         let new = file.with_extension(crate::session_id::random_name());
-        std::fs::write(&new, &self.0)?;
+        std::fs::write(&new, [&header(known)[..], &self.0].concat())?;
         std::fs::rename(new, file)
     }
 

@@ -5,6 +5,8 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 
+use rustix::process::Signal;
+
 use super::exchange::{allow_step, assert_whole, await_step, messages, next_command, prepare, refs, start};
 use super::{bash_in, git, last_subject};
 use crate::support::{Engine, Fixture, RunToEnd, Running, eventually};
@@ -59,18 +61,59 @@ fn filters_of_the_host_do_not_run_for_the_guests_files() {
     });
 }
 
-/// A terminal sends Ctrl-C to the foreground process group, of which sandpen is a part.
+/// A terminal sends Ctrl-C to the foreground process group, of which sandpen is a part, and the same
+/// goes for the hang-up when it is closed.
 #[test]
-fn ctrl_c_at_the_end_does_not_reach_the_hosts_git() {
+fn ctrl_c_and_hang_ups_at_the_end_do_not_reach_the_hosts_git() {
     Fixture::on(Engine::Native, |fixture| {
         let main = prepare(fixture);
-        let interrupt = "case \"$*\" in *unpack-objects*) once int && { kill -INT -- -$(ps -o pgid= $PPID | tr -d ' '); sleep 0.3; };; esac";
-        let (name, path) = with_git(fixture, interrupt);
-        let mut command = fixture.run();
-        command.current_dir(&main).env(name, path).process_group(0);
-        command.args(["--", "git", "commit", "--quiet", "--allow-empty", "--message", "inside"]);
-        let finished = Running::start(&mut command).finish();
-        assert_eq!(last_subject(fixture, &main), "inside", "{finished:?}");
+        for signal in ["INT", "HUP", "TERM"] {
+            let interrupt = format!(
+                "case \"$*\" in *unpack-objects*) once {signal} && {{ kill -{signal} -- -$(ps -o pgid= $PPID | tr -d ' '); sleep 0.3; }};; esac"
+            );
+            let (name, path) = with_git(fixture, &interrupt);
+            let mut command = fixture.run();
+            command.current_dir(&main).env(name, path).process_group(0);
+            command.args(["--", "git", "commit", "--quiet", "--allow-empty", "--message", signal]);
+            let finished = Running::start(&mut command).finish();
+            assert_eq!(last_subject(fixture, &main), signal, "{finished:?}");
+            assert!(fixture.outside("bin").join(signal).exists(), "it was sent");
+            assert_eq!(fixture.sessions().len(), 0);
+            assert_whole(fixture, &main);
+        }
+    });
+}
+
+/// Returns the directory in memory of the only session.
+fn memory_of_session(fixture: &Fixture) -> PathBuf {
+    let of_fixture = |path: &PathBuf| {
+        fs::read_to_string(path.join("session")).is_ok_and(|session| Path::new(&session).starts_with(&fixture.home))
+    };
+    let entries = fs::read_dir("/dev/shm").expect("a directory").flatten().map(|entry| entry.path());
+    entries.into_iter().find(of_fixture).expect("a session in memory")
+}
+
+/// A private directory that is removed in part looks like one in which the guest deleted branches.
+#[test]
+fn a_kill_while_the_session_is_removed_changes_nothing() {
+    const COUNT: usize = 60_000;
+    Fixture::on(Engine::Native, |fixture| {
+        let main = prepare(fixture);
+        git(fixture, &main, &["branch", "other"]).success();
+        git(fixture, &main, &["switch", "--quiet", "--detach"]).success();
+        let before = git(fixture, &main, &["for-each-ref"]).success().to_owned();
+        // So many files that their removal takes a while.
+        let script = format!("mkdir .git/info/many; (cd .git/info/many; seq {COUNT} | xargs touch); reach made");
+        let mut running = start(fixture, &main, "removed", &script);
+        await_step(&main, "made");
+        let many = memory_of_session(fixture).join("0/inside/info/many");
+        eventually("the session is being removed", || fs::read_dir(&many).map_or(0, Iterator::count) < COUNT);
+        running.signal(Signal::KILL);
+        running.finish();
+        for _ in 0..2 {
+            assert_eq!(fixture.sandpen(["ps"]).current_dir("/").finish().stderr, "");
+        }
+        assert_eq!(git(fixture, &main, &["for-each-ref"]).success(), before);
         assert_eq!(fixture.sessions().len(), 0);
         assert_whole(fixture, &main);
     });

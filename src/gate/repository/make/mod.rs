@@ -9,9 +9,10 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::base::keep_user_refs;
+use super::delayed_copy::{self, DelayedCopy};
 use super::host_git::HostGit;
 use super::operation;
 use crate::plan::repository::{PrivateGitDir, PrivateRepository, PrivateWorktree};
@@ -24,21 +25,29 @@ const MAX_FILE: u64 = 1 << 20;
 const MAX_REFLOGS: usize = 100;
 /// Directories deeper than this are not copied.
 const MAX_DEPTH: usize = 16;
+const INDEX: &str = "index";
 /// Files that are compared at the end.
 const COMPARED: &[&str] = &["HEAD", "config"];
 /// Directories that are copied with everything in them.
 const COPIED_DIRECTORIES: &[&str] = &["info", "rebase-merge", "rebase-apply", "sequencer"];
 
-/// Makes the private directories of a repository.
-pub fn make(repository: &PrivateRepository, git: Option<&HostGit>) -> io::Result<()> {
+/// Indexes that are copied once the guest has started, with the private directories they are in.
+type DelayedIndexes = Vec<(PathBuf, DelayedCopy)>;
+
+/// Makes the private directories of a repository. If `may_delay` is set, large indexes are copied
+/// later.
+pub fn make(repository: &PrivateRepository, git: Option<&HostGit>, may_delay: bool) -> io::Result<DelayedIndexes> {
+    let mut delayed = Vec::new();
     for dir in &repository.full {
-        full(dir, git)?;
+        let index = full(dir, git, may_delay)?;
+        delayed.extend(index.map(|index| (dir.private.clone(), index)));
     }
     let is_reftable = repository.full.first().is_some_and(|dir| dir.is_reftable);
     for worktree in &repository.worktrees {
-        linked(worktree, git.filter(|_| is_reftable))?;
+        let index = linked(worktree, git.filter(|_| is_reftable), may_delay)?;
+        delayed.extend(index.map(|index| (worktree.private.clone(), index)));
     }
-    Ok(())
+    Ok(delayed)
 }
 
 /// Lets a guest that is another user write the private directories. The session's directory above
@@ -64,11 +73,12 @@ fn open_tree(path: &Path) -> io::Result<()> {
 }
 
 /// Makes a private Git directory with objects, refs and configuration.
-fn full(dir: &PrivateGitDir, git: Option<&HostGit>) -> io::Result<()> {
+fn full(dir: &PrivateGitDir, git: Option<&HostGit>, may_delay: bool) -> io::Result<Option<DelayedCopy>> {
     let PrivateGitDir { host, private, base, .. } = dir;
-    directories(private, &["objects", "refs/heads", "refs/tags", "logs/refs"])?;
+    // Those above first, which saves failed attempts.
+    directories(private, &["objects", "refs", "refs/heads", "refs/tags", "logs", "logs/refs"])?;
     directories(&dir.private_objects, &["info", "pack"])?;
-    directories(base, &["refs"])?;
+    directories(base, &["", "refs"])?;
     let mut alternates = Vec::new();
     for path in &dir.alternates {
         alternates.extend_from_slice(path.as_os_str().as_bytes());
@@ -79,7 +89,8 @@ fn full(dir: &PrivateGitDir, git: Option<&HostGit>) -> io::Result<()> {
     if untrusted::read_bytes(&file, MAX_FILE).ok().as_ref() != Some(&alternates) {
         fs::write(file, &alternates)?;
     }
-    top_files(host, private, base, &dir.given_index)?;
+    top_files(host, private, base)?;
+    let index = index(host, private, &dir.given_index, may_delay)?;
     hooks(&host.join("hooks"), &private.join("hooks"))?;
     match git.filter(|_| dir.is_reftable) {
         Some(git) => convert_reftable(git, dir)?,
@@ -91,22 +102,24 @@ fn full(dir: &PrivateGitDir, git: Option<&HostGit>) -> io::Result<()> {
         directories(base, &["logs/refs"])?;
         copy_if_regular(&private.join("logs/refs/stash"), &base.join("logs/refs/stash"), MAX_FILE)?;
     }
-    Ok(())
+    Ok(index)
 }
 
 /// Makes the private Git directory of a linked worktree.
-fn linked(worktree: &PrivateWorktree, reftable: Option<&HostGit>) -> io::Result<()> {
+fn linked(worktree: &PrivateWorktree, reftable: Option<&HostGit>, may_delay: bool) -> io::Result<Option<DelayedCopy>> {
     let PrivateWorktree { host, private, base, .. } = worktree;
     directories(private, &["logs", "refs"])?;
     directories(base, &["refs"])?;
-    top_files(host, private, base, &worktree.given_index)?;
+    top_files(host, private, base)?;
+    let index = index(host, private, &worktree.given_index, may_delay)?;
     if host.join("refs").is_dir() {
         copy_tree(&host.join("refs"), &private.join("refs"), MAX_DEPTH)?;
     }
     if let Some(git) = reftable {
         write_head(git, host, [private, base])?;
     }
-    copy_if_regular(&host.join("logs/HEAD"), &private.join("logs/HEAD"), MAX_FILE)
+    copy_if_regular(&host.join("logs/HEAD"), &private.join("logs/HEAD"), MAX_FILE)?;
+    Ok(index)
 }
 
 fn directories(parent: &Path, below: &[&str]) -> io::Result<()> {
@@ -114,7 +127,7 @@ fn directories(parent: &Path, below: &[&str]) -> io::Result<()> {
 }
 
 /// Copies the files at the top of a Git directory, and the directories of an unfinished operation.
-fn top_files(host: &Path, private: &Path, base: &Path, given_index: &Path) -> io::Result<()> {
+fn top_files(host: &Path, private: &Path, base: &Path) -> io::Result<()> {
     let host_dir = UntrustedDir::open(host)?;
     let has_operation = operation::is_in_progress(&host_dir);
     for entry in fs::read_dir(host)?.flatten() {
@@ -127,38 +140,40 @@ fn top_files(host: &Path, private: &Path, base: &Path, given_index: &Path) -> io
                 copy_tree(&from, &base.join(text), MAX_DEPTH)?;
             }
         }
-        if !kind.is_file() || text.ends_with(".lock") || text == "gc.pid" || text == refs::PACKED_REFS {
+        if !kind.is_file() || text.ends_with(".lock") || ["gc.pid", INDEX, refs::PACKED_REFS].contains(&text) {
             continue;
         }
-        if text == "index" {
-            copy(&from, &private.join(text))?;
-            keep(&from, given_index)?;
-            continue;
-        }
-        copy_if_regular(&from, &private.join(text), MAX_FILE)?;
+        // Both must be the same, so it is read once.
+        let Ok(content) = untrusted::read_bytes(&from, MAX_FILE) else { continue };
+        write(&private.join(text), &content, 0o644)?;
         if has_operation || COMPARED.contains(&text) {
-            copy_if_regular(&from, &base.join(text), MAX_FILE)?;
+            write(&base.join(text), &content, 0o644)?;
         }
     }
     Ok(())
 }
 
-/// Keeps the present content of a file that Git only replaces.
-fn keep(from: &Path, to: &Path) -> io::Result<()> {
-    match fs::hard_link(from, to) {
+/// Keeps the index, which Git only replaces, and gives the guest a copy of what was kept: the host's
+/// may be another one by then.
+fn index(host: &Path, private: &Path, given: &Path, may_delay: bool) -> io::Result<Option<DelayedCopy>> {
+    let Some(index) = open_index(&host.join(INDEX))? else { return Ok(None) };
+    if fs::hard_link(host.join(INDEX), given).is_err() {
         // Another file system, or one without links.
-        Err(_) => copy(from, to),
-        Ok(()) => Ok(()),
+        delayed_copy::copy(index, given, false)?;
+    }
+    match open_index(given)? {
+        Some(kept) => delayed_copy::copy(kept, &private.join(INDEX), may_delay),
+        None => Ok(None),
     }
 }
 
-fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    let mut from = match OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(from) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        opened => opened?,
-    };
-    let mut to = create(to, 0o644)?;
-    io::copy(&mut from, &mut to).map(|_| ())
+/// Opens an index; `None` if there is none, or something else in its place.
+fn open_index(path: &Path) -> io::Result<Option<File>> {
+    match OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path) {
+        Ok(file) => Ok(file.metadata()?.is_file().then_some(file)),
+        Err(error) if error.kind() == ErrorKind::NotFound || error.raw_os_error() == Some(libc::ELOOP) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Copies a regular file of at most `largest` bytes; does nothing for anything else.
@@ -222,7 +237,8 @@ fn reflogs(from: &Path, to: &Path) -> io::Result<()> {
     let mut names = Vec::new();
     list_files(&from.join("refs"), Path::new("refs"), MAX_DEPTH, &mut names);
     if names.len() > MAX_REFLOGS {
-        names.retain(|name| name == Path::new("refs/stash"));
+        // The stash may not have been reached.
+        names = vec!["refs/stash".into()];
     }
     names.push("HEAD".into());
     let mut last = to.to_owned();
@@ -238,12 +254,16 @@ fn reflogs(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn list_files(directory: &Path, name: &Path, depth: usize, found: &mut Vec<std::path::PathBuf>) {
+/// Lists the files below a directory, until there are more than `MAX_REFLOGS`.
+fn list_files(directory: &Path, name: &Path, depth: usize, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        if found.len() > MAX_REFLOGS {
+            return;
+        }
         let name = name.join(entry.file_name());
         match entry.file_type() {
             Ok(kind) if kind.is_dir() && depth > 0 => list_files(&entry.path(), &name, depth - 1, found),
-            Ok(kind) if kind.is_file() && found.len() <= MAX_REFLOGS => found.push(name),
+            Ok(kind) if kind.is_file() => found.push(name),
             _ => {}
         }
     }
@@ -270,7 +290,7 @@ fn convert_reftable(git: &HostGit, dir: &PrivateGitDir) -> io::Result<()> {
     Ok(())
 }
 
-fn write_head(git: &HostGit, host: &Path, to: [&std::path::PathBuf; 2]) -> io::Result<()> {
+fn write_head(git: &HostGit, host: &Path, to: [&PathBuf; 2]) -> io::Result<()> {
     let head = match git.call(host, &["symbolic-ref", "--quiet", "HEAD"]).run() {
         Ok(name) => [b"ref: ".as_slice(), &name].concat(),
         Err(_) => git.call(host, &["rev-parse", "--verify", "HEAD"]).run().map_err(io::Error::other)?,

@@ -61,6 +61,7 @@ pub fn add_worktree(
         private,
         private_root,
         given_index: base.join("index"),
+        delayed_index: None,
         base,
         directory: Some(directory.clone()),
     })

@@ -7,18 +7,21 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, FileType, Stat};
 
+use super::super::delayed_copy::DelayedCopy;
 use super::{DEEPEST_DIRECTORY, MOST_REFS};
 use crate::process::untrusted_dir::UntrustedDir;
 
 /// Returns a value that changes whenever HEAD, a ref, the stash or the index changes. It reads no
 /// file, so that it can be called every second.
-pub fn fingerprint(git_dir: &UntrustedDir) -> u64 {
+pub fn fingerprint(git_dir: &UntrustedDir, delayed_index: Option<&DelayedCopy>) -> u64 {
     let mut hasher = DefaultHasher::new();
     refs_fingerprint(git_dir).hash(&mut hasher);
-    // Dropping an older stash may change nothing but the reflog.
-    for path in ["index", "logs/refs/stash"] {
-        hash_stat(git_dir.stat(path), &mut hasher);
+    match (git_dir.stat("index"), delayed_index) {
+        (Ok(stat), Some(copy)) if copy.is_unchanged(&stat) => {}
+        (stat, _) => hash_stat(stat, &mut hasher),
     }
+    // Dropping an older stash may change nothing but the reflog.
+    hash_stat(git_dir.stat("logs/refs/stash"), &mut hasher);
     hasher.finish()
 }
 

@@ -286,8 +286,8 @@ fn the_reflog_of_the_stash_is_read() {
 fn the_fingerprint_changes_with_every_change() {
     let repository = TestRepository::new(&[]);
     repository.commit("first");
-    let mut last = fingerprint(&repository.git_dir());
-    assert_eq!(fingerprint(&repository.git_dir()), last);
+    let mut last = fingerprint(&repository.git_dir(), None);
+    assert_eq!(fingerprint(&repository.git_dir(), None), last);
     let commands: [&[&str]; 8] = [
         &["branch", "x/y"],
         &["branch", "-D", "x/y"],
@@ -300,7 +300,7 @@ fn the_fingerprint_changes_with_every_change() {
     ];
     for command in commands {
         repository.git(command);
-        let now = fingerprint(&repository.git_dir());
+        let now = fingerprint(&repository.git_dir(), None);
         assert_ne!(now, last, "{command:?}");
         last = now;
     }
@@ -309,8 +309,8 @@ fn the_fingerprint_changes_with_every_change() {
         repository.git(&["stash", "push", "-m", text]);
     }
     let stash = repository.git(&["rev-parse", "refs/stash"]);
-    last = fingerprint(&repository.git_dir());
+    last = fingerprint(&repository.git_dir(), None);
     repository.git(&["reflog", "delete", "refs/stash@{1}"]);
     assert_eq!(repository.git(&["rev-parse", "refs/stash"]), stash);
-    assert_ne!(fingerprint(&repository.git_dir()), last, "an older stash is dropped");
+    assert_ne!(fingerprint(&repository.git_dir(), None), last, "an older stash is dropped");
 }
