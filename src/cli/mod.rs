@@ -1,6 +1,7 @@
 //! The command line as types. Parsing has no effects; `config` reads the values of the options.
 
 pub mod completions;
+pub mod docker;
 pub mod errors;
 mod help;
 pub mod lazy;
@@ -105,6 +106,12 @@ pub enum Command {
     },
     /// Remove what killed sandboxes left behind, and what `run --keep` kept
     Prune,
+    /// List the presets of agents: their directories and keys
+    Presets {
+        /// Output format
+        #[arg(long, value_enum, default_value_t = Format::Text)]
+        format: Format,
+    },
     /// Show the configuration and its origins; list and create profiles
     #[command(after_help = PROFILE)]
     Profile {

@@ -11,6 +11,7 @@ pub mod lock;
 mod read_output;
 pub mod ready;
 pub mod release_pages;
+pub mod restart;
 pub mod signals;
 pub mod status_file;
 pub mod terminal;

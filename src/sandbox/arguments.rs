@@ -61,6 +61,7 @@ mod tests {
             allow_home: true,
             git: one("shared"),
             env: many("A=b=c"),
+            env_files: vec!["-e".into(), "/y z".into()],
             ssh_agent: one("off"),
             network: one("proxied"),
             allow_hosts: many("example.org:22"),
