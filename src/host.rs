@@ -60,6 +60,10 @@ pub struct Host {
     /// sandpen's configuration and state directories with all links resolved.
     pub own_places: Vec<HostPath>,
     pub terminal: Terminal,
+    /// The name of this machine, as it can be given to a sandbox.
+    pub name: String,
+    /// The name of the sandbox that this process runs in.
+    pub sandbox: Option<String>,
     /// The file of this program, which is mounted as the guest helper.
     pub executable: Option<HostPath>,
     pub process: ProcessStamp,
@@ -130,6 +134,8 @@ impl Host {
             cwd: absolute(cwd)?,
             own_places: Vec::new(),
             terminal: Terminal::read(),
+            name: machine_name(rustix::system::uname().nodename().to_bytes()),
+            sandbox: sandbox_around(&env),
             executable: std::env::current_exe().ok().and_then(|path| HostPath::new(path).ok()),
             process: ProcessStamp::current(),
             env,
@@ -191,6 +197,25 @@ pub fn resolved(path: &HostPath) -> HostPath {
 
 fn absolute(path: PathBuf) -> Result<HostPath> {
     HostPath::new(path).map_err(|source| HostError::UnusableDirectory { source }.into())
+}
+
+/// Returns the name if every engine accepts it as a host name.
+fn machine_name(name: &[u8]) -> String {
+    let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    let starts_well = name.first().is_some_and(u8::is_ascii_alphanumeric);
+    if starts_well && name.len() <= 63 && name.iter().all(is_allowed) {
+        String::from_utf8_lossy(name).into_owned()
+    } else {
+        "sandbox".to_owned()
+    }
+}
+
+/// Returns the name of sandpen's sandbox around this process. The variable alone proves nothing, so
+/// the process must also be unable to gain privileges, as everything inside is.
+fn sandbox_around(env: &Environment) -> Option<String> {
+    let name = env.text("SANDBOX").filter(|name| name.starts_with("sandpen-"))?;
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    status.lines().any(|line| line == "NoNewPrivs:\t1").then(|| name.to_owned())
 }
 
 /// Tells whether a name can be written into a passwd file.

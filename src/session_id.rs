@@ -43,7 +43,7 @@ impl SessionId {
         &self.secret
     }
 
-    /// Returns the container's name, which is also the host name inside and the value of `SANDBOX`.
+    /// Returns the container's name, which is also the value of `SANDBOX`.
     pub fn name(&self) -> String {
         format!("sandpen-{self}")
     }

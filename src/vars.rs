@@ -23,6 +23,8 @@ pub const GIT_IDENTITY: &[&str] =
     &["GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "EMAIL"];
 /// Set inside: the sandbox's name, so that programs can tell that they are in a sandbox.
 pub const SANDBOX: &str = "SANDBOX";
+/// Counts how often a command has asked to be started again; sandpen sets it for itself.
+pub const RESTARTS: &str = "SANDPEN_RESTARTS";
 /// Set inside (R2.1), so that Git looks for a repository across mount points.
 pub const GIT_DISCOVERY: &str = "GIT_DISCOVERY_ACROSS_FILESYSTEM";
 /// Set inside: the home directory.

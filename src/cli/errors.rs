@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory};
 
-use super::Cli;
+use super::{Cli, docker};
 use crate::error::{Diagnostic, Kind};
 use crate::ui::shell::shell_words;
 use crate::ui::suggest::nearest;
@@ -38,6 +38,9 @@ pub enum CliError {
     MissingArgument { missing: String, usage: String },
     #[error("`{parent}` needs a subcommand")]
     MissingSubcommand { parent: String, known: String },
+    /// `-v FROM:TO`, which docker takes for a volume, and sandpen for `--verbose` and a command.
+    #[error("`-v` means `--verbose` here, and `{volume}` is not a command")]
+    Volume { volume: String },
     /// Kinds that no argument of sandpen leads to; clap describes them.
     #[error("{0}")]
     Other(ErrorKind),
@@ -77,6 +80,9 @@ impl Diagnostic for CliError {
             CliError::UnknownFlag { hint, .. } | CliError::UnexpectedArgument { hint, .. } => vec![hint.clone()],
             CliError::InvalidValue { near: name, expected, .. } => {
                 near(name).into_iter().chain([format!("expected {expected}")]).collect()
+            }
+            CliError::Volume { volume } => {
+                vec![format!("to mount it: --mount {volume} (read-only, unless `:rw` is added)")]
             }
             CliError::Conflict { .. } => vec!["drop one of the two".to_owned()],
             CliError::MissingArgument { usage, .. } => vec![usage.clone()],
@@ -203,6 +209,7 @@ impl RefusedLine<'_> {
         let takes_guest = matches!(self.command().map(Command::get_name), None | Some("run" | "explain" | "doctor"));
         if name.starts_with('-') {
             let hint = match self.all(ContextKind::SuggestedArg).into_iter().next() {
+                _ if docker::hint(&name).is_some() => docker::hint(&name).unwrap_or_default().to_owned(),
                 _ if name == "--guard" => {
                     "`--guard` is gone: use `--git private` (the default) or `--git shared`".to_owned()
                 }

@@ -1,6 +1,7 @@
 //! The command line as types. Parsing has no effects; `config` reads the values of the options.
 
 pub mod completions;
+pub mod docker;
 pub mod errors;
 mod help;
 pub mod lazy;
@@ -122,6 +123,12 @@ pub enum Command {
         /// Also remove what sandboxes added to package caches
         #[arg(long)]
         cache: bool,
+    },
+    /// List the presets of agents: their directories and keys
+    Presets {
+        /// Output format
+        #[arg(long, value_enum, default_value_t = Format::Text)]
+        format: Format,
     },
     /// Show the configuration and its origins; list and create profiles
     #[command(after_help = PROFILE)]

@@ -10,6 +10,7 @@ pub mod doctor;
 pub mod exec;
 pub mod explain;
 pub mod ports;
+pub mod presets;
 pub mod profile;
 pub mod prune;
 pub mod ps;
@@ -31,7 +32,7 @@ use crate::host::Host;
 use crate::process::{Outcome, descriptors};
 use crate::session::outcome_file::OutcomeFileWriter;
 use crate::ui::Ui;
-use crate::{helper, proxy};
+use crate::{cli, helper, proxy};
 
 /// Runs the `sandpen` program. The first argument is the program's name, as in `std::env::args_os`.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -44,6 +45,10 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return print_help_or_error(&error, &arguments),
     };
+    if let Some(error) = cli::docker::volume(&cli).map(Error::from) {
+        Ui::default().error(&error);
+        return ExitCode::from(error.kind().exit_code());
+    }
     let ui = Ui::new(cli.options().verbosity());
     let result = dispatch(cli, ui);
     // The embedding library reports the error itself; printing it here would show it twice.
@@ -93,6 +98,7 @@ fn dispatch(cli: Cli, ui: Ui) -> Result<Outcome> {
         Some(Command::Run(arguments)) => run::run(arguments.0, ui),
         Some(Command::Explain(arguments)) => explain::run(arguments.0, ui),
         Some(Command::Build(arguments)) => build::run(arguments.0, ui),
+        Some(Command::Presets { format }) => print(ui, &presets::run(&Host::read()?, format)?),
         Some(Command::Profile { action }) => print(ui, &profile::run(&Host::read()?, action, ui)?),
         Some(Command::Trust(arguments)) => trust::run(&Host::read()?, &arguments, ui).map(|()| Outcome::Exited(0)),
         Some(Command::Completions { shell }) => print(ui, &completions::script(shell)),

@@ -4,7 +4,7 @@ use crate::cli::Run;
 use crate::error::Result;
 use crate::host::Host;
 use crate::plan::questions::Purpose;
-use crate::process::Outcome;
+use crate::process::{Outcome, restart};
 use crate::resolve::Resolved;
 use crate::session;
 use crate::ui::Ui;
@@ -21,5 +21,13 @@ pub fn run(arguments: Run, ui: Ui) -> Result<Outcome> {
     if arguments.detach {
         return session::detach(&resolved.host, &plan, &launch, ui);
     }
-    session::run(&resolved.host, &plan, &launch, ui)
+    let outcome = session::run(&resolved.host, &plan, &launch, ui)?;
+    if plan.restart_on.is_some_and(|code| outcome == Outcome::Exited(code)) {
+        ui.verbose(&format!("the command asks to be started again (exit code {})", outcome.exit_code()));
+        match restart::restart(&resolved.host) {
+            Some(error) => ui.warn(&format!("cannot start the command again: {error}")),
+            None => ui.warn("the command asked too often to be started again"),
+        }
+    }
+    Ok(outcome)
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::node::{Problem, ProblemKind};
 use super::sourced::{Origin, Sourced};
 use super::syntax::position;
-use super::value::{InvalidValue, NetworkMode, Port};
+use super::value::{EnvRequest, InvalidValue, NetworkMode, Port, Value};
 use crate::error::{Diagnostic, Kind};
 use crate::path::{HostPath, PathError};
 use crate::ui::suggest::nearest;
@@ -28,6 +28,8 @@ pub enum ConfigError {
     NetworkConflict { filter: Origin, network: Sourced<NetworkMode> },
     #[error("cannot read the {what} `{}`", path.display())]
     Read { what: &'static str, path: PathBuf, source: io::Error },
+    #[error("flag --env-file: `{}`: line {line} is not a variable", path.display())]
+    EnvLine { path: PathBuf, line: usize },
     #[error("{}: there is no profile `{}`", .0.origin, .0.name)]
     UnknownProfile(Box<UnknownName>),
     #[error("`{0}` cannot be the name of a profile")]
@@ -131,6 +133,7 @@ impl Diagnostic for ConfigError {
                 );
                 unknown.did_you_mean().into_iter().chain([known]).collect()
             }
+            ConfigError::EnvLine { .. } => vec![format!("expected {}", EnvRequest::FORM)],
             ConfigError::ProfileName(_) => {
                 vec!["it becomes the name of a file: no slash, and no dot in front".to_owned()]
             }

@@ -5,6 +5,7 @@
 //! project files are trusted; the effect of a value is decided in `plan`.
 
 pub mod check;
+mod env_file;
 mod environment;
 mod error;
 mod file;
@@ -58,7 +59,11 @@ impl Config {
 
     /// Combines all layers, with these settings as the project file's.
     pub(crate) fn load_with(host: &Host, options: &Options, project: Settings) -> Result<Self, ConfigError> {
-        let given = Settings::from_flags(options)?.over(Settings::from_environment(&host.env)?);
+        let mut flags = Settings::from_flags(options)?;
+        for file in &flags.env_files {
+            flags.env.extend(env_file::read(host, file)?);
+        }
+        let given = flags.over(Settings::from_environment(&host.env)?);
         let profile = match &given.profile {
             Some(named) => profile::Profile::find(host, &named.value, &named.origin)?.settings()?,
             None => Settings::default(),

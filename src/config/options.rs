@@ -54,13 +54,13 @@ options! {
     }
     agent: Option<Sourced<String>> => {
         "The preset of an agent, or `none`. By default the command's name selects it.";
-        flag: agent: Option<String> = "--agent" ["NAME"], "Sandbox", "Preset of an agent: llxprt, gemini, claude, codex, aider, none (default: by CMD's name)";
+        flag: agent: Option<String> = "--agent" ["NAME"], "Sandbox", "Preset of an agent, or none (default: by CMD's name); `sandpen presets` lists them";
         key: "agent", example r#""claude""#;
         describe: |agent| match agent.as_str() {
             preset::NONE => "no preset is used".to_owned(),
             agent => format!("the preset `{agent}` is used for every command"),
         };
-        form: "`llxprt`, `gemini`, `claude`, `codex`, `aider`, the name of a preset of yours, or `none`";
+        form: "the name of a preset (`sandpen presets` lists them), or `none`";
         opens: |agent, _| (agent != preset::NONE).then_some("every command gets that agent's settings, login and API keys");
     }
     mounts: Vec<Sourced<MountRequest>> => {
@@ -92,13 +92,20 @@ options! {
     }
     env: Vec<Sourced<EnvRequest>> => {
         "Variables inside, with their values.";
-        flag: env: Vec<String> = "--env" ["NAME[=VALUE]"], "Environment", "Variable inside; NAME alone passes the host's value, as a secret";
+        flag: env: Vec<String> = "--env" ["NAME[=VALUE]"], "Environment", "Variable inside; NAME alone passes the host's value, as a secret; `AWS_*` passes all that match";
+        clap: |argument| argument.short('e');
         variables: ["SANDBOX_ENV"];
         note: "`NAME=VALUE`, separated by commas";
         reader: environment::assignments;
         key: "env", example r#"{ EDITOR = "vi" }"#;
         describe: EnvRequest::describe;
         // Even LD_PRELOAD acts on programs inside only.
+        opens: never;
+    }
+    env_files: Vec<Sourced<PathBuf>> => {
+        "Files with variables: lines of NAME=VALUE, or NAME to pass the host's value. `--env` wins.";
+        flag: env_files: Vec<PathBuf> = "--env-file" ["FILE"], "Environment", "File with lines of NAME[=VALUE], as docker has it";
+        form: "a path";
         opens: never;
     }
     network: Sourced<NetworkMode> = NetworkMode::On => {
@@ -135,6 +142,7 @@ options! {
     ports: Vec<Sourced<Port>> => {
         "Ports that the host reaches at 127.0.0.1, even if the guest listens on its own loopback only.";
         flag: publish: Vec<String> = "--publish" ["PORT"], "Network", "Port to reach from the host, on 127.0.0.1";
+        clap: |argument| argument.short('p');
         variables: ["SANDBOX_PORTS"];
         note: "separated by commas";
         key: "ports", example "[3000]";

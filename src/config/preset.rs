@@ -10,7 +10,7 @@ use super::file::merge;
 use super::node::{FromNode, table_value};
 use super::sourced::Sourced;
 use super::syntax::{self, Language};
-use super::value::{Access, HomePath, HostRule, ImageRef, VariableName};
+use super::value::{Access, EnvRequest, HomePath, HostRule, ImageRef, PartName, RestartCode, VariableName};
 use crate::host::Host;
 use crate::path::{GuestPath, HostPath};
 use crate::process::untrusted;
@@ -22,6 +22,13 @@ const BUILT_IN: &[(&str, &str, &str)] = &[
     ("claude", include_str!("presets/claude.toml"), include_str!("presets/claude.Dockerfile")),
     ("codex", include_str!("presets/codex.toml"), include_str!("presets/codex.Dockerfile")),
     ("aider", include_str!("presets/aider.toml"), include_str!("presets/aider.Dockerfile")),
+    ("opencode", include_str!("presets/opencode.toml"), include_str!("presets/opencode.Dockerfile")),
+    ("copilot", include_str!("presets/copilot.toml"), include_str!("presets/copilot.Dockerfile")),
+    ("qwen", include_str!("presets/qwen.toml"), include_str!("presets/qwen.Dockerfile")),
+    ("amp", include_str!("presets/amp.toml"), include_str!("presets/amp.Dockerfile")),
+    ("goose", include_str!("presets/goose.toml"), include_str!("presets/goose.Dockerfile")),
+    ("cursor-agent", include_str!("presets/cursor-agent.toml"), include_str!("presets/cursor-agent.Dockerfile")),
+    ("crush", include_str!("presets/crush.toml"), include_str!("presets/crush.Dockerfile")),
 ];
 
 /// The name that stands for no preset.
@@ -43,6 +50,10 @@ table_value! {
         pub variables: Vec<VariableName>,
         /// Variables that name a file, which is mounted read-only.
         pub credential_files: Vec<VariableName>,
+        /// Variables that are set inside as `NAME=VALUE`, unless the host sets them.
+        pub set: Vec<EnvRequest>,
+        /// The exit code with which the agent asks to be started again.
+        pub restart_on: Option<RestartCode>,
         /// Hosts that the agent needs when the network is filtered.
         pub hosts: Vec<HostRule>,
         /// Whether the agent runs commands in a sandbox of its own.
@@ -64,6 +75,14 @@ table_value! {
         pub mode: Access,
         /// Whether a missing one is created on the host, so that a first login is not lost.
         pub create: bool,
+        /// The content of a file that is created on the host if it is missing.
+        pub content: Option<String>,
+        /// Whether the directory is the sandboxes' own inside: the host's `obeyed` parts are brought in and never out.
+        pub own: bool,
+        /// The parts of such a directory that are the host's inside: `NAME`, or `NAME/` for a directory.
+        pub shared: Vec<PartName>,
+        /// The keys of a JSON file that come out of the sandbox, such as `projects.*.history`.
+        pub shared_keys: Vec<String>,
         /// A description for `explain`.
         pub reason: String,
         /// Files in it that the agent obeys on the host; changes by the sandbox are reported.
@@ -92,6 +111,20 @@ impl Preset {
             known,
             directory: directory(host).as_path().to_owned(),
         })))
+    }
+
+    /// Lists all presets: the built-in ones, then the user's own. An own one replaces a built-in one
+    /// of its name.
+    pub fn all(host: &Host) -> Result<Vec<(Self, Option<HostPath>)>, ConfigError> {
+        let own = own_names(host);
+        let built_in = BUILT_IN.iter().map(|(name, ..)| (*name).to_owned()).filter(|name| !own.contains(name));
+        let names: Vec<String> = built_in.chain(own.iter().cloned()).collect();
+        let mut presets = Vec::new();
+        for name in names {
+            let file = own.contains(&name).then(|| directory(host).join(format!("{name}.toml")));
+            presets.extend(Self::named(host, &Sourced::default(name))?.map(|preset| (preset, file)));
+        }
+        Ok(presets)
     }
 
     /// Finds the preset that a command's name selects.

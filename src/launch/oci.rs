@@ -109,7 +109,7 @@ fn base(plan: &Plan, builder: &mut Builder) {
         builder.flag("--init");
     }
     builder.pair("--name", plan.id.name());
-    builder.pair("--hostname", plan.id.name());
+    builder.pair("--hostname", &plan.host_name);
     // `ps` finds the container's processes by its id.
     builder.pair("--cidfile", plan.session_dir.join(CONTAINER_ID).as_os_str());
     builder.pair("--workdir", plan.workdir.as_os_str());

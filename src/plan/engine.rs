@@ -7,7 +7,7 @@ use crate::config::{Config, Origin, Sourced};
 use crate::error::{Diagnostic, Error, Kind, Result};
 use crate::facts::engines::Controller;
 use crate::facts::{DockerFacts, EndpointOrigin, Facts, PodmanFacts, Reach};
-use crate::host::Platform;
+use crate::host::{Host, Platform};
 use crate::path::HostPath;
 
 /// Contains Git and SSH, but no coding agent. Used for commands without a preset.
@@ -124,6 +124,8 @@ pub enum EngineError {
     PodmanMissing,
     #[error("Podman's remote service does not answer at CONTAINER_HOST")]
     PodmanSilent { error: String },
+    #[error("this is already a sandbox of sandpen (`{sandbox}`), and no other can be started in it")]
+    InSandbox { sandbox: String },
     /// An engine that was chosen explicitly cannot run.
     #[error("{}", problem.message())]
     Chosen { problem: Error, alternative: EngineKind },
@@ -162,7 +164,7 @@ impl Diagnostic for EngineError {
             Self::NoCommandLine { .. } => "drop it, or use `--engine docker` or `--engine podman`",
             Self::DockerMissing => "install Docker",
             Self::DockerDenied { .. } => {
-                "join the group `docker` and log in again (`sudo usermod -aG docker $USER`), or use rootless Docker"
+                "use Podman or rootless Docker, which need no rights: https://docs.docker.com/engine/security/rootless"
             }
             Self::DockerSilent { .. } => "start Docker (`sudo systemctl start docker`, or Docker Desktop)",
             Self::Elsewhere { .. } => "use an engine of this machine: sandpen cannot use a remote one",
@@ -170,6 +172,7 @@ impl Diagnostic for EngineError {
             Self::PodmanSilent { .. } => {
                 "start it (`podman machine start`, or `podman system service`), or unset CONTAINER_HOST"
             }
+            Self::InSandbox { .. } => "run the command itself: it has the walls of this sandbox",
             Self::Chosen { problem, alternative } => {
                 let other = format!("or use another engine: --engine {}", alternative.name());
                 return problem.hints().iter().cloned().chain([other]).collect();
@@ -206,7 +209,7 @@ fn named_image(config: &Config, preset: Option<&Preset>) -> Option<ImagePlan> {
 
 /// Chooses the engine and, for containers, the image.
 pub fn choose(inputs: Inputs) -> Result<(EnginePlan, Option<ImagePlan>)> {
-    let Inputs { host, config, facts, preset, .. } = inputs;
+    let Inputs { host, config, facts, preset, is_installed, .. } = inputs;
     let named = named_image(config, preset);
     let kind = match config.engine.value {
         EngineSetting::Docker => Some(EngineKind::Docker),
@@ -220,14 +223,31 @@ pub fn choose(inputs: Inputs) -> Result<(EnginePlan, Option<ImagePlan>)> {
     };
     let plan = match kind {
         Some(kind) => named_engine(kind, config, facts),
-        None => automatic(config, facts, named.as_ref()),
+        // The image of a preset asks for a container only if the host lacks the command.
+        None => {
+            let asks = |image: &&ImagePlan| !(is_installed && matches!(image.from, Origin::Preset(_)));
+            automatic(config, facts, named.as_ref().filter(asks))
+        }
     };
+    let plan = EnginePlan { problem: inside_sandbox(host, &plan).or(plan.problem), ..plan };
     refuse_unsupported(config, plan.kind, named.as_ref())?;
     if !plan.kind.is_container() {
         return Ok((plan, None));
     }
     let image = named.map_or_else(default_image, Ok)?;
     Ok((plan, Some(image)))
+}
+
+/// Returns the problem of an engine inside a sandbox, where the sockets of container engines do not
+/// exist, unless the user names an endpoint that does.
+fn inside_sandbox(host: &Host, plan: &EnginePlan) -> Option<Error> {
+    let sandbox = host.sandbox.clone()?;
+    let is_reachable = match plan.kind {
+        EngineKind::Docker => host.env.text("DOCKER_HOST").is_some(),
+        EngineKind::Podman => host.env.text("CONTAINER_HOST").is_some(),
+        EngineKind::Native | EngineKind::SandboxExec => plan.problem.is_none(),
+    };
+    (!is_reachable).then(|| EngineError::InSandbox { sandbox }.into())
 }
 
 /// Refuses flags that the engine cannot follow. Only flags: a variable or file is often meant for

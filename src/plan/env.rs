@@ -3,12 +3,15 @@
 use super::entry::{Topic, VariableTable, Why};
 use super::user::UserPlan;
 use super::{Inputs, latest_first};
-use crate::config::value::VariableName;
+use crate::config::value::{EnvRequest, VariableName};
 use crate::config::{Config, Origin};
 use crate::host::Host;
 use crate::session_id::SessionId;
 use crate::vars;
 use crate::warning::{Warning, WarningTopic};
+
+/// Variables that only their own names pass: others set them for the inside, or they name a socket.
+const NEVER_MATCHED: &[&str] = &[vars::PATH, vars::SSH_AUTH_SOCK];
 
 /// Collects the variables, starting with the highest layer, because the first of a name wins.
 pub fn plan(inputs: Inputs, user: &UserPlan, id: &SessionId, warnings: &mut Vec<Warning>) -> VariableTable {
@@ -39,12 +42,13 @@ pub fn plan(inputs: Inputs, user: &UserPlan, id: &SessionId, warnings: &mut Vec<
         from_host(host, name, "the identity for Git commits", Origin::Default, &mut table);
     }
     from_host(host, vars::NODE_OPTIONS, "your options for Node.js", Origin::Default, &mut table);
+    matching(host, config, &mut table, warnings);
     table
 }
 
 /// Adds the variables of `--env`, `SANDBOX_ENV` and `env` in files.
 fn requested(host: &Host, config: &Config, table: &mut VariableTable, warnings: &mut Vec<Warning>) {
-    for request in latest_first(&config.env) {
+    for request in latest_first(&config.env).filter(|request| !request.value.is_pattern()) {
         let (name, origin) = (&request.value.name, request.origin.clone());
         if name == vars::GIT_DISCOVERY {
             warnings
@@ -75,12 +79,43 @@ fn requested(host: &Host, config: &Config, table: &mut VariableTable, warnings: 
     }
 }
 
+/// Adds the host's variables that a pattern matches. They come last: a pattern replaces nothing that
+/// is set inside for another reason.
+fn matching(host: &Host, config: &Config, table: &mut VariableTable, warnings: &mut Vec<Warning>) {
+    for request in latest_first(&config.env).filter(|request| request.value.is_pattern()) {
+        let (pattern, origin) = (&request.value, &request.origin);
+        let is_passed = |name: &str| pattern.matches(name) && !NEVER_MATCHED.contains(&name);
+        let mut found = false;
+        for (name, value) in host.env.iter() {
+            if let Some(name) = name.to_str().filter(|name| is_passed(name)) {
+                found = true;
+                let why = Why::new(format!("requested by `{}`: the host's value", pattern.name), origin.clone());
+                table.secret(name, value, why.about(Topic::Asked));
+            }
+        }
+        if !found {
+            warnings.push(Warning::new(
+                WarningTopic::Environment,
+                format!("{origin}: no variable of the host matches `{}`", pattern.name),
+            ));
+        }
+    }
+}
+
 fn preset(inputs: Inputs, table: &mut VariableTable) {
     let Inputs { host, preset: Some(preset), .. } = inputs else { return };
     let origin = || Origin::Preset(preset.name.clone());
     for name in preset.secrets.iter().map(VariableName::as_str) {
         if let Some(value) = host.env.raw(name).filter(|value| !value.is_empty()) {
             table.secret(name, value, Why::new(format!("{} needs it", preset.name), origin()));
+        }
+    }
+    for EnvRequest { name, value } in &preset.set {
+        match (host.env.text(name), value) {
+            (Some(_), _) | (None, None) => from_host(host, name, &format!("{} reads it", preset.name), origin(), table),
+            (None, Some(value)) => {
+                table.plain(name, value, Why::new(format!("suits {} inside", preset.name), origin()))
+            }
         }
     }
     for name in preset.variables.iter().chain(&preset.credential_files).map(VariableName::as_str) {

@@ -1,6 +1,7 @@
 //! Decides everything about a sandbox from a [`Host`], a [`Config`] and [`Facts`]. Every entry of
 //! the [`Plan`] carries its reason and its origin. Pure: reads and changes nothing on the host.
 
+mod agent_state;
 pub mod cache;
 mod detail;
 pub mod engine;
@@ -23,6 +24,7 @@ pub mod seatbelt;
 pub mod ssh;
 mod ssh_config;
 mod system;
+mod terminfo;
 mod tools;
 mod tunnel;
 pub mod user;
@@ -32,6 +34,7 @@ use std::ffi::OsString;
 
 pub use crate::config::value::EngineKind;
 pub use crate::secret::Secret;
+pub use agent_state::{AgentState, KeptFile, Sharing};
 pub use detail::Detail;
 pub use engine::{EnginePlan, ImagePlan};
 pub use entry::{Mount, Source, Topic, Variable, VariableValue, Why};
@@ -88,6 +91,8 @@ pub struct Plan {
     pub engine: EnginePlan,
     /// `None` for engines that run the host's tools.
     pub image: Option<ImagePlan>,
+    /// The host name inside. It is this machine's, because agents encrypt what they store with it.
+    pub host_name: String,
     /// The current directory, on the host and inside.
     pub workdir: HostPath,
     /// The user that the command runs as.
@@ -126,6 +131,9 @@ pub struct Plan {
     /// The mode that was asked for, which the engine may not have.
     pub(crate) asked_git_mode: GitMode,
     pub(crate) repository_gate: RepositoryGate,
+    pub(crate) agent_state: AgentState,
+    /// The exit code after which the command is started again.
+    pub restart_on: Option<u8>,
     pub(crate) fixed: FixedFiles,
     /// Files of the workspace that are hidden.
     pub hidden: Vec<HostPath>,
@@ -161,11 +169,21 @@ pub struct Inputs<'a> {
     pub facts: &'a Facts,
     pub workspace: &'a Workspace,
     pub preset: Option<&'a Preset>,
+    /// Whether the host has the command.
+    pub is_installed: bool,
 }
 
 impl<'a> Inputs<'a> {
     pub fn new(host: &'a Host, config: &'a Config, facts: &'a Facts, request: &'a Request) -> Self {
-        Inputs { host, config, facts, workspace: &request.workspace, preset: request.preset.preset.as_ref() }
+        let preset = &request.preset;
+        Inputs {
+            host,
+            config,
+            facts,
+            workspace: &request.workspace,
+            preset: preset.preset.as_ref(),
+            is_installed: preset.is_installed,
+        }
     }
 }
 
@@ -184,6 +202,7 @@ pub struct Draft<'a> {
     mounts: entry::MountTable,
     env: entry::VariableTable,
     prepare: Vec<Prepare>,
+    agent_state: AgentState,
     warnings: Vec<Warning>,
 }
 
@@ -228,6 +247,7 @@ impl Plan {
             mounts: entry::MountTable::default(),
             env,
             prepare: Vec::new(),
+            agent_state: AgentState::default(),
             warnings,
         };
         draft.requested_mounts()?;
@@ -243,6 +263,9 @@ impl Plan {
             draft.package_caches();
         }
         draft.git_configuration();
+        if engine.kind != EngineKind::SandboxExec {
+            draft.terminfo();
+        }
         let mut ssh_warnings = Vec::new();
         let ssh = draft.ssh(&mut ssh_warnings);
         draft.warnings.append(&mut ssh_warnings);
@@ -273,7 +296,7 @@ impl Plan {
             }
         };
         if engine.kind == EngineKind::Native {
-            draft.system(&id.name());
+            draft.system();
             draft.host_tools_environment();
             draft.keep_virtual_env();
         }
@@ -294,7 +317,7 @@ impl Plan {
         warn_of_home(inputs, &mut draft.warnings);
         let hidden = draft.hide()?;
         let hide_details = draft.hide_details();
-        let Draft { mounts, env, mut prepare, warnings, .. } = draft;
+        let Draft { mounts, env, mut prepare, warnings, agent_state, .. } = draft;
         let mounts = mounts.into_sorted();
         if seatbelt.is_none() {
             prepare.extend(mount_points::mount_points(&mounts, &session_dir));
@@ -302,11 +325,13 @@ impl Plan {
         let terminal = host.terminal.stdin && host.terminal.stdout;
         let mut details = detail::details(config, &engine, &nested, &helper_config, terminal, helper.is_some());
         details.extend(hide_details.into_iter().chain(ssh_details));
+        details.extend(inputs.preset.into_iter().flat_map(|preset| agent_state.details(preset)));
         Ok(Plan {
             details,
             nested,
             engine,
             image,
+            host_name: host.name.clone(),
             workdir: inputs.workspace.workdir.clone(),
             mounts,
             env: env.into_sorted(),
@@ -325,6 +350,8 @@ impl Plan {
             git_mode,
             asked_git_mode: config.git.value,
             repository_gate,
+            agent_state,
+            restart_on: inputs.preset.and_then(|preset| preset.restart_on).map(|code| code.0),
             fixed,
             hidden,
             prepare,

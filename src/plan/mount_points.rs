@@ -21,6 +21,10 @@ pub fn mount_points(mounts: &[Mount], session_dir: &HostPath) -> Vec<Prepare> {
         };
         let Ok(below) = target.strip_prefix(above) else { continue };
         let path = source.join(below);
+        // The native engine writes generated files itself.
+        if matches!(mount.source, Source::Text(_)) && source.is_within(session_dir) {
+            continue;
+        }
         points.push(match (source.is_within(session_dir), mount.is_directory) {
             (true, true) => Prepare::Directory { path, mode: 0o755 },
             (true, false) => Prepare::File { path, content: String::new() },

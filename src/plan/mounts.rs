@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::entry::{Mount, Topic, Why};
 use super::prepare::Prepare;
-use super::{Draft, latest_first};
+use super::{Draft, agent_state, latest_first, terminfo};
 use crate::config::preset::Preset;
 use crate::config::value::{Access, EngineKind, TmpMode, VariableName};
 use crate::config::{Config, Origin};
@@ -86,6 +86,7 @@ impl Draft<'_> {
                 return Err(MountError::LinkOut { name: name(), target: fact.real.clone() }.into());
             }
             let to = match &mount.to {
+                Some(to) if to.starts_with("~") => GuestPath::new(self.host.expand(to)).map_err(bad_path)?,
                 Some(to) => GuestPath::new(to).map_err(bad_path)?,
                 // Under Seatbelt files have their real paths only.
                 None if self.engine == EngineKind::SandboxExec => fact.real.to_guest(),
@@ -177,7 +178,14 @@ impl Draft<'_> {
                 ));
                 continue;
             }
-            if self.facts.files.get(&path).is_none() && directory.create {
+            if self.divided_directory(preset, directory, &why) || self.copied_file(preset, directory) {
+                continue;
+            }
+            if self.facts.files.get(&path).is_none() && directory.content.is_some() {
+                for target in self.homes(below) {
+                    self.mounts.add(Mount::file(path.clone(), target, directory.mode, why.clone()));
+                }
+            } else if self.facts.files.get(&path).is_none() && directory.create {
                 self.prepare.push(Prepare::Keep { path: path.clone() });
                 for target in self.homes(below) {
                     self.mounts.add(Mount::directory(path.clone(), target, directory.mode, why.clone()));
@@ -252,7 +260,14 @@ impl Draft<'_> {
             return;
         }
         let why = Why::default("a private, empty home directory: yours stays outside").about(Topic::Home);
-        self.scratch("home", self.user.home.clone(), 0o700, why);
+        // It is on disk on every engine, so that the launcher can copy an agent's files into and out
+        // of it.
+        let own = self.session_dir.join("home");
+        self.prepare.push(Prepare::Directory { path: own.clone(), mode: 0o700 });
+        self.mounts.add(Mount::directory(own.clone(), self.user.home.clone(), Access::Rw, why));
+        if self.preset.is_none() && self.config.keep.is_none() {
+            self.agent_state.reported_home = Some(own);
+        }
     }
 
     /// Generates passwd and group, without which ssh fails with "No user exists for uid".
@@ -324,7 +339,7 @@ impl Draft<'_> {
     }
 
     /// Mounts a path below HOME at the host's home and, if it differs, also at the guest's (R3.4).
-    fn at_both_homes(&mut self, below: &str, access: Access, why: &Why) {
+    pub fn at_both_homes(&mut self, below: &str, access: Access, why: &Why) {
         let Some(fact) = self.named_file(&self.host.home.join(below), &why.reason) else { return };
         let fact = &fact.clone();
         for target in self.homes(below) {
@@ -332,7 +347,7 @@ impl Draft<'_> {
         }
     }
 
-    fn homes(&self, below: &str) -> Vec<GuestPath> {
+    pub fn homes(&self, below: &str) -> Vec<GuestPath> {
         let mut targets = vec![self.host.home.to_guest().join(below), self.user.home.join(below)];
         targets.dedup();
         targets
@@ -345,6 +360,8 @@ pub fn paths_of_interest(host: &Host, config: &Config, preset: Option<&Preset>) 
     let preset_paths = preset.iter().flat_map(|preset| &preset.directories).map(|directory| directory.path.below());
     let in_home = in_home.chain(HOST_STARTUP_FILES.iter().copied());
     let mut paths: Vec<HostPath> = in_home.chain(preset_paths).map(|file| host.home.join(file)).collect();
+    paths.extend(preset.into_iter().flat_map(|preset| agent_state::parts(host, preset)));
+    paths.extend(terminfo::directories(host));
     paths.extend(STARTUP_FILES.iter().map(|file| host.cwd.join(file)));
     let credential_variables = preset.iter().flat_map(|preset| &preset.credential_files).map(VariableName::as_str);
     let variables = credential_variables

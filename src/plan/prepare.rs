@@ -24,4 +24,9 @@ pub enum Prepare {
     Point { path: HostPath, root: HostPath, is_directory: bool },
     /// A directory that stays after the run: an agent's settings, a Python environment.
     Keep { path: HostPath },
+    /// A file that stays after the run, created with this content unless it exists.
+    KeepFile { path: HostPath, content: String },
+    /// A directory of sandpen's own that guests write and that stays after the run. The names in it
+    /// are made directories, whatever an earlier guest has left there.
+    Own { path: HostPath, directories: Vec<String> },
 }

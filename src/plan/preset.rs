@@ -9,12 +9,15 @@ pub struct PresetChoice {
     pub preset: Option<Preset>,
     /// Shown as a warning.
     pub refused: Option<String>,
+    /// Whether the host has the command, outside of mounted directories. Its user then means that
+    /// program, and not the image that the preset names.
+    pub is_installed: bool,
 }
 
 impl PresetChoice {
     /// Applies a preset that the configuration names.
     pub fn named(preset: Option<Preset>) -> Self {
-        PresetChoice { preset, refused: None }
+        PresetChoice { preset, ..PresetChoice::default() }
     }
 
     /// Applies the preset of the command's name, unless a mounted directory could provide that
@@ -28,8 +31,8 @@ impl PresetChoice {
                 "a mounted directory on PATH contains another `{command}`: the preset `{name}` does not apply, and its keys are not passed"
             )
         } else {
-            return PresetChoice { preset: Some(preset), refused: None };
+            return PresetChoice { preset: Some(preset), ..PresetChoice::default() };
         };
-        PresetChoice { preset: None, refused: Some(refused) }
+        PresetChoice { refused: Some(refused), ..PresetChoice::default() }
     }
 }

@@ -28,11 +28,12 @@ pub fn questions(
     command: Option<&str>,
     purpose: Purpose,
 ) -> Questions {
+    let is_installed = preset.is_installed;
     let preset = preset.preset.as_ref();
     let names_image = purpose == Purpose::BuildImage
         || config.image.is_some()
         || config.build.is_some()
-        || preset.is_some_and(|preset| preset.image.is_some());
+        || preset.is_some_and(|preset| preset.image.is_some() && !is_installed);
     let own_profile = config.seatbelt_profile.as_ref().filter(|named| BuiltIn::named(&named.value).is_none());
     let directories = preset.into_iter().flat_map(|preset| &preset.directories);
     let preset_directories = directories.map(|entry| host.home.join(entry.path.below()));

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::entry::{Mount, Source, Topic, Why};
 use super::user::{UserHow, UserPlan};
 use super::{Draft, Inputs, TunnelPlan};
-use crate::config::value::{Access, EngineKind};
+use crate::config::value::{Access, AgentMode, EngineKind};
 use crate::error::{Diagnostic, Error, Kind};
 use crate::facts::engines::connection::Connection;
 use crate::facts::engines::machine::HOST_SERVICE;
@@ -136,8 +136,18 @@ impl Draft<'_> {
                 (format!("no agent answers at `{path}` ({error})"), format!("no agent answers at `{path}`"))
             }
         };
-        warnings.push(Warning::new(WarningTopic::SshAgent, format!("no SSH agent: {warning}. {remedy}")));
+        if self.misses_agent() {
+            warnings.push(Warning::new(WarningTopic::SshAgent, format!("no SSH agent: {warning}. {remedy}")));
+        }
         SshPlan::not(SshState::Skipped, reason)
+    }
+
+    /// Tells whether the lack of an agent is worth a warning. R4.2 requires one for containers; the
+    /// native engine warns if the agent was asked for or the repository has a remote that uses SSH.
+    fn misses_agent(&self) -> bool {
+        let is_url = |key: &str| key.starts_with("remote.") && (key.ends_with(".url") || key.ends_with(".pushurl"));
+        let uses_ssh = || self.facts.git.settings.iter().any(|one| is_url(&one.key) && is_ssh_url(&one.value));
+        self.engine != EngineKind::Native || self.config.ssh_agent.value != AgentMode::Auto || uses_ssh()
     }
 
     fn forward(&self, socket: &HostPath, keys: u32, warnings: &mut Vec<Warning>) -> SshPlan {
@@ -302,5 +312,31 @@ impl Draft<'_> {
             })
             .collect();
         covers.into_iter().for_each(|cover| self.mounts.add(cover));
+    }
+}
+/// Tells whether Git uses SSH for a URL: by its scheme, or because a host precedes the path, as in
+/// `git@host:path`.
+fn is_ssh_url(url: &str) -> bool {
+    match url.split_once("://") {
+        Some((scheme, _)) => matches!(scheme, "ssh" | "git+ssh" | "ssh+git"),
+        // `host::address` names a remote helper.
+        None => url
+            .split_once(':')
+            .is_some_and(|(host, path)| !host.is_empty() && !host.contains('/') && !path.starts_with(':')),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ssh_urls_are_told_from_paths_and_other_schemes() {
+        for url in ["ssh://git@h/x", "git@forge:a/b.git", "box:app.git", "git+ssh://h/x"] {
+            assert!(is_ssh_url(url), "{url}");
+        }
+        for url in ["https://h/x", "/srv/a:b", "./a:b", "../x", "ext::sh -c x", "file:///x", "git://h/x", ""] {
+            assert!(!is_ssh_url(url), "{url}");
+        }
     }
 }

@@ -29,9 +29,8 @@ const PASSED: &[&str] = &[
 ];
 
 impl Draft<'_> {
-    /// Adds the host's system, read-only, and generated files in `/etc`; `name` is the sandbox's
-    /// host name.
-    pub fn system(&mut self, name: &str) {
+    /// Adds the host's system, read-only, and generated files in `/etc`.
+    pub fn system(&mut self) {
         let Some(native) = &self.facts.native else { return };
         let system = &native.system;
         for entry in &system.entries {
@@ -53,9 +52,13 @@ impl Draft<'_> {
             let why = Why::default("a private directory for temporary files").about(Topic::Temp);
             self.scratch(name, target, 0o1777, why);
         }
-        let hosts = format!("{}\n127.0.0.1 {name}\n", system.hosts.trim_end());
-        self.generated("hosts", hosts, "the host's /etc/hosts, and the sandbox's name");
-        self.generated("hostname", format!("{name}\n"), "the sandbox's name");
+        let name = &self.host.name;
+        let is_known = system.hosts.split_whitespace().any(|word| word == name);
+        let own = if is_known { String::new() } else { format!("127.0.0.1 {name}\n") };
+        let hosts = format!("{}\n{own}", system.hosts.trim_end());
+        let hostname = format!("{name}\n");
+        self.generated("hosts", hosts, "the host's /etc/hosts, and its name");
+        self.generated("hostname", hostname, "the name of this machine");
     }
 
     pub fn language(&mut self) {

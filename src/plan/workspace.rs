@@ -1,6 +1,8 @@
 //! Decides which directories the guest works in, and refuses those that contain too much, such as
 //! `/` or HOME.
 
+use std::path::Path;
+
 use serde::Serialize;
 
 use crate::config::Config;
@@ -29,6 +31,9 @@ pub struct Workspace {
     pub owner: u32,
 }
 
+/// Directories that every sandbox has of its own, so that the host's cannot be mounted there.
+const PROVIDED: &[&str] = &["/etc", "/dev", "/proc", "/sys"];
+
 /// `name` is the option and its value, `what` the role of the directory.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkspaceError {
@@ -40,6 +45,8 @@ pub enum WorkspaceError {
     LinkOut { name: String, target: HostPath },
     #[error("{what} is `/`: a sandbox over the whole host protects nothing")]
     WholeHost { what: &'static str },
+    #[error("{what} is `{directory}`, which every sandbox has of its own")]
+    Provided { what: &'static str, directory: HostPath },
     #[error("{what} `{directory}` contains your whole home directory, including keys and credentials")]
     WholeHome { what: &'static str, directory: HostPath },
     #[error("{what} `{directory}` contains sandpen's configuration, which the guest must not change")]
@@ -57,7 +64,7 @@ impl Diagnostic for WorkspaceError {
             Self::LinkOut { target, .. } => {
                 vec![format!("to include it anyway, name its target: --include-dir {target}")]
             }
-            Self::WholeHost { .. } => vec!["change to the directory of your project".into()],
+            Self::WholeHost { .. } | Self::Provided { .. } => vec!["change to the directory of your project".into()],
             Self::WholeHome { .. } | Self::OwnFiles { .. } => {
                 vec!["change to the directory of your project, or pass --allow-home".into()]
             }
@@ -163,6 +170,9 @@ fn refuse_wide(
 ) -> std::result::Result<(), WorkspaceError> {
     if directory.as_path().parent().is_none() {
         return Err(WorkspaceError::WholeHost { what });
+    }
+    if PROVIDED.iter().any(|path| directory.as_path() == Path::new(path)) {
+        return Err(WorkspaceError::Provided { what, directory: directory.clone() });
     }
     if config.allow_home.value {
         return Ok(());

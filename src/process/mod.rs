@@ -13,6 +13,7 @@ pub mod mount_identity;
 mod read_output;
 pub mod ready;
 pub mod release_pages;
+pub mod restart;
 pub mod signals;
 pub mod socket_path;
 pub mod status_file;

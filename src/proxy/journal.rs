@@ -2,13 +2,16 @@
 //! the summary at the end.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::File;
 use std::io::Write;
+use std::net::IpAddr;
 use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::refusal::Refusal;
 use super::relay::Traffic;
+use crate::config::value::{HostName, HostRule};
 use crate::ui::Ui;
 
 /// The size limit of the log, in bytes: the guest must not fill the disk.
@@ -29,13 +32,51 @@ struct JournalState {
     file: Option<File>,
     written: u64,
     /// How often each target was refused.
-    refused: BTreeMap<String, u64>,
+    refused: BTreeMap<RefusedTarget, u64>,
 }
 
 impl JournalState {
-    fn count(&mut self, target: &str) {
-        if self.refused.len() < MAX_TARGETS || self.refused.contains_key(target) {
-            *self.refused.entry(target.to_owned()).or_default() += 1;
+    fn count(&mut self, target: RefusedTarget) {
+        if self.refused.len() < MAX_TARGETS || self.refused.contains_key(&target) {
+            *self.refused.entry(target).or_default() += 1;
+        }
+    }
+}
+
+/// A refused target as the log names it: `HOST:PORT`, or `HOST:PORT at ADDRESS` for an allowed host
+/// whose address is not public.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct RefusedTarget {
+    name: String,
+    address: Option<IpAddr>,
+}
+
+impl RefusedTarget {
+    fn of(refusal: &Refusal) -> Self {
+        let name = if refusal.target.is_empty() { "?" } else { &refusal.target };
+        RefusedTarget { name: name.to_owned(), address: refusal.address }
+    }
+
+    fn parse(text: &str) -> Self {
+        let divided = text.rsplit_once(" at ").and_then(|(name, address)| Some((name, address.parse().ok()?)));
+        match divided {
+            Some((name, address)) => RefusedTarget { name: name.to_owned(), address: Some(address) },
+            None => RefusedTarget { name: text.to_owned(), address: None },
+        }
+    }
+
+    /// Returns the rule that allows the address of an allowed host.
+    fn address_rule(&self) -> Option<String> {
+        let port = self.name.rsplit_once(':')?.1.parse().ok()?;
+        Some(HostRule::wanted(&HostName::Address(self.address?), port).to_string())
+    }
+}
+
+impl fmt::Display for RefusedTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.address {
+            Some(address) => write!(f, "{} at {address}", self.name),
+            None => f.write_str(&self.name),
         }
     }
 }
@@ -58,7 +99,7 @@ impl Journal {
     /// Logs a connection that was refused or has failed.
     pub fn refused(&self, refusal: &Refusal) {
         let verdict = if refusal.is_by_policy() { "refused" } else { "failed" };
-        let target = if refusal.target.is_empty() { "?" } else { &refusal.target };
+        let target = RefusedTarget::of(refusal);
         self.line(&format!("{verdict} {target}: {}", refusal.reason));
         if let (true, Ok(mut state)) = (refusal.is_by_policy(), self.state.lock()) {
             state.count(target);
@@ -71,27 +112,33 @@ impl Journal {
         self.line(text);
         let target = text.strip_prefix("refused ").and_then(|rest| rest.split_once(": ")).map(|(target, _)| target);
         if let (Some(target), Ok(mut state)) = (target, self.state.lock()) {
-            state.count(target);
+            state.count(RefusedTarget::parse(target));
         }
     }
 
     /// Returns the line that is shown when the sandbox has ended; `None` if nothing was refused.
     pub fn summary(&self) -> Option<String> {
         let state = self.state.lock().ok()?;
-        let mut refused: Vec<(&String, &u64)> = state.refused.iter().collect();
+        let mut refused: Vec<(&RefusedTarget, &u64)> = state.refused.iter().collect();
         refused.sort_by(|a, b| b.1.cmp(a.1));
-        let named: Vec<String> =
-            refused.iter().take(SUMMARY_TARGETS).map(|(target, count)| format!("{target} ({count})")).collect();
+        let named = refused.get(..SUMMARY_TARGETS).unwrap_or(&refused);
+        let names: Vec<String> = named.iter().map(|(target, count)| format!("{target} ({count})")).collect();
         let more = match refused.len().saturating_sub(SUMMARY_TARGETS) {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        (!named.is_empty()).then(|| {
-            format!(
-                "the proxy refused connections to {}{more}; allow a host with `--allow-host HOST[:PORT]`",
-                named.join(", ")
-            )
-        })
+        let unlisted = refused.iter().any(|(target, _)| target.address.is_none());
+        let mut remedies: Vec<String> =
+            unlisted.then(|| "allow a host with `--allow-host HOST[:PORT]`".to_owned()).into_iter().collect();
+        let mut rules: Vec<String> = named.iter().filter_map(|(target, _)| target.address_rule()).collect();
+        rules.dedup();
+        remedies.extend(
+            rules
+                .iter()
+                .map(|rule| format!("an address that is not public must be allowed, too: `--allow-host {rule}`")),
+        );
+        (!names.is_empty())
+            .then(|| format!("the proxy refused connections to {}{more}; {}", names.join(", "), remedies.join("; ")))
     }
 
     fn line(&self, text: &str) {
@@ -127,7 +174,6 @@ fn timestamp(time: SystemTime) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::value::HostName;
     use std::time::Duration;
 
     #[test]
@@ -155,6 +201,20 @@ mod tests {
         );
         ["c", "d", "e", "f"].iter().for_each(|name| refuse(name));
         assert!(journal.summary().is_some_and(|line| line.contains(" and 1 more;")));
+    }
+
+    #[test]
+    fn the_remedy_for_an_address_that_is_not_public_is_the_address() {
+        let host = HostName::Name("mirror.example".into());
+        let refusal = Refusal::local_address(&host, 8443, IpAddr::from([10, 0, 0, 1]));
+        let expected = "the proxy refused connections to mirror.example:8443 at 10.0.0.1 (1); an address that is \
+                        not public must be allowed, too: `--allow-host 10.0.0.1:8443`";
+        let journal = Journal::new(None, Ui::default());
+        journal.refused(&refusal);
+        assert_eq!(journal.summary().as_deref(), Some(expected));
+        let repeated = Journal::new(None, Ui::default());
+        repeated.repeat(&format!("T refused mirror.example:8443 at 10.0.0.1: {}", refusal.reason));
+        assert_eq!(repeated.summary().as_deref(), Some(expected));
     }
 
     #[test]

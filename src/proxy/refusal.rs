@@ -17,12 +17,15 @@ pub struct Refusal {
     pub target: String,
     /// The reason, and the flag that would allow the request.
     pub reason: String,
+    /// The address that an allowed host leads to, if it is refused for that address.
+    pub address: Option<IpAddr>,
 }
 
 impl Refusal {
     /// Refuses a request that is malformed or ambiguous.
     pub fn malformed(target: &[u8], reason: impl fmt::Display) -> Self {
-        Refusal { status: 400, target: one_line(target), reason: one_line(reason.to_string().as_bytes()) }
+        let reason = one_line(reason.to_string().as_bytes());
+        Refusal { status: 400, target: one_line(target), reason, address: None }
     }
 
     /// Refuses a host that no rule allows.
@@ -36,7 +39,7 @@ impl Refusal {
         let flag = HostRule::wanted(&HostName::Address(address), port);
         let reason =
             format!("it resolves to {address}, which is not a public address; add `--allow-host {flag}` to allow it");
-        Self::forbidden(host, port, reason)
+        Refusal { address: Some(address), ..Self::forbidden(host, port, reason) }
     }
 
     pub fn no_address(host: &HostName, port: u16) -> Self {
@@ -56,7 +59,7 @@ impl Refusal {
     }
 
     fn forbidden(host: &HostName, port: u16, reason: String) -> Self {
-        Refusal { status: 403, target: format!("{host}:{port}"), reason }
+        Refusal { status: 403, target: format!("{host}:{port}"), reason, address: None }
     }
 
     /// Whether the policy refused the request, as opposed to the network.

@@ -64,6 +64,7 @@ mod tests {
             cache: one("off"),
             nested: one("on"),
             env: many("A=b=c"),
+            env_files: vec!["-e".into(), "/y z".into()],
             ssh_agent: one("off"),
             network: one("proxied"),
             allow_hosts: many("example.org:22"),

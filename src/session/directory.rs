@@ -117,6 +117,8 @@ fn prepare(item: &Prepare) -> Result<()> {
         Prepare::Copy { path, from } => (path, copy_files(from.as_path(), path.as_path())),
         Prepare::Shared { path } => (path, make_shared(path.as_path())),
         Prepare::Keep { path } => (path, make_directory(path.as_path(), 0o700)),
+        Prepare::KeepFile { path, content } => (path, make_missing_file(path.as_path(), content.as_bytes())),
+        Prepare::Own { path, directories } => (path, make_own(path.as_path(), directories)),
         Prepare::Point { path, root, is_directory } => {
             make_mount_point(path.as_path(), root.as_path(), *is_directory);
             return Ok(());
@@ -273,6 +275,29 @@ fn make_file(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     }
     let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
     file.write_all(content)
+}
+
+/// Creates a file of the user unless it exists.
+fn make_missing_file(path: &Path, content: &[u8]) -> io::Result<()> {
+    match make_file(path, content, 0o600) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
+}
+
+/// Creates a directory that guests write, and the mount points in it.
+fn make_own(path: &Path, directories: &[String]) -> io::Result<()> {
+    make_directory(path, 0o700)?;
+    for name in directories {
+        let point = path.join(name);
+        match point.symlink_metadata() {
+            Ok(meta) if meta.is_dir() => continue,
+            Ok(_) => fs::remove_file(&point)?,
+            Err(_) => {}
+        }
+        fs::create_dir(&point)?;
+    }
+    Ok(())
 }
 
 fn make_shared(path: &Path) -> io::Result<()> {

@@ -46,6 +46,8 @@ pub enum SessionError {
     NameTaken(SessionId),
     #[error("cannot make a private Git directory")]
     Repositories(#[source] io::Error),
+    #[error("cannot copy the agent's files")]
+    AgentState(#[source] io::Error),
     #[error("cannot start {engine}'s client")]
     StartClient {
         engine: &'static str,
@@ -97,7 +99,7 @@ impl Diagnostic for SessionError {
 
     fn hints(&self) -> Vec<String> {
         match self {
-            SessionError::Create { .. } | SessionError::Repositories(_) => {
+            SessionError::Create { .. } | SessionError::Repositories(_) | SessionError::AgentState(_) => {
                 vec!["check free space and permissions, or set XDG_STATE_HOME to another directory of yours".into()]
             }
             #[cfg(target_os = "linux")]

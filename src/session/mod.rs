@@ -46,6 +46,7 @@ pub use ports::PortAccess;
 pub use seatbelt::enter as enter_seatbelt;
 
 use crate::error::Result;
+use crate::gate::agent_state::{LiveState, StateExchange};
 use crate::gate::repository::{LiveExchange, Report, RepositoryExchange};
 use crate::host::Host;
 use crate::launch::Launch;
@@ -102,7 +103,8 @@ fn run_with<T>(
         // Without a record `ps` does not list the sandbox, which runs all the same.
         let _ = registry::write(&plan.session_dir, &record);
         let started = RepositoryExchange::start(&plan.repository_gate, &plan.session_dir);
-        *repositories = Repositories::Ready(Box::new(started.map_err(SessionError::Repositories)?));
+        let state = StateExchange::start(&plan.agent_state).map_err(SessionError::AgentState)?;
+        *repositories = Repositories::Ready(Box::new(started.map_err(SessionError::Repositories)?), state);
         Ok(())
     };
     let mut sweep = registry::BackgroundSweep::new(&plan.session_dir);
@@ -125,7 +127,7 @@ fn run_with<T>(
     };
     let inspected = inspect();
     sweep.finish().print(ui);
-    let is_complete = match repositories.finish() {
+    let is_complete = match repositories.finish(ui) {
         Ok(report) => {
             report.print(ui);
             true
@@ -166,36 +168,43 @@ fn run_with<T>(
     Ok((outcome, inspected))
 }
 
-/// The exchange with the host's repositories: before the launch, in this thread, or in another one.
+/// The exchange with the host's repositories and of the agent's files: before the launch, in this
+/// thread, or in another one.
 #[derive(Default)]
 pub enum Repositories {
     #[default]
     None,
-    Ready(Box<RepositoryExchange>),
-    Live(LiveExchange),
+    Ready(Box<RepositoryExchange>, StateExchange),
+    Live(LiveExchange, LiveState),
 }
 
 impl Repositories {
     /// Gives the guest, which has started, what it does not need at once.
     pub fn begin_delayed_copies(&self) {
-        if let Repositories::Ready(exchange) = self {
+        if let Repositories::Ready(exchange, _) = self {
             exchange.begin_delayed_copies();
         }
     }
 
-    /// Lets another thread exchange what changes while the sandbox runs.
+    /// Lets other threads exchange what changes while the sandbox runs.
     pub fn exchange_in_background(&mut self) {
-        if let Repositories::Ready(exchange) = std::mem::take(self) {
-            *self = Repositories::Live(LiveExchange::start(*exchange));
+        if let Repositories::Ready(exchange, state) = std::mem::take(self) {
+            *self = Repositories::Live(LiveExchange::start(*exchange), LiveState::start(state));
         }
     }
 
     /// Exchanges everything after the guest has ended.
-    fn finish(self) -> std::result::Result<Report, Report> {
+    fn finish(self, ui: Ui) -> std::result::Result<Report, Report> {
         match self {
             Repositories::None => Ok(Report::default()),
-            Repositories::Ready(mut exchange) => exchange.finish(),
-            Repositories::Live(live) => {
+            Repositories::Ready(mut exchange, mut state) => {
+                state.finish(ui);
+                exchange.finish()
+            }
+            Repositories::Live(live, state) => {
+                if let Some(mut state) = state.stop() {
+                    state.finish(ui);
+                }
                 live.stop().map_or_else(|| Err(Report::default()), |mut exchange| exchange.finish())
             }
         }

@@ -1,5 +1,6 @@
 //! Tests on every real engine the behaviour that guests can rely on.
 
+mod agent_state;
 mod caches;
 mod environment;
 mod exit_codes;

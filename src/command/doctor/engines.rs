@@ -64,6 +64,10 @@ impl DoctorInput<'_> {
         if self.is_chosen(kind) {
             return line(State::Note, kind, UNUSABLE);
         }
+        // An engine that nothing needs is no problem.
+        if self.planned.is_ok_and(|planned| planned.plan.engine.problem.is_none()) {
+            return line(State::Note, kind, error);
+        }
         Check { fix: self.fix(kind), ..line(State::Warning, kind, error) }
     }
 
@@ -103,7 +107,7 @@ impl DoctorInput<'_> {
     fn fix_docker(&self, docker: &DockerFacts) -> String {
         match (&docker.reach, &docker.chosen_by, docker.provider()) {
             (Reach::NoProgram, ..) => "install Docker: https://docs.docker.com/engine/install",
-            (Reach::Denied(_), ..) => "sudo usermod -aG docker $USER, and log in again",
+            (Reach::Denied(_), ..) => "use Podman or rootless Docker: https://docs.docker.com/engine/security/rootless",
             (_, EndpointOrigin::Environment, _) => "start the daemon there, or: unset DOCKER_HOST",
             (.., Some(MachineProvider::Colima)) => "colima start",
             (.., Some(MachineProvider::RancherDesktop)) => "start Rancher Desktop",

@@ -25,6 +25,23 @@ impl EnvRequest {
         !name.is_empty() && !name.starts_with('-') && name.chars().all(|c| c.is_ascii_graphic() && c != '=')
     }
 
+    /// Whether the name is a pattern for variables of the host, such as `AWS_*`.
+    pub fn is_pattern(&self) -> bool {
+        self.value.is_none() && self.name.contains('*')
+    }
+
+    /// Whether the pattern matches a name; `*` stands for any text.
+    pub fn matches(&self, name: &str) -> bool {
+        let mut parts = self.name.split('*');
+        let Some(mut rest) = parts.next().and_then(|start| name.strip_prefix(start)) else { return false };
+        let Some(end) = parts.next_back() else { return rest.is_empty() };
+        for part in parts {
+            let Some((_, after)) = rest.split_once(part) else { return false };
+            rest = after;
+        }
+        rest.ends_with(end)
+    }
+
     /// Describes the variable to a user who decides on it.
     pub fn describe(&self) -> String {
         match &self.value {
@@ -57,7 +74,7 @@ fn not_a_name(name: &str) -> Reason {
 
 impl Value for EnvRequest {
     const NAME: &'static str = "a variable";
-    const FORM: &'static str = "`NAME=VALUE`, or `NAME` to pass the host's value";
+    const FORM: &'static str = "`NAME=VALUE`, or `NAME` or a pattern such as `AWS_*` to pass the host's values";
 
     fn redacted(text: &str) -> String {
         text.split_once('=').map_or(text.to_owned(), |(name, _)| format!("{name}=…"))
@@ -73,6 +90,9 @@ impl Value for EnvRequest {
         }
         if !Self::is_name(name) {
             return Err(not_a_name(name));
+        }
+        if value.is_none() && !name.contains(|c| c != '*') {
+            return Err("the whole environment is never passed".into());
         }
         if value.is_some_and(|value| value.contains('\0')) {
             return Err("the value contains a NUL byte".into());
@@ -144,6 +164,23 @@ mod tests {
         assert!(EnvRequest::parse("=x").is_err());
         assert!(EnvRequest::parse("--privileged").is_err());
         assert!(EnvRequest::parse("A B=c").is_err());
+    }
+
+    #[test]
+    fn a_pattern_matches_names() {
+        let matches = |pattern: &str, name: &str| EnvRequest::parse(pattern).is_ok_and(|one| one.matches(name));
+        for (pattern, name) in
+            [("AWS_*", "AWS_REGION"), ("AWS_*", "AWS_"), ("*_KEY", "A_KEY"), ("A*B*C", "AxBxxC"), ("A*A", "AA")]
+        {
+            assert!(matches(pattern, name), "{pattern} {name}");
+        }
+        for (pattern, name) in [("AWS_*", "XAWS_A"), ("A*A", "A"), ("A*B*C", "ACB"), ("AWS_*", "aws_a"), ("A", "AB")] {
+            assert!(!matches(pattern, name), "{pattern} {name}");
+        }
+        for text in ["*", "**"] {
+            assert!(EnvRequest::parse(text).is_err(), "{text}");
+        }
+        assert!(EnvRequest::parse("A*=x").is_ok_and(|request| !request.is_pattern()));
     }
 
     proptest! {

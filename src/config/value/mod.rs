@@ -28,7 +28,7 @@ pub use mode::{AgentMode, CacheMode, EngineSetting, GitMode, NestedMode, Network
 pub use mount::{Access, MountRequest};
 pub use name::Name;
 pub use port::Port;
-pub use preset::{HomePath, VariableName};
+pub use preset::{HomePath, PartName, RestartCode, VariableName};
 pub use seatbelt_profile::{BuiltIn, Stance};
 
 use crate::error::{Diagnostic, Kind};

@@ -8,7 +8,7 @@ use toml::{Table, Value as Toml};
 
 use super::{Reason, Value};
 use crate::config::layer::OptionValue;
-use crate::config::node::{FromNode, Node, Problem, table_value};
+use crate::config::node::{Content, FromNode, Node, Problem, table_value};
 
 /// Directories with sockets of root, or with the keys and start-up files of an account.
 const CONTROL_PLACES: &[&str] = &["/", "/run", "/var/run", "/var", "/dev", "/etc", "/root", "/home", "~"];
@@ -106,8 +106,33 @@ impl OptionValue for MountRequest {
         Toml::Table(table)
     }
 
+    /// Accepts `FROM[:TO[:ro|rw]]`, the form of the flag, beside tables.
+    fn list_from_node(node: &Node<'_>) -> Result<Vec<Self>, Problem> {
+        Ok(Vec::<MountEntry>::from_node(node)?.into_iter().map(|entry| entry.0).collect())
+    }
+
+    fn list_schema() -> Json {
+        Vec::<MountEntry>::schema()
+    }
+
     fn relative_to(self, base: &Path) -> Self {
         MountRequest { from: self.from.relative_to(base), ..self }
+    }
+}
+
+/// A mount in a file: a table, or text as the flag has it.
+struct MountEntry(MountRequest);
+
+impl FromNode for MountEntry {
+    fn from_node(node: &Node<'_>) -> Result<Self, Problem> {
+        match &node.content {
+            Content::Text(_) => node.parse().map(MountEntry),
+            _ => MountRequest::from_node(node).map(MountEntry),
+        }
+    }
+
+    fn schema() -> Json {
+        json!({ "oneOf": [{ "type": "string" }, MountRequest::schema()] })
     }
 }
 
@@ -135,7 +160,7 @@ impl Value for MountRequest {
         if from.is_empty() {
             return Err("the path before the colon is missing".into());
         }
-        if to.is_some_and(|to| !to.starts_with('/')) {
+        if to.is_some_and(|to| !to.starts_with('/') && !to.starts_with("~/")) {
             return Err(format!("`{}` is not an absolute path", to.unwrap_or_default()).into());
         }
         Ok(MountRequest { from: from.into(), to: to.map(PathBuf::from), mode: mode.unwrap_or_default() })

@@ -32,6 +32,7 @@ impl Value for Port {
     fn parse(text: &str) -> Result<Self, Reason> {
         match text.parse() {
             Ok(port @ 1..) if text.bytes().all(|b| b.is_ascii_digit()) => Ok(Port(port)),
+            _ if text.contains(':') => Err("a port has the same number on the host and inside".into()),
             _ => Err(Reason::Form),
         }
     }

@@ -79,6 +79,46 @@ impl Value for VariableName {
     }
 }
 
+/// The name of an entry of an agent's directory, with a slash at its end if it is a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartName(String);
+
+impl PartName {
+    /// Returns the name without the slash.
+    pub fn name(&self) -> &str {
+        self.0.trim_end_matches('/')
+    }
+
+    /// Whether the entry is a directory.
+    pub fn is_directory(&self) -> bool {
+        self.0.ends_with('/')
+    }
+}
+
+impl Value for PartName {
+    const NAME: &'static str = "a part of a directory";
+    const FORM: &'static str = "the name of a file, or of a directory with a slash at its end";
+
+    fn parse(text: &str) -> Result<Self, Reason> {
+        let name = text.strip_suffix('/').unwrap_or(text);
+        let is_name = !name.is_empty() && !matches!(name, "." | "..") && !name.contains(['/', '\0']);
+        if is_name { Ok(PartName(text.to_owned())) } else { Err(Reason::Form) }
+    }
+}
+
+/// An exit code with which a command asks to be started again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RestartCode(pub u8);
+
+impl Value for RestartCode {
+    const NAME: &'static str = "an exit code";
+    const FORM: &'static str = "a number from 1 to 255";
+
+    fn parse(text: &str) -> Result<Self, Reason> {
+        text.parse().ok().filter(|code| *code > 0).map(RestartCode).ok_or(Reason::Form)
+    }
+}
+
 impl Value for GuestPath {
     const NAME: &'static str = "a path inside";
     const FORM: &'static str = "an absolute path, such as `/home/node`";
@@ -92,6 +132,8 @@ read_as_text!(
     HomePath: { "type": "string" },
     VariableName: { "type": "string" },
     GuestPath: { "type": "string" },
+    PartName: { "type": "string" },
+    RestartCode: { "type": "integer", "minimum": 1, "maximum": 255 },
 );
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ mod seen_directories;
 mod settings;
 mod stash;
 mod transfer;
-mod watched;
+pub mod watched;
 mod worktree_heads;
 
 use std::collections::BTreeSet;

@@ -97,7 +97,7 @@ pub fn compile(plan: &Plan) -> Result<NativeLaunch> {
     Ok(NativeLaunch {
         setup: NativeSetup {
             steps,
-            hostname: plan.id.name(),
+            hostname: plan.host_name.clone(),
             uid,
             gid,
             cwd: plan.workdir.as_path().to_owned(),

@@ -52,7 +52,9 @@ impl Draft<'_> {
         let roots = self.workspace.writable().chain([&self.workspace.workdir]);
         let mut watched: Vec<PathBuf> =
             roots.flat_map(|root| WATCHED.iter().map(|name| owned(&root.join(name)))).collect();
-        for directory in self.preset.iter().flat_map(|preset| &preset.directories) {
+        let directories = self.preset.iter().flat_map(|preset| &preset.directories);
+        // `gate::agent_state` reports on those of which the sandbox has its own.
+        for directory in directories.filter(|directory| !directory.own && directory.shared_keys.is_empty()) {
             let path = self.host.home.join(directory.path.below());
             watched.extend(directory.obeyed.iter().map(|name| owned(&path.join(name))));
         }

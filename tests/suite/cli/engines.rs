@@ -33,7 +33,7 @@ hint: install Docker or Podman: https://docs.docker.com/engine/install or https:
 const DENIED: &str = "\
 sandpen: error: cannot connect to Docker at `unix://[ROOT]/private.sock`
 sandpen:   Permission denied (os error 13)
-hint: join the group `docker` and log in again (`sudo usermod -aG docker $USER`), or use rootless Docker
+hint: use Podman or rootless Docker, which need no rights: https://docs.docker.com/engine/security/rootless
 hint: or use another engine: --engine podman
 ";
 
@@ -221,7 +221,7 @@ fn auto_takes_native_without_an_image_and_docker_with_one() {
     for (arguments, image) in [
         (&["--image", "debian"][..], "debian"),
         (&["--engine", "auto", "--image", "debian"], "debian"),
-        (&["--agent", "llxprt"], "ghcr.io/vybestack/llxprt-code/sandbox:0.11.0"),
+        (&["--", "llxprt"], "ghcr.io/vybestack/llxprt-code/sandbox:0.11.0"),
     ] {
         let json = explain(arguments);
         assert_eq!((&json["engine"]["name"], &json["image"]["reference"]), (&"docker".into(), &image.into()));
@@ -231,6 +231,23 @@ fn auto_takes_native_without_an_image_and_docker_with_one() {
         );
     }
     assert_eq!(fixture.calls(), Vec::<Vec<String>>::new());
+}
+
+/// The program on PATH is what the user means; the image of its preset is for a container engine
+/// that is named.
+#[test]
+fn an_installed_command_is_preferred_to_the_image_of_its_preset() {
+    let fixture = Fixture::new().with_recording_docker();
+    let explain = |arguments: &[&str]| fixture.explain_normalized(arguments, &[("LLXPRT_SANDBOX", "")]);
+    let image = "us-docker.pkg.dev/gemini-code-dev/gemini-cli/sandbox:0.61.0";
+    assert_eq!(explain(&["--", "gemini"])["image"]["reference"], image);
+    fixture.install("gemini", "#!/bin/sh\n");
+    let json = explain(&["--", "gemini"]);
+    if !json["engine"]["reason"].as_str().is_some_and(|reason| reason.contains("native cannot run here")) {
+        assert_eq!((json["engine"]["name"].as_str(), &json["image"]), (Some("native"), &serde_json::Value::Null));
+    }
+    assert_eq!(explain(&["--engine", "docker", "--", "gemini"])["image"]["reference"], image);
+    assert_eq!(explain(&["--image", "debian", "--", "gemini"])["engine"]["name"], "docker");
 }
 
 #[test]

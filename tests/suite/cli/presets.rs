@@ -123,5 +123,5 @@ fn only_toml_files_are_presets() {
     fixture.write(".config/sandpen/presets/mine.toml~", "");
     fixture.write(".config/sandpen/presets/notes.txt", "");
     let stderr = fixture.usage_error(&mut fixture.sandpen(["run", "--agent", "minf", "--", "true"]));
-    assert!(stderr.contains("hint: known presets: llxprt, gemini, claude, codex, aider, mine, none\n"), "{stderr}");
+    assert!(stderr.contains("hint: known presets: llxprt, gemini, claude, codex, aider, opencode, copilot, qwen, amp, goose, cursor-agent, crush, mine, none\n"), "{stderr}");
 }

@@ -31,7 +31,7 @@ fn a_profile_is_a_name_and_never_a_path() {
 #[test]
 fn an_unknown_preset_names_who_asked_for_it() {
     let fixture = Fixture::new().with_recording_docker();
-    let rest = "there is no preset for an agent `cluade`\nhint: did you mean `claude`?\nhint: known presets: llxprt, gemini, claude, codex, aider, none\n";
+    let rest = "there is no preset for an agent `cluade`\nhint: did you mean `claude`?\nhint: known presets: llxprt, gemini, claude, codex, aider, opencode, copilot, qwen, amp, goose, cursor-agent, crush, none\n";
     let by_flag = fixture.usage_error(&mut fixture.sandpen(["run", "--agent", "cluade"]));
     fixture.write_config("agent = \"cluade\"");
     let by_file = fixture.usage_error(&mut fixture.sandpen(["run"]));

@@ -24,15 +24,15 @@ fn a_preset_brings_settings_and_keys(fixture: &Fixture) {
     };
     assert_eq!(
         run(SCRIPT).success(),
-        "the key no other key\n.claude\nproject",
+        "the key no other key\n.claude\n.claude.json\nproject",
         "the preset creates a missing directory"
     );
     let made = fs::metadata(fixture.home.join(".claude"))
         .expect("the directory is created on the host, so that a login is kept");
     assert_eq!((made.uid(), made.gid()), (fixture.uid, fixture.gid));
-    fixture.write(".claude.json", "{}");
-    run("set -e; echo login > ~/.claude/login; cat ~/.claude.json").success();
-    assert_eq!(fs::read_to_string(fixture.home.join(".claude/login")).expect("the login is kept"), "login\n");
+    assert_eq!(run("set -e; echo login > ~/.claude/.credentials.json; cat ~/.claude.json").success(), "{}");
+    let login = fs::read_to_string(fixture.home.join(".claude/.credentials.json")).expect("the login is kept");
+    assert_eq!(login, "login\n");
 }
 
 fn without_a_preset_there_are_no_settings_and_no_keys(fixture: &Fixture) {

@@ -86,6 +86,8 @@ impl HandwrittenHost {
             cwd: path(&files.project),
             own_places: Vec::new(),
             terminal: Terminal::default(),
+            name: "machine".into(),
+            sandbox: None,
             executable: Some(path(&root.join("bin/sandpen"))),
             process: ProcessStamp::default(),
         };
