@@ -40,7 +40,7 @@ fn container_argv(host: &Host, record: &Record, command: Vec<OsString>) -> Vec<O
     argv.push(record.name.clone().into());
     if record.has_helper {
         // The helper installs the same seccomp filter as for the first command.
-        let config = HelperConfig { exec: true, ..HelperConfig::default() };
+        let config = HelperConfig { exec: true, append_path: record.append_path.clone(), ..HelperConfig::default() };
         let json = serde_json::to_string(&config).unwrap_or_default();
         argv.extend([format!("{CONTROL_DIR}/sandpen").into(), "guest".into(), json.into()]);
         argv.extend(command);

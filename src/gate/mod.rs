@@ -2,5 +2,6 @@
 //! plan.
 
 pub mod attach;
+pub mod push;
 pub mod repository;
 pub mod terminal;

@@ -13,6 +13,7 @@ mod mounts;
 mod network;
 mod prepare;
 mod preset;
+pub mod push;
 pub mod questions;
 pub mod repository;
 pub mod seatbelt;
@@ -35,6 +36,7 @@ pub use mounts::flat_name;
 pub use network::{HANDOVER, NetworkPlan, ProxyPlan};
 pub use prepare::Prepare;
 pub use preset::PresetChoice;
+pub use push::PushPlan;
 pub use repository::{FixedFiles, RepositoryGate};
 pub use seatbelt::SeatbeltPlan;
 pub use ssh::{SshPlan, SshState};
@@ -96,6 +98,7 @@ pub struct Plan {
     pub network: NetworkPlan,
     /// Whether and how the SSH agent is forwarded.
     pub ssh: SshPlan,
+    pub(crate) push: PushPlan,
     /// `None` for other engines than Seatbelt.
     pub(crate) seatbelt: Option<SeatbeltPlan>,
     pub(crate) helper_config: HelperConfig,
@@ -257,12 +260,13 @@ impl Plan {
             draft.host_tools_environment();
         }
         draft.git_files();
-        let git = draft.git_settings(ssh.state == SshState::Forwarded)?;
+        let push = draft.push(&engine)?;
+        let git = draft.git_settings(ssh.state == SshState::Forwarded, &push)?;
         let ports = ports(config);
         let handover = draft.filtered_network(&network)?;
         let names_host = draft.host_proxy(&network)?;
         let opened = if user.is_host_user() { Vec::new() } else { repository::inside(&repositories) };
-        let helper_config = HelperConfig { handover, opened, ..draft.helper_config(&ports) };
+        let helper_config = HelperConfig { handover, opened, ..draft.helper_config(&ports, &push) };
         let helper = if engine.kind.is_container() { draft.helper(&helper_config, &request.command)? } else { None };
         if request.is_selftest {
             draft.probe();
@@ -286,6 +290,7 @@ impl Plan {
             limits: Limits { cpus: config.cpus.clone(), memory: config.memory.clone(), pids: config.pids.clone() },
             network: NetworkPlan { names_host, ..network },
             ssh,
+            push,
             seatbelt,
             helper_config,
             helper,

@@ -8,7 +8,7 @@ use crate::path::HostPath;
 
 use super::preset::PresetChoice;
 use super::workspace::Workspace;
-use super::{git, mounts, network, repository};
+use super::{git, mounts, network, push, repository};
 
 /// The purpose of a plan, which the choice of engines depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,10 @@ pub fn questions(
     Questions {
         engines: engine_candidates(config.engine.value, names_image, host.platform),
         files: mounts::paths_of_interest(host, config, preset),
-        programs: network::proxy_program(config).into_iter().collect(),
+        programs: network::proxy_program(config)
+            .into_iter()
+            .chain(push::programs(config, host.env.text("GIT_SSH_COMMAND")))
+            .collect(),
         tool: command.filter(|name| !name.contains('/')).map(str::to_owned),
         ask_agent: config.ssh_agent.value != AgentMode::Off,
         mounted: mounted(host, config, workspace).collect(),

@@ -3,10 +3,12 @@
 
 pub mod cgroup_events;
 mod client;
+mod copy_bytes;
 #[cfg(target_os = "linux")]
 pub mod descendants;
 pub mod descriptors;
 mod exit;
+pub mod inherit;
 pub mod lock;
 mod read_output;
 pub mod ready;
@@ -18,5 +20,6 @@ pub mod untrusted;
 pub mod untrusted_dir;
 
 pub use client::{CallResult, Client, Pin, output_within};
+pub use copy_bytes::copy_bytes;
 pub use exit::{KILLED, Outcome};
 pub use read_output::read_output;

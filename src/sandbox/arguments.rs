@@ -62,6 +62,7 @@ mod tests {
             git: one("shared"),
             env: many("A=b=c"),
             ssh_agent: one("off"),
+            push: many("-agent/*"),
             network: one("proxied"),
             allow_hosts: many("example.org:22"),
             proxy_command: one("proxy --port 8877"),

@@ -33,6 +33,8 @@ pub enum SessionError {
     NameTaken(SessionId),
     #[error("cannot make a private Git directory")]
     Repositories(#[source] io::Error),
+    #[error("cannot make the socket of the push gate")]
+    Push(#[source] io::Error),
     #[error("cannot start {engine}'s client")]
     StartClient {
         engine: &'static str,
