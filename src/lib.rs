@@ -35,7 +35,7 @@
 //! | `session` | starts a sandbox, waits for it and cleans up |
 //! | `process` | signals, terminals, exit codes, locks |
 //! | `helper` | runs inside the sandbox as its first process |
-//! | `gate` | passes commits, refs and the index between the sandbox and the host |
+//! | `gate` | passes commits, refs, the index and pushes between the sandbox and the host |
 //! | `proxy` | filters the sandbox's network |
 //! | `command` | one file or folder per subcommand, except `man` and `completions` |
 //! | `ui` | prints; nothing else does |
@@ -111,6 +111,7 @@ pub mod internals {
         AgentFacts, DesktopFacts, DockerFacts, Facts, FileFact, FileKind, ImageFacts, NativeFacts, PodmanFacts, Reach,
         SystemEntry, SystemFacts,
     };
+    pub use crate::gate::push::{Advertisement, CommandList};
     pub use crate::host::{Environment, Host, Platform, ProcessStamp, Terminal};
     pub use crate::launch::{Downgrade, Launch};
     pub use crate::plan::questions::Purpose;

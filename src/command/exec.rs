@@ -45,7 +45,8 @@ pub fn run(id: &str, detach: bool, command: Vec<OsString>, ui: Ui) -> Result<Out
     if record.has_helper {
         // The helper installs the same seccomp filter as for the first command.
         let client = prepared.client_byte().filter(|_| !detach);
-        prepared.helper = Some(HelperConfig { exec: true, client, detach, ..HelperConfig::default() });
+        let append_path = record.append_path.clone();
+        prepared.helper = Some(HelperConfig { exec: true, client, detach, append_path, ..HelperConfig::default() });
         prepared.command = command;
     } else {
         prepared.is_detached = detach;

@@ -21,6 +21,7 @@ pub mod stop;
 pub mod trust;
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -29,6 +30,7 @@ use clap::Parser;
 use crate::cli::{Cli, Command, Run, completions, errors, man};
 use crate::error::{Error, Result};
 use crate::host::Host;
+use crate::plan::push::HELPER;
 use crate::process::{Outcome, descriptors};
 use crate::session::outcome_file::OutcomeFileWriter;
 use crate::ui::Ui;
@@ -37,6 +39,9 @@ use crate::{cli, helper, proxy};
 /// Runs the `sandpen` program. The first argument is the program's name, as in `std::env::args_os`.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
+    if is_remote_helper(&arguments) {
+        return helper::remote_helper(&arguments[1..]);
+    }
     if let Some(internal) = internal_command(&arguments) {
         return internal(arguments.into_iter().skip(2).collect());
     }
@@ -62,6 +67,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             ExitCode::from(error.kind().exit_code())
         }
     }
+}
+
+/// Tells whether Git inside started the program, by the name under which it is mounted.
+fn is_remote_helper(arguments: &[OsString]) -> bool {
+    let name = arguments.first().and_then(|program| Path::new(program).file_name());
+    name.is_some_and(|name| name == HELPER)
 }
 
 /// A subcommand that sandpen starts itself and that no help text lists.

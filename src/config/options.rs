@@ -15,7 +15,7 @@ use super::sourced::Sourced;
 use super::table::{KeySpec, OptionSpec, changes, first, never, optional, options, present, resolved};
 use super::value::{
     Access, AgentMode, CacheMode, Cpus, EngineSetting, EnvRequest, GitMode, HideGlob, HostRule, ImageRef, Memory,
-    MountRequest, Name, NestedMode, NetworkMode, Pids, Port, TmpMode, UserMode, Value,
+    MountRequest, Name, NestedMode, NetworkMode, Pids, Port, PushRule, TmpMode, UserMode, Value,
 };
 use crate::host::{Environment, Platform};
 use crate::ui::Verbosity;
@@ -161,6 +161,15 @@ options! {
         }.to_owned();
         opens: |agent, now| (*agent != AgentMode::Off && now.ssh_agent.value == AgentMode::Off)
             .then_some("the sandbox can sign with your keys");
+    }
+    push: Vec<Sourced<PushRule>> => {
+        "Refs of this repository's remotes that the sandbox may push to. Git's transport then runs outside, \
+         and neither agent nor token is needed inside.";
+        flag: push: Vec<String> = "--push" ["PATTERN"], "Environment", "Refs of the remotes that may be pushed to, such as 'agent/*'; +PATTERN also by force, -PATTERN deletes";
+        clap: |argument| argument.allow_hyphen_values(true);
+        key: "push", example r#"["agent/*"]"#;
+        describe: PushRule::describe;
+        opens: |_, _| Some("it is done with your SSH keys and logins");
     }
     cpus: Option<Sourced<Cpus>> => {
         "How many CPUs the sandbox may use.";

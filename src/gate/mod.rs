@@ -4,6 +4,7 @@
 pub mod agent_state;
 pub mod attach;
 pub mod ports;
+pub mod push;
 pub mod repository;
 #[cfg(target_os = "linux")]
 pub mod streams;

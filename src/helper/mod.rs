@@ -7,6 +7,7 @@
 
 mod command;
 mod relay;
+mod remote_helper;
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -26,6 +27,7 @@ use signal_hook::iterator::Signals;
 pub use command::PreparedCommand;
 #[cfg(target_os = "linux")]
 pub use command::complete_paths;
+pub use remote_helper::main as remote_helper;
 
 use crate::plan::{CONTROL_DIR, HelperConfig};
 use crate::process::cgroup_events::ran_out_of_memory;

@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::engine::EnginePlan;
-use super::{HelperConfig, NestedPlan};
+use super::{CONTROL_DIR, HelperConfig, NestedPlan};
 use crate::config::value::EngineKind;
 use crate::config::{Config, Origin, Sourced};
 
@@ -65,7 +65,12 @@ pub fn details(
         details.add("port", format!("{address}{}", port.value), reason, &port.origin);
     }
     for path in &helper_config.append_path {
-        details.add_default("PATH", path, "a directory of the workspace on the host's PATH, appended inside");
+        let reason = if path.starts_with(CONTROL_DIR) {
+            "Git's remote helper of --push, appended inside"
+        } else {
+            "a directory of the workspace on the host's PATH, appended inside"
+        };
+        details.add_default("PATH", path, reason);
     }
     for path in &helper_config.append_python_path {
         let reason = "a directory of the workspace on the host's PYTHONPATH, appended inside";

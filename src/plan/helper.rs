@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::entry::{Mount, Why};
 use super::prepare::Prepare;
+use super::push::PushPlan;
 use super::{Draft, FINDINGS, mounts};
 use crate::config::value::{Access, EngineKind, Port};
 use crate::error::{Diagnostic, Kind, Result};
@@ -23,7 +24,7 @@ const FIRST_RELAY_PORT: u16 = 61000;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HelperConfig {
-    /// Directories of the workspace that are on the host's PATH.
+    /// Directories of the workspace that are on the host's PATH, and the one of Git's remote helper.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub append_path: Vec<String>,
     /// Directories of the workspace that are on the host's PYTHONPATH.
@@ -98,7 +99,7 @@ impl Diagnostic for HelperError {
 }
 
 impl Draft<'_> {
-    pub(super) fn helper_config(&self, ports: &[Port]) -> HelperConfig {
+    pub(super) fn helper_config(&self, ports: &[Port], push: &PushPlan) -> HelperConfig {
         let mut startup = mounts::STARTUP_FILES.iter().map(|file| self.host.cwd.join(file));
         let startup = startup.find(|file| self.facts.files.get(file).is_some_and(|fact| fact.kind == FileKind::File));
         HelperConfig {
@@ -106,7 +107,10 @@ impl Draft<'_> {
                 // The native engine keeps the order of the host's PATH.
                 EngineKind::Native => Vec::new(),
                 _ => self.in_workspace(&self.facts.path.inside),
-            },
+            }
+            .into_iter()
+            .chain(push.is_on().then(|| self.push_path()))
+            .collect(),
             append_python_path: self.in_workspace(&self.facts.python_path.inside),
             forward: ports
                 .iter()

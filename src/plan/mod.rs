@@ -18,6 +18,7 @@ mod nested;
 mod network;
 mod prepare;
 mod preset;
+pub mod push;
 pub mod questions;
 pub mod repository;
 pub mod seatbelt;
@@ -45,6 +46,7 @@ pub use nested::NestedPlan;
 pub use network::{HANDOVER, NetworkPlan, ProxyPlan};
 pub use prepare::Prepare;
 pub use preset::PresetChoice;
+pub use push::PushPlan;
 pub use repository::{FixedFiles, RepositoryGate};
 pub use seatbelt::SeatbeltPlan;
 pub use ssh::{SshPlan, SshState};
@@ -109,6 +111,7 @@ pub struct Plan {
     pub network: NetworkPlan,
     /// Whether and how the SSH agent is forwarded.
     pub ssh: SshPlan,
+    pub(crate) push: PushPlan,
     /// `None` for other engines than Seatbelt.
     pub(crate) seatbelt: Option<SeatbeltPlan>,
     pub(crate) helper_config: HelperConfig,
@@ -301,14 +304,15 @@ impl Plan {
             draft.keep_virtual_env();
         }
         draft.git_files();
-        let git = draft.git_settings(ssh.state == SshState::Forwarded)?;
+        let push = draft.push(&engine)?;
+        let git = draft.git_settings(ssh.state == SshState::Forwarded, &push)?;
         let ports = ports(config);
         let handover = draft.filtered_network(&network)?;
         let ssh_proxy = draft.ssh_proxy(&network);
         let ssh_details = draft.ssh_configuration(network.mode, ssh_proxy.as_deref());
         let names_host = draft.host_proxy(&network)?;
         let opened = if user.is_host_user() { Vec::new() } else { repository::inside(&repositories) };
-        let helper_config = HelperConfig { handover, opened, ..draft.helper_config(&ports) };
+        let helper_config = HelperConfig { handover, opened, ..draft.helper_config(&ports, &push) };
         let helper = if engine.kind.is_container() { draft.helper(&helper_config, &request.command)? } else { None };
         if request.is_selftest {
             draft.probe();
@@ -339,6 +343,7 @@ impl Plan {
             limits: Limits { cpus: config.cpus.clone(), memory: config.memory.clone(), pids: config.pids.clone() },
             network: NetworkPlan { names_host, ..network },
             ssh,
+            push,
             seatbelt,
             helper_config,
             helper,

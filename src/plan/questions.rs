@@ -8,7 +8,7 @@ use crate::path::HostPath;
 
 use super::preset::PresetChoice;
 use super::workspace::Workspace;
-use super::{cache, git, hidden, mounts, network, repository, tools};
+use super::{cache, git, hidden, mounts, network, push, repository, tools};
 
 /// The purpose of a plan, which the choice of engines depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +43,11 @@ pub fn questions(
             .into_iter()
             .chain(cache::paths_of_interest(host, config))
             .collect(),
-        programs: network::proxy_program(config).into_iter().chain(tools::programs(host)).collect(),
+        programs: network::proxy_program(config)
+            .into_iter()
+            .chain(tools::programs(host))
+            .chain(push::programs(config, host.env.text("GIT_SSH_COMMAND")))
+            .collect(),
         tool: command.map(str::to_owned),
         ask_agent: config.ssh_agent.value != AgentMode::Off,
         mounted: mounted(host, config, workspace).collect(),

@@ -3,10 +3,12 @@
 
 pub mod cgroup_events;
 mod client;
+mod copy_bytes;
 #[cfg(target_os = "linux")]
 pub mod descendants;
 pub mod descriptors;
 mod exit;
+pub mod inherit;
 pub mod lease;
 pub mod lock;
 pub mod mount_identity;
@@ -23,5 +25,6 @@ pub mod untrusted;
 pub mod untrusted_dir;
 
 pub use client::{CallResult, Client, Pin, output_within};
+pub use copy_bytes::copy_bytes;
 pub use exit::{KILLED, Outcome};
 pub use read_output::read_output;

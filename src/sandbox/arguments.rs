@@ -66,6 +66,7 @@ mod tests {
             env: many("A=b=c"),
             env_files: vec!["-e".into(), "/y z".into()],
             ssh_agent: one("off"),
+            push: many("-agent/*"),
             network: one("proxied"),
             allow_hosts: many("example.org:22"),
             proxy_command: one("proxy --port 8877"),

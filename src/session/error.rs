@@ -48,6 +48,8 @@ pub enum SessionError {
     Repositories(#[source] io::Error),
     #[error("cannot copy the agent's files")]
     AgentState(#[source] io::Error),
+    #[error("cannot make the socket of the push gate")]
+    Push(#[source] io::Error),
     #[error("cannot start {engine}'s client")]
     StartClient {
         engine: &'static str,

@@ -47,6 +47,7 @@ pub use seatbelt::enter as enter_seatbelt;
 
 use crate::error::Result;
 use crate::gate::agent_state::{LiveState, StateExchange};
+use crate::gate::push::PushListener;
 use crate::gate::repository::{LiveExchange, Report, RepositoryExchange};
 use crate::host::Host;
 use crate::launch::Launch;
@@ -96,6 +97,7 @@ fn run_with<T>(
     let directory = directory::SessionDirectory::create(plan)?;
     let mut record = registry::Record::new(host, plan, launch);
     record.detached = matches!(streams, Streams::Detached(_));
+    let push = PushListener::open(plan).map_err(SessionError::Push)?;
     let mut repositories = Repositories::default();
     // Must be done before the guest runs; the native engine does it while the sandbox is being set
     // up.
@@ -113,6 +115,7 @@ fn run_with<T>(
         Launch::Container(launch) => {
             record_start(&mut repositories)?;
             repositories.exchange_in_background();
+            let _push = push.map(|push| push.serve(host, plan, ui));
             let calls = calls.insert(EndCalls::new(&launch.client));
             container::run(host, plan, launch, &directory, &mut sweep, signals, &mut streams, calls, ui)
         }
@@ -121,9 +124,18 @@ fn run_with<T>(
             seatbelt::run(host, plan, launch, &directory, &mut sweep, signals, ui)
         }
         #[cfg(target_os = "linux")]
-        Launch::Native(launch) => {
-            native::run(host, plan, launch, &mut sweep, signals, &mut streams, &mut repositories, record_start, ui)
-        }
+        Launch::Native(launch) => native::run(
+            host,
+            plan,
+            launch,
+            push,
+            &mut sweep,
+            signals,
+            &mut streams,
+            &mut repositories,
+            record_start,
+            ui,
+        ),
     };
     let inspected = inspect();
     sweep.finish().print(ui);

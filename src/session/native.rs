@@ -15,6 +15,7 @@ use super::proxy::Filter;
 use super::registry::BackgroundSweep;
 use super::{Repositories, Streams};
 use crate::error::Result;
+use crate::gate::push::PushListener;
 use crate::gate::streams::RelayedStreams;
 use crate::gate::terminal::{GuestTerminal, Pty, Relay};
 use crate::helper::{PreparedCommand, complete_paths};
@@ -227,6 +228,7 @@ pub fn run(
     host: &Host,
     plan: &Plan,
     launch: &NativeLaunch,
+    push: Option<PushListener>,
     sweep: &mut BackgroundSweep,
     mut signals: SignalQueue,
     streams: &mut Streams,
@@ -269,6 +271,8 @@ pub fn run(
     // Pid 1 mounts the file systems meanwhile, and starts the guest only after `finish`.
     record_start(repositories)?;
     sweep.sweep_if_needed();
+    // Threads may start only after the fork.
+    let _push = push.map(|push| push.serve(host, plan, ui));
     let mut child = pending.finish()?;
     relayed.start();
     let variables = environment(launch);

@@ -15,7 +15,7 @@ use crate::gate::repository::{Report, RepositoryExchange};
 use crate::host::{Host, ProcessStamp};
 use crate::launch::Launch;
 use crate::path::HostPath;
-use crate::plan::Plan;
+use crate::plan::{CONTROL_DIR, Plan};
 use crate::process::lock::{self, OWNER};
 use crate::process::release_pages;
 use crate::process::{CallResult, Client};
@@ -49,6 +49,9 @@ pub struct Record {
     pub user: Option<(u32, u32)>,
     /// Whether the helper is mounted in the container.
     pub has_helper: bool,
+    /// Directories of sandpen's own at the end of PATH.
+    #[serde(default)]
+    pub append_path: Vec<String>,
     /// The start, in seconds since 1970.
     pub started: u64,
     /// The launcher.
@@ -88,6 +91,10 @@ impl Record {
             directory: plan.workdir.to_string(),
             user: plan.user.uid.zip(plan.user.gid).filter(|_| plan.user.is_host_user()),
             has_helper: plan.helper.is_some(),
+            append_path: {
+                let appended = plan.helper_config.append_path.iter();
+                appended.filter(|path| path.starts_with(CONTROL_DIR)).cloned().collect()
+            },
             started: now(),
             owner: host.process,
             keep: plan.keep.is_some() && launch.container().is_some(),

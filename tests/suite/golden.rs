@@ -29,7 +29,7 @@ struct Scenario {
     engines: &'static [Engine],
 }
 
-const SCENARIOS: [Scenario; 9] = [
+const SCENARIOS: [Scenario; 10] = [
     Scenario { name: "minimal", engines: &Engine::ALL, set_up: |_| Options::default(), command: &["git", "status"] },
     Scenario {
         name: "everything",
@@ -98,6 +98,25 @@ const SCENARIOS: [Scenario; 9] = [
         engines: &[Engine::Docker, Engine::DockerMacos, Engine::PodmanRootless],
         set_up: |_| Options { proxy_command: Some("node 'my proxy.js' --port 8877".into()), ..Options::default() },
         command: &["make", "test"],
+    },
+    Scenario {
+        name: "push",
+        engines: &[Engine::Docker, Engine::PodmanRootless, Engine::Native],
+        set_up: |handwritten| {
+            let git_dir = handwritten.files.project.join(".git");
+            for directory in ["objects", "refs/heads"] {
+                fs::create_dir_all(git_dir.join(directory)).expect("repository");
+            }
+            fs::write(git_dir.join("HEAD"), "ref: refs/heads/main\n").expect("HEAD");
+            let config =
+                "[remote \"origin\"]\n\turl = git@github.com:me/app.git\n\tpushurl = https://example.org/app\n";
+            fs::write(git_dir.join("config"), config).expect("config");
+            for path in [&handwritten.files.project, &git_dir] {
+                chown(path, Some(handwritten.host.uid), None).expect("the tests run as root");
+            }
+            Options { push: vec!["agent/*".into(), "-agent/*".into()], ..Options::default() }
+        },
+        command: &["claude"],
     },
 ];
 
@@ -279,6 +298,11 @@ fn subdirectory_of_a_repository() {
 #[test]
 fn native_shows_what_an_installed_tool_needs() {
     check(&SCENARIOS[6]);
+}
+
+#[test]
+fn pushes_by_rule() {
+    check(&SCENARIOS[9]);
 }
 
 #[test]

@@ -23,6 +23,7 @@ mod many;
 mod native;
 mod network;
 mod ports;
+mod push;
 mod seatbelt;
 mod selftest;
 mod ssh;

@@ -43,6 +43,10 @@ pub fn json(host: &Host, plan: &Plan, launch: &Launch) -> Result<String> {
             "proxy_argv": launch.proxy_argv().map(texts),
             "reason": plan.network.reason,
         },
+        "push": {
+            "rules": plan.push.rules.iter().map(|rule| &rule.value).collect::<Vec<_>>(),
+            "remotes": plan.push.remotes.iter().map(|remote| remote.url.to_string()).collect::<Vec<_>>(),
+        },
         "ssh": {
             "state": plan.ssh.state,
             "strategy": plan.ssh.strategy,

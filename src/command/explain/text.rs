@@ -28,6 +28,7 @@ pub fn text(plan: &Plan, launch: &Launch, view: View) -> String {
     page.section("Limits");
     details(&mut page, plan, |name| LIMITS.contains(&name));
     ssh(&mut page, plan);
+    push(&mut page, plan);
     git(&mut page, plan);
     enforcement(&mut page, launch);
     steps(&mut page, launch);
@@ -160,6 +161,17 @@ fn ssh(page: &mut Page, plan: &Plan) {
     }
     for check in &plan.ssh.pending {
         page.row("pending", check, "checked at launch");
+    }
+}
+
+fn push(page: &mut Page, plan: &Plan) {
+    page.section("Pushes");
+    for rule in &plan.push.rules {
+        page.row("allowed", &rule.value.to_string(), &rule.origin.to_string());
+    }
+    for remote in &plan.push.remotes {
+        let reason = format!("`{}`: Git's transport runs outside, and the rules decide what is pushed", remote.name);
+        page.row("remote", &remote.url.to_string(), &reason);
     }
 }
 

@@ -13,6 +13,7 @@ mod name;
 mod plain;
 mod port;
 mod preset;
+mod push_rule;
 mod seatbelt_profile;
 
 use clap::builder::PossibleValue;
@@ -29,6 +30,7 @@ pub use mount::{Access, MountRequest};
 pub use name::Name;
 pub use port::Port;
 pub use preset::{HomePath, PartName, RestartCode, VariableName};
+pub use push_rule::{PushRule, PushVerdict, RefChange, is_ref_name, is_ref_path};
 pub use seatbelt_profile::{BuiltIn, Stance};
 
 use crate::error::{Diagnostic, Kind};

@@ -270,7 +270,7 @@ impl GitDirExchange {
             report_odd_refs(&guest.refs, out.report);
             self.bring_symbolic(&mut out, &guest.refs, host)?;
         }
-        kept::bring_settings(git, &self.dir, &self.shown, moment, out.report)?;
+        kept::bring_settings(git, &self.dir, &self.id, &self.shown, moment, out.report)?;
         Ok(())
     }
 

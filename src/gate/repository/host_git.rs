@@ -113,7 +113,7 @@ pub enum GitError {
     #[error("git {what} was ended by signal {signal}")]
     Killed { what: String, signal: i32 },
     #[error("git {what}: {message}")]
-    Failed { what: String, message: String },
+    Failed { what: String, code: Option<i32>, message: String },
 }
 
 impl GitError {
@@ -248,8 +248,17 @@ impl Call<'_> {
         let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("failed without a message");
         Err(GitError::Failed {
             what,
+            code: status.code(),
             message: line.trim_start_matches("fatal: ").trim_start_matches("error: ").to_owned(),
         })
+    }
+
+    /// Starts a command that runs neither filters nor hooks, with pipes for its streams.
+    pub fn start(self) -> GitResult<Child> {
+        let mut command = self.command(&[]);
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        limit_memory(&child);
+        Ok(child)
     }
 
     fn command(&self, disabled: &[Setting]) -> Command {

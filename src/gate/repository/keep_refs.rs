@@ -222,5 +222,5 @@ impl GitDirExchange {
 }
 
 fn too_many() -> GitError {
-    GitError::Failed { what: "update-ref".into(), message: "too many refs below `refs/sandpen`".into() }
+    GitError::Failed { what: "update-ref".into(), code: None, message: "too many refs below `refs/sandpen`".into() }
 }

@@ -11,6 +11,7 @@ use super::refs;
 use super::report::{Kept, Report};
 use super::settings::{self, KeptSetting, SettingChange};
 use crate::facts::git::syntax;
+use crate::plan::push::MARK;
 use crate::plan::repository::PrivateGitDir;
 use crate::process::untrusted;
 
@@ -27,6 +28,7 @@ const MAX_NAMED: usize = 8;
 pub fn bring_settings(
     git: &HostGit,
     dir: &PrivateGitDir,
+    id: &str,
     shown: &Path,
     moment: Moment,
     report: &mut Report,
@@ -49,7 +51,7 @@ pub fn bring_settings(
     let host = untrusted::read(&dir.host.join("config"), 1 << 20).unwrap_or_default();
     let host = syntax::settings(&host).unwrap_or_default();
     for change in &changes.accepted {
-        apply(git, dir, change, &host, report)?;
+        apply(git, dir, id, change, &host, report)?;
     }
     if moment == Moment::Ended {
         report_settings(shown, &changes.kept_inside, report);
@@ -83,6 +85,7 @@ fn value<'a>(settings: &'a [(String, String)], key: &str) -> Option<&'a String> 
 fn apply(
     git: &HostGit,
     dir: &PrivateGitDir,
+    id: &str,
     change: &SettingChange,
     host: &[(String, String)],
     report: &mut Report,
@@ -100,6 +103,8 @@ fn apply(
             git.call(&dir.host, &["config", "--unset-all", key]).run()?;
         }
         SettingChange::AddRemote { name, url, fetch } if value(host, &format!("remote.{name}.url")).is_none() => {
+            // First, so that the push gate never takes the remote for one of the user's.
+            git.call(&dir.host, &["config", &format!("remote.{name}.{MARK}"), id]).run()?;
             git.call(&dir.host, &["config", &format!("remote.{name}.url"), url]).run()?;
             git.call(&dir.host, &["config", &format!("remote.{name}.fetch"), fetch]).run()?;
         }

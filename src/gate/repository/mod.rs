@@ -21,7 +21,7 @@ mod exchange;
 mod git_dir_content;
 mod give;
 mod guest_state;
-mod host_git;
+pub mod host_git;
 mod host_state;
 mod keep_refs;
 mod kept;

@@ -45,7 +45,7 @@ pub fn bring_out(out: &mut Outgoing, dir: &PrivateGitDir, given: &[ReflogEntry],
     for entry in now.iter().filter(|entry| !has(&host, entry)) {
         // Git refuses a commit that is not a stash.
         let stored = match out.taken.refused.get(&entry.new) {
-            Some(reason) => Err(GitError::Failed { what: "stash".into(), message: reason.clone() }),
+            Some(reason) => Err(GitError::Failed { what: "stash".into(), code: None, message: reason.clone() }),
             None => store(git, dir, entry, ""),
         };
         if let Err(error) = stored {

@@ -81,7 +81,11 @@ impl Transfer {
             }
             attempts += 1;
             let result = if attempts > MAX_ATTEMPTS {
-                Err(GitError::Failed { what: "index-pack".into(), message: "too many broken objects".into() })
+                Err(GitError::Failed {
+                    what: "index-pack".into(),
+                    code: None,
+                    message: "too many broken objects".into(),
+                })
             } else {
                 move_objects(git, dir, &group, known)
             };

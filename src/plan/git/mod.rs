@@ -10,12 +10,13 @@ use serde::Serialize;
 pub use files::git_files;
 pub use host_only::programs;
 
-use super::Draft;
 use super::entry::{Topic, Why};
+use super::{Draft, PushPlan};
 use crate::config::Origin;
 use crate::config::value::EngineKind;
 use crate::error::Result;
 use crate::facts::git::Setting;
+use crate::vars;
 use crate::warning::{Warning, WarningTopic};
 
 const COUNT: &str = "GIT_CONFIG_COUNT";
@@ -82,7 +83,7 @@ impl GitOverrides {
 impl Draft<'_> {
     /// Sets variables that configure Git. Called after all mounts are known, because they decide
     /// which programs exist inside.
-    pub fn git_settings(&mut self, agent_is_forwarded: bool) -> Result<Vec<GitSettingChange>> {
+    pub fn git_settings(&mut self, agent_is_forwarded: bool, push: &PushPlan) -> Result<Vec<GitSettingChange>> {
         let mut overrides = GitOverrides::default();
         if self.facts.git.is_silent {
             self.warnings.push(Warning::new(WarningTopic::Git,
@@ -110,6 +111,14 @@ impl Draft<'_> {
             self.signing(agent_is_forwarded, &mut overrides)?;
             self.host_only(&mut overrides);
         }
+        for rewrite in &push.rewrites {
+            let variable = if rewrite.is_push { "pushInsteadOf" } else { "insteadOf" };
+            let key = format!("url.sandpen::{}.{variable}", rewrite.number);
+            overrides.set(&key, &rewrite.spelling, "Git reaches the remote through sandpen");
+        }
+        if push.is_on() {
+            overrides.set("protocol.sandpen.allow", "always", "Git may use sandpen's transport");
+        }
         self.set_git_variables(&overrides);
         Ok(overrides.changes)
     }
@@ -121,7 +130,12 @@ impl Draft<'_> {
         for (index, (key, value, reason)) in overrides.settings.iter().enumerate() {
             let (number, why) = (asked + index, Why::default(*reason).about(Topic::Git));
             self.env.plain(&format!("GIT_CONFIG_KEY_{number}"), key, why.clone());
-            self.env.plain(&format!("GIT_CONFIG_VALUE_{number}"), value, why);
+            let variable = format!("GIT_CONFIG_VALUE_{number}");
+            if vars::has_user_information(value) {
+                self.env.secret(&variable, value, why);
+            } else {
+                self.env.plain(&variable, value, why);
+            }
         }
         let count = asked + overrides.settings.len();
         if count > asked {

@@ -48,6 +48,8 @@ const CONTRACT: &[(&str, &str)] = &[
     ("network.mode", "string"),
     ("network.allow_hosts", "array"),
     ("network.reason", "string"),
+    ("push.rules", "array"),
+    ("push.remotes", "array"),
     ("ssh.state", "string"),
     ("ssh.strategy", "string"),
     ("ssh.socket", "string|null"),

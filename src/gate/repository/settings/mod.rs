@@ -6,6 +6,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::config::value::is_ref_path;
 use crate::facts::git::syntax;
 
 const MAX_SIZE: usize = 1 << 20;
@@ -147,17 +148,6 @@ fn branch_change(
 fn is_remote_name(name: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'/' | b'-');
     !name.starts_with('-') && name.bytes().all(is_allowed) && is_ref_path(name)
-}
-
-/// Tells whether Git accepts the text as the end of a ref's name, after `refs/heads/`.
-fn is_ref_path(text: &str) -> bool {
-    let is_part = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.ends_with(".lock");
-    let is_refused = |c: char| c.is_control() || matches!(c, ' ' | '~' | '^' | ':' | '?' | '*' | '[' | '\\');
-    text.split('/').all(is_part)
-        && !text.ends_with('.')
-        && !text.contains("..")
-        && !text.contains("@{")
-        && !text.contains(is_refused)
 }
 
 /// Tells whether a URL names another host through a protocol that runs no program of the URL's

@@ -1,0 +1,121 @@
+//! A Git server over HTTP on the loopback: `git http-backend` behind a small server that asks for a
+//! password.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use super::server::{gitconfig, make_repository};
+use crate::support::{Engine, Fixture, RunToEnd, SYSTEM_PATH};
+
+/// `me:secret`
+const AUTHORIZATION: &str = "Basic bWU6c2VjcmV0";
+
+pub struct HttpServer {
+    fixture: Fixture,
+    pub repository: PathBuf,
+    pub url: String,
+    /// The first lines of all requests that were authorized.
+    pub requests: Arc<Mutex<Vec<String>>>,
+}
+
+impl HttpServer {
+    /// Starts a server, gives the user a credential helper, and clones to the project.
+    pub fn start(client: &Fixture) -> Self {
+        let fixture = Fixture::new().with_engine(Engine::PodmanRootless);
+        let repository = make_repository(&fixture, "app.git");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://127.0.0.1:{}/app.git", listener.local_addr().expect("an address").port());
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let (root, home, log) = (fixture.outside("server"), fixture.home.clone(), requests.clone());
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (root, home, log) = (root.clone(), home.clone(), log.clone());
+                thread::spawn(move || while answer(&root, &home, &log, &stream).is_some() {});
+            }
+        });
+        let helper = client.write_script(
+            "../client/helper",
+            "#!/bin/sh\ncat >>\"$0.log\"; echo \"$1\" >>\"$0.log\"; [ \"$1\" = get ] && echo username=me && echo password=secret\nexit 0\n",
+        );
+        client.write(".gitconfig", &gitconfig(&format!("[credential]\n\thelper = {}\n", helper.display())));
+        client.host_command("git").args(["clone", "-q", &url, "."]).finish().success();
+        HttpServer { fixture, repository, url, requests }
+    }
+
+    pub fn subject(&self, name: &str) -> String {
+        let mut git = self.fixture.host_command("git");
+        git.arg("-C").arg(&self.repository).args(["log", "-1", "--format=%s", name, "--"]);
+        git.finish().stdout.trim().to_owned()
+    }
+}
+
+/// Answers one request; returns `None` when the connection ends.
+fn answer(root: &Path, home: &Path, log: &Mutex<Vec<String>>, stream: &TcpStream) -> Option<()> {
+    let mut reader = BufReader::new(stream);
+    let mut lines = Vec::new();
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        match line.trim_end() {
+            "" => break,
+            line => lines.push(line.to_owned()),
+        }
+    }
+    let header = |name: &str| {
+        lines.iter().skip(1).find_map(|line| {
+            let (found, value) = line.split_once(':')?;
+            found.eq_ignore_ascii_case(name).then(|| value.trim().to_owned())
+        })
+    };
+    let mut body = Vec::new();
+    if header("Transfer-Encoding").as_deref() == Some("chunked") {
+        loop {
+            let mut size = String::new();
+            reader.read_line(&mut size).ok()?;
+            let size = usize::from_str_radix(size.trim(), 16).ok()?;
+            let start = body.len();
+            body.resize(start + size, 0);
+            reader.read_exact(&mut body[start..]).ok()?;
+            reader.read_line(&mut String::new()).ok()?;
+            if size == 0 {
+                break;
+            }
+        }
+    } else if let Some(length) = header("Content-Length") {
+        body.resize(length.parse().ok()?, 0);
+        reader.read_exact(&mut body).ok()?;
+    }
+    let mut writer = stream;
+    if header("Authorization").as_deref() != Some(AUTHORIZATION) {
+        let head = "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"git\"\r\nContent-Length: 0\r\n\r\n";
+        return writer.write_all(head.as_bytes()).ok();
+    }
+    log.lock().ok()?.push(lines[0].clone());
+    let mut words = lines[0].split(' ');
+    let (method, target) = (words.next()?, words.next()?);
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let mut backend = Command::new("git");
+    backend.env_clear().env("PATH", SYSTEM_PATH).env("HOME", home);
+    backend.arg("http-backend").env("GIT_PROJECT_ROOT", root).env("GIT_HTTP_EXPORT_ALL", "1");
+    backend.env("REQUEST_METHOD", method).env("PATH_INFO", path).env("QUERY_STRING", query).env("REMOTE_USER", "me");
+    backend.env("CONTENT_TYPE", header("Content-Type").unwrap_or_default()).env("REMOTE_ADDR", "127.0.0.1");
+    backend.env("HTTP_CONTENT_ENCODING", header("Content-Encoding").unwrap_or_default());
+    backend.env("GIT_PROTOCOL", header("Git-Protocol").unwrap_or_default());
+    let mut child = backend.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().ok()?;
+    let mut stdin = child.stdin.take()?;
+    thread::spawn(move || stdin.write_all(&body));
+    let output = child.wait_with_output().ok()?.stdout;
+    let end = output.windows(4).position(|window| window == b"\r\n\r\n")?;
+    let (head, content) = (String::from_utf8_lossy(&output[..end]), &output[end + 4..]);
+    let status = head.lines().find_map(|line| line.strip_prefix("Status: ")).unwrap_or("200 OK");
+    let fields: String =
+        head.lines().filter(|line| !line.starts_with("Status:")).map(|line| format!("{line}\r\n")).collect();
+    write!(writer, "HTTP/1.1 {status}\r\n{fields}Content-Length: {}\r\n\r\n", content.len()).ok()?;
+    writer.write_all(content).ok()
+}
