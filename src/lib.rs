@@ -33,6 +33,7 @@
 //! | `resolve` | does what must be asked or made before a plan is final: builds, pulls, asks a virtual machine |
 //! | `native` | executes the native engine's steps |
 //! | `session` | starts a sandbox, waits for it and cleans up |
+//! | `event_log` | records what a sandbox asked of the outside |
 //! | `process` | signals, terminals, exit codes, locks |
 //! | `helper` | runs inside the sandbox as its first process |
 //! | `gate` | passes commits, refs and the index between the sandbox and the host |
@@ -49,6 +50,8 @@ mod command;
 #[allow(missing_docs)]
 mod config;
 mod error;
+#[allow(missing_docs)]
+mod event_log;
 #[allow(missing_docs)]
 mod facts;
 #[allow(missing_docs)]

@@ -9,6 +9,7 @@ pub mod build;
 pub mod doctor;
 pub mod exec;
 pub mod explain;
+pub mod log;
 pub mod profile;
 pub mod prune;
 pub mod ps;
@@ -105,6 +106,7 @@ fn dispatch(cli: Cli, ui: Ui) -> Result<Outcome> {
         Some(Command::Exec { id, guest }) => exec::run(&id, guest, ui),
         Some(Command::Attach { id, read_only, detach_keys }) => attach::run(&id, read_only, detach_keys.as_deref(), ui),
         Some(Command::Stop { ids, all, time }) => stop::run(&ids, all, Duration::from_secs(time), ui),
+        Some(Command::Log { id, follow, format }) => log::run(id.as_deref(), follow, format, ui),
         Some(Command::Prune) => prune::run(ui),
     }
 }

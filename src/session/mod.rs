@@ -18,6 +18,7 @@ mod directory;
 mod end_calls;
 mod error;
 mod failure;
+mod gates;
 #[cfg(target_os = "linux")]
 mod native;
 pub(crate) mod outcome_file;
@@ -45,6 +46,7 @@ use crate::ui::Ui;
 use detached::Detached;
 use end_calls::EndCalls;
 use error::SessionError;
+use gates::Gates;
 
 /// Runs a sandbox and waits for its end.
 pub fn run(host: &Host, plan: &Plan, launch: &Launch, ui: Ui) -> Result<Outcome> {
@@ -85,13 +87,17 @@ fn run_with<T>(
     let mut record = registry::Record::new(host, plan, launch);
     record.detached = matches!(streams, Streams::Detached(_));
     let mut repositories = Repositories::default();
+    let mut gates = Gates::new(plan);
+    let log = gates.log.clone();
     // Must be done before the guest runs; the native engine does it while the sandbox is being set
     // up.
     let record_start = |repositories: &mut Repositories| -> Result<()> {
         // Without a record `ps` does not list the sandbox, which runs all the same.
         let _ = registry::write(&plan.session_dir, &record);
         let started = RepositoryExchange::start(&plan.repository_gate, &plan.session_dir);
-        *repositories = Repositories::Ready(Box::new(started.map_err(SessionError::Repositories)?));
+        let mut started = started.map_err(SessionError::Repositories)?;
+        started.record_in(log);
+        *repositories = Repositories::Ready(Box::new(started));
         Ok(())
     };
     let mut sweep = registry::BackgroundSweep::new(&plan.session_dir);
@@ -101,30 +107,42 @@ fn run_with<T>(
             record_start(&mut repositories)?;
             repositories.exchange_in_background();
             let calls = calls.insert(EndCalls::new(&launch.client));
-            container::run(host, plan, launch, &directory, &mut sweep, signals, &mut streams, calls, ui)
+            container::run(host, plan, launch, &directory, &mut sweep, signals, &mut streams, calls, &mut gates, ui)
         }
         Launch::Seatbelt(launch) => {
             record_start(&mut repositories)?;
-            seatbelt::run(host, plan, launch, &directory, &mut sweep, signals, ui)
+            seatbelt::run(host, plan, launch, &directory, &mut sweep, signals, &mut gates, ui)
         }
         #[cfg(target_os = "linux")]
-        Launch::Native(launch) => {
-            native::run(host, plan, launch, &mut sweep, signals, &mut streams, &mut repositories, record_start, ui)
-        }
+        Launch::Native(launch) => native::run(
+            host,
+            plan,
+            launch,
+            &mut sweep,
+            signals,
+            &mut streams,
+            &mut repositories,
+            &mut gates,
+            record_start,
+            ui,
+        ),
     };
     let inspected = inspect();
     sweep.finish().print(ui);
     let is_complete = match repositories.finish() {
         Ok(report) => {
             report.print(ui);
+            report.record(&gates.log);
             true
         }
         Err(report) => {
             report.print(ui);
+            report.record(&gates.log);
             ui.hint("the next sandpen command tries again; `sandpen prune` gives up what cannot come out");
             false
         }
     };
+    gates.end(outcome.as_ref());
     record.unfinished = calls.and_then(|calls| calls.unfinished());
     if record.unfinished.is_some() {
         ui.warn(&format!(

@@ -11,6 +11,7 @@ use rustix::process::{Pid, Signal};
 use super::detached::{Detached, ServedTerminal};
 use super::error::SessionError;
 use super::failure;
+use super::gates::Gates;
 use super::proxy::Filter;
 use super::registry::{BackgroundSweep, Record};
 use super::{Repositories, Streams};
@@ -208,10 +209,11 @@ pub fn run(
     mut signals: SignalQueue,
     streams: &mut Streams,
     repositories: &mut Repositories,
+    gates: &mut Gates,
     record_start: impl FnOnce(&mut Repositories) -> Result<()>,
     ui: Ui,
 ) -> Result<Outcome> {
-    let filter = match Filter::for_native(host, plan, ui, || signals.termination_signal())? {
+    let filter = match Filter::for_native(host, plan, &gates.log, ui, || signals.termination_signal())? {
         Startup::Ready(filter) => filter,
         Startup::Interrupted(signal) => return Ok(Outcome::Signaled(signal)),
     };
@@ -232,6 +234,7 @@ pub fn run(
     record_start(repositories)?;
     sweep.sweep_if_needed();
     let mut child = pending.finish()?;
+    gates.start(plan);
     let mut filter = filter;
     if let Some(filter) = &mut filter {
         let pid = child.pid();

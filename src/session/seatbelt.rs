@@ -16,6 +16,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 use super::directory::SessionDirectory;
 use super::error::SessionError;
 use super::failure;
+use super::gates::Gates;
 use super::proxy::Filter;
 use super::registry::BackgroundSweep;
 use crate::error::Result;
@@ -35,6 +36,7 @@ use crate::ui::shell::shell_words;
 const ENTRY: &str = "entry.json";
 
 /// Runs a sandbox and waits for its end.
+#[allow(clippy::too_many_arguments, reason = "each is another part of the session")]
 pub fn run(
     host: &Host,
     plan: &Plan,
@@ -42,9 +44,10 @@ pub fn run(
     directory: &SessionDirectory,
     sweep: &mut BackgroundSweep,
     mut signals: SignalQueue,
+    gates: &mut Gates,
     ui: Ui,
 ) -> Result<Outcome> {
-    let mut filter = match Filter::for_shared_network(host, plan, ui, || signals.termination_signal())? {
+    let mut filter = match Filter::for_shared_network(host, plan, &gates.log, ui, || signals.termination_signal())? {
         Startup::Ready(filter) => filter,
         Startup::Interrupted(signal) => return Ok(Outcome::Signaled(signal)),
     };
@@ -58,6 +61,7 @@ pub fn run(
     let command = command(program, &launch.argv, plan.workdir.as_path(), env)?;
     ui.verbose(&format!("starting: {}", shell_words(&launch.argv)));
     sweep.start();
+    gates.start(plan);
     let outcome = supervise(command, signals, filter.as_mut())?;
     filter.map_or(Ok(()), |filter| filter.close(ui))?;
     let status = untrusted::read(plan.session_dir.join(STATUS).as_path(), MAX_STATUS_BYTES).ok();

@@ -20,6 +20,7 @@ mod manage;
 mod many;
 mod native;
 mod network;
+mod record;
 mod seatbelt;
 mod selftest;
 mod ssh;

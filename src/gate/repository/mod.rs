@@ -54,6 +54,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::event_log::EventLog;
 use crate::path::HostPath;
 use crate::plan::RepositoryGate;
 use crate::process::lock;
@@ -93,6 +94,7 @@ pub struct RepositoryExchange {
     shared: Vec<File>,
     /// What exchanges kept elsewhere while the guest was running.
     kept: Vec<Kept>,
+    log: Arc<EventLog>,
 }
 
 /// The state that a killed launcher leaves.
@@ -149,6 +151,11 @@ impl RepositoryExchange {
         Ok(exchange)
     }
 
+    /// Records what comes out while the guest is running.
+    pub fn record_in(&mut self, log: Arc<EventLog>) {
+        self.log = log;
+    }
+
     /// Makes the private directories.
     fn make(&mut self) -> io::Result<()> {
         for repository in &self.gate.repositories {
@@ -195,8 +202,21 @@ impl RepositoryExchange {
         let searched = Searched::load(&gate);
         let kept = fs::read(scratch.join(KEPT_FILE)).ok().and_then(|text| serde_json::from_slice(&text).ok());
         let kept = kept.unwrap_or_default();
-        let killed = None;
-        Ok(RepositoryExchange { git, dirs, gate, stamps, baseline, searched, killed, scratch, locks, shared, kept })
+        let (killed, log) = (None, Arc::new(EventLog::disabled()));
+        Ok(RepositoryExchange {
+            git,
+            dirs,
+            gate,
+            stamps,
+            baseline,
+            searched,
+            killed,
+            scratch,
+            locks,
+            shared,
+            kept,
+            log,
+        })
     }
 
     /// Exchanges what changed since the last time. Problems are reported at the end, when they are
@@ -207,6 +227,7 @@ impl RepositoryExchange {
             let Ok(_lock) = lock_repository(&self.locks, &dir.dir.host) else { continue };
             let mut report = Report::default();
             let _ = dir.exchange(git, Moment::Running, &mut report);
+            report.record_brought(&self.log);
             if !report.kept.is_empty() {
                 report.add_kept_before(&self.kept);
                 self.kept = report.kept;
