@@ -133,17 +133,22 @@ options! {
         opens: |_, _| Some("every user of this machine can connect to it");
     }
     ssh_agent: Sourced<AgentMode> = AgentMode::Auto => {
-        "Whether the SSH agent is forwarded. Keys never enter the sandbox; `auto` forwards an agent that answers.";
+        "Whether the SSH agent is forwarded. Keys never enter the sandbox; `auto` forwards an agent that answers. \
+         `auto` and `on` let the sandbox list keys and sign; `raw` gives it the agent's own socket.";
         flag: ssh_agent: Option<String> = "--ssh-agent" ["SSH_AGENT"], "Environment", "Whether the SSH agent is forwarded";
         variables: ["SANDPEN_SSH_AGENT", "LLXPRT_SANDBOX_SSH_AGENT", "SANDBOX_SSH_AGENT"];
         key: "sshAgent";
         describe: |agent| match agent {
             AgentMode::Off => "the SSH agent is not forwarded",
             AgentMode::On => "the SSH agent is forwarded",
+            AgentMode::Raw => "the SSH agent's own socket is forwarded",
             AgentMode::Auto => "the SSH agent is forwarded if it answers",
         }.to_owned();
-        opens: |agent, now| (*agent != AgentMode::Off && now.ssh_agent.value == AgentMode::Off)
-            .then_some("the sandbox can sign with your keys");
+        opens: |agent, now| match (agent, now.ssh_agent.value) {
+            (AgentMode::Raw, _) => Some("the sandbox can remove your keys, add others and load libraries"),
+            (AgentMode::Auto | AgentMode::On, AgentMode::Off) => Some("the sandbox can sign with your keys"),
+            _ => None,
+        };
     }
     cpus: Option<Sourced<Cpus>> => {
         "How many CPUs the sandbox may use.";

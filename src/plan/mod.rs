@@ -37,7 +37,7 @@ pub use prepare::Prepare;
 pub use preset::PresetChoice;
 pub use repository::{FixedFiles, RepositoryGate};
 pub use seatbelt::SeatbeltPlan;
-pub use ssh::{SshPlan, SshState};
+pub use ssh::{AgentGatePlan, SshPlan, SshState};
 pub use tunnel::TunnelPlan;
 pub use user::{UserHow, UserPlan};
 pub use workspace::Workspace;
@@ -245,7 +245,9 @@ impl Plan {
                 draft.home();
                 draft.temp();
                 if ssh.state == SshState::Off {
-                    draft.hide_agent();
+                    draft.hide_agent("forwarding is off");
+                } else if ssh.gate.is_some() {
+                    draft.hide_agent("the sandbox has a socket that lists and signs only");
                 }
                 draft.accounts();
                 None

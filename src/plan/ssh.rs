@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::entry::{Mount, Source, Topic, Why};
 use super::user::{UserHow, UserPlan};
 use super::{Draft, Inputs, TunnelPlan};
-use crate::config::value::{Access, EngineKind};
+use crate::config::value::{Access, AgentMode, EngineKind};
 use crate::error::{Diagnostic, Error, Kind};
 use crate::facts::engines::connection::Connection;
 use crate::facts::engines::machine::HOST_SERVICE;
@@ -23,6 +23,9 @@ const TUNNEL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The path of the agent's socket inside (R4.3).
 pub const SOCKET: &str = "/ssh-agent";
+
+/// The name of the gate's socket in the session's directory.
+const GATE_SOCKET: &str = "ssh-agent";
 
 /// The result of the decision about the SSH agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -45,7 +48,20 @@ pub enum Strategy {
     HostService,
     /// Opens an SSH reverse tunnel into Podman's machine (R7).
     Tunnel,
+    /// Mounts a socket of the launcher, which lets only some requests pass to the agent.
+    Relay,
     None,
+}
+
+/// The gate between the sandbox and the agent: a socket of the launcher.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentGatePlan {
+    /// The socket in the session's directory.
+    pub socket: HostPath,
+    /// The agent's socket, as `SSH_AUTH_SOCK` names it: another agent may be started there.
+    pub agent: HostPath,
+    /// Whether the guest may have any uid. Only this user can enter the session's directory.
+    pub is_open: bool,
 }
 
 /// Whether and how the SSH agent is forwarded.
@@ -63,6 +79,10 @@ pub struct SshPlan {
     pub reason: String,
     /// The mount of the socket; `None` if the agent is not forwarded.
     pub mount: Option<Mount>,
+    /// `None` if the sandbox gets the agent's own socket, or none.
+    pub gate: Option<AgentGatePlan>,
+    /// Whether a gate was asked for and is not possible here.
+    pub lacks_gate: bool,
     /// `None` unless the strategy is a tunnel.
     pub tunnel: Option<TunnelPlan>,
     /// The reason for which the sandbox must not start (R7.6). `run` stops with it, `explain` shows
@@ -106,6 +126,8 @@ impl SshPlan {
             pending: Vec::new(),
             reason: reason.into(),
             mount: None,
+            gate: None,
+            lacks_gate: false,
             tunnel: None,
             problem: None,
         }
@@ -156,9 +178,34 @@ impl Draft<'_> {
             (None, None) if self.host.platform == Platform::Macos && self.engine.is_container() => {
                 SshPlan::not(SshState::Skipped, "the engine does not answer, so its virtual machine is unknown")
             }
-            (None, None) if self.engine == EngineKind::SandboxExec => self.agent_in_place(socket, keys),
-            (None, None) => self.mount_agent(socket, keys, warnings),
+            (None, None) => match self.gate() {
+                Some(gate) => self.relay(gate, keys),
+                None if self.engine == EngineKind::SandboxExec => self.agent_in_place(socket, keys),
+                None => self.mount_agent(socket, keys, warnings),
+            },
         }
+    }
+
+    /// Plans the gate, unless the user wants the agent's own socket.
+    fn gate(&self) -> Option<AgentGatePlan> {
+        if self.config.ssh_agent.value == AgentMode::Raw {
+            return None;
+        }
+        let agent = self.host.env.path(vars::SSH_AUTH_SOCK).and_then(|path| HostPath::new(path).ok())?;
+        let is_open = self.engine.is_container() && !self.user.is_host_user();
+        Some(AgentGatePlan { socket: self.session_dir.join(GATE_SOCKET), agent, is_open })
+    }
+
+    /// Mounts the gate's socket. Seatbelt has no mounts: it allows access to the socket's path.
+    fn relay(&self, gate: AgentGatePlan, keys: u32) -> SshPlan {
+        let target = match self.engine {
+            EngineKind::SandboxExec => gate.socket.to_guest(),
+            _ => agent_target(),
+        };
+        let mount = Mount::file(gate.socket.clone(), target, Access::Rw, self.why_agent("R4.3"));
+        let mount = Mount { relabel: self.engine == EngineKind::Podman, ..mount };
+        let reason = format!("the agent at `{}` answers; the sandbox may list its keys and sign", gate.agent);
+        SshPlan { gate: Some(gate), ..SshPlan::forwarded(Strategy::Relay, keys, reason, mount) }
     }
 
     /// Allows access to the socket at its path on the host, because Seatbelt has no mounts.
@@ -208,13 +255,17 @@ impl Draft<'_> {
             None => vec![format!("whether `{HOST_SERVICE}` exists in the virtual machine")],
         };
         let reason = format!("{found} forwards the host's agent into its virtual machine");
-        SshPlan { pending, ..SshPlan::forwarded(Strategy::HostService, keys, reason, mount) }
+        let lacks_gate = self.config.ssh_agent.value != AgentMode::Raw;
+        SshPlan { pending, lacks_gate, ..SshPlan::forwarded(Strategy::HostService, keys, reason, mount) }
     }
 
     /// Plans a tunnel for this session (R7).
     fn tunnel(&self, connection: &Connection, socket: &HostPath, keys: u32) -> SshPlan {
+        let gate = self.gate();
+        // The tunnel ends in the gate, so that the gate holds in the machine, too.
+        let end = gate.as_ref().map_or(socket, |gate| &gate.socket);
         let planned = tunnel_timeout(self.host)
-            .and_then(|timeout| TunnelPlan::new(connection.clone(), socket, self.id, self.facts.ssh.clone(), timeout));
+            .and_then(|timeout| TunnelPlan::new(connection.clone(), end, self.id, self.facts.ssh.clone(), timeout));
         let tunnel = match planned {
             Ok(tunnel) => tunnel,
             Err(error) => {
@@ -226,7 +277,7 @@ impl Draft<'_> {
         let reason =
             format!("a tunnel over Podman's connection `{}` leads to the agent at `{socket}`", connection.name);
         let pending = vec![format!("whether `{}@{}` accepts the tunnel", connection.user, connection.host)];
-        SshPlan { pending, tunnel: Some(tunnel), ..SshPlan::forwarded(Strategy::Tunnel, keys, reason, mount) }
+        SshPlan { pending, gate, tunnel: Some(tunnel), ..SshPlan::forwarded(Strategy::Tunnel, keys, reason, mount) }
     }
 
     fn why_agent(&self, requirement: &'static str) -> Why {
@@ -277,10 +328,10 @@ fn warn_of_other_user(host: &Host, user: &UserPlan, warnings: &mut Vec<Warning>)
 }
 
 impl Draft<'_> {
-    /// Covers the agent's socket in every mounted directory that contains it, if forwarding is off
-    /// (R4.1). Not needed if containers run in a virtual machine, which sockets of the host do not
+    /// Covers the agent's own socket in every mounted directory that contains it, if the sandbox must
+    /// not reach it (R4.1). Not needed if containers run in a virtual machine, which sockets of the host do not
     /// reach.
-    pub fn hide_agent(&mut self) {
+    pub fn hide_agent(&mut self, reason: &str) {
         let variable = self.host.env.path(vars::SSH_AUTH_SOCK).and_then(|path| HostPath::new(path).ok());
         let found = variable.and_then(|socket| self.facts.files.get(&socket));
         let Some(socket) = found.map(|fact| &fact.real).filter(|_| self.host.platform == Platform::Linux) else {
@@ -295,7 +346,7 @@ impl Draft<'_> {
                 // A mount of the socket itself was requested explicitly.
                 let below = socket.as_path().strip_prefix(source.as_path()).ok().filter(|_| source != socket)?;
                 let why =
-                    Why::new("covers the SSH agent's socket: forwarding is off", self.config.ssh_agent.origin.clone())
+                    Why::new(format!("covers the SSH agent's socket: {reason}"), self.config.ssh_agent.origin.clone())
                         .about(Topic::Ssh);
                 let target = mount.target.join(below);
                 Some(Mount::file(null.clone(), target, Access::Ro, why.requirement("R4.1")))

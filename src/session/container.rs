@@ -99,7 +99,8 @@ pub fn run(
         filter.supervise(None, Box::new(end_container(launch, calls, process)));
     }
     let target = SignalTarget::Process(child.id());
-    let forwarder = signals.forward_in_thread(target, status_file.clone(), end_container(launch, calls, process));
+    let end = end_container(launch, calls, process);
+    let forwarder = signals.forward_in_thread(target, status_file.clone(), end, gates.take_agent_action());
     if let Streams::Detached(detached) = streams
         && await_command(&mut child, status_file.as_ref())
     {

@@ -87,7 +87,7 @@ fn run_with<T>(
     let mut record = registry::Record::new(host, plan, launch);
     record.detached = matches!(streams, Streams::Detached(_));
     let mut repositories = Repositories::default();
-    let mut gates = Gates::new(plan);
+    let mut gates = Gates::open(plan)?;
     let log = gates.log.clone();
     // Must be done before the guest runs; the native engine does it while the sandbox is being set
     // up.
@@ -142,7 +142,7 @@ fn run_with<T>(
             false
         }
     };
-    gates.end(outcome.as_ref());
+    gates.end(outcome.as_ref(), ui);
     record.unfinished = calls.and_then(|calls| calls.unfinished());
     if record.unfinished.is_some() {
         ui.warn(&format!(

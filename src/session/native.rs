@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, Signal};
 
 use super::detached::{Detached, ServedTerminal};
@@ -25,7 +26,7 @@ use crate::launch::refuse_downgrades;
 use crate::native::{Child, Command, Event, Init, SessionTerminal, enter as enter_sandbox, spawn};
 use crate::plan::{HelperConfig, Plan};
 use crate::process::ready::Startup;
-use crate::process::signals::{SignalQueue, SignalTarget, poll_until};
+use crate::process::signals::{ReadyAction, SignalQueue, SignalTarget, poll_until};
 use crate::process::status_file::CommandStatus;
 use crate::process::{Outcome, release_pages};
 use crate::ui::Ui;
@@ -133,6 +134,7 @@ fn supervise(
     terminal: Prepared<'_>,
     signals: SignalQueue,
     repositories: &mut Repositories,
+    mut agent: Option<ReadyAction>,
 ) -> Result<(Outcome, Option<CommandStatus>)> {
     let mut relay = terminal.relay()?;
     signals.catch_stop().map_err(SessionError::Signals)?;
@@ -150,9 +152,16 @@ fn supervise(
     let mut release_at = Some(Instant::now() + release_pages::MIN_GUEST_TIME);
     let (mut status, mut is_stopped) = (None, false);
     let code = loop {
-        let mut descriptors = [child.poll(), forwarder.poll()];
-        poll_until(&mut descriptors, forwarder.deadline().into_iter().chain(release_at).min());
-        let is_event = !descriptors[0].revents().is_empty();
+        let (is_event, is_agent_used) = {
+            let mut descriptors = vec![child.poll(), forwarder.poll()];
+            descriptors.extend(agent.iter().map(|agent| PollFd::new(&agent.descriptor, PollFlags::IN)));
+            poll_until(&mut descriptors, forwarder.deadline().into_iter().chain(release_at).min());
+            let is_ready = |number: usize| descriptors.get(number).is_some_and(|fd| !fd.revents().is_empty());
+            (is_ready(0), is_ready(2))
+        };
+        if let Some(agent) = agent.take_if(|_| is_agent_used) {
+            agent.run();
+        }
         let arrived = forwarder.forward();
         if arrived.contains(&libc::SIGWINCH) {
             relay.resize();
@@ -246,7 +255,7 @@ pub fn run(
     for downgrade in &downgrades {
         ui.warn(&format!("{}: {} ({})", downgrade.asked, downgrade.got, downgrade.reason));
     }
-    let (outcome, status) = supervise(child, terminal, signals, repositories)?;
+    let (outcome, status) = supervise(child, terminal, signals, repositories, gates.take_agent_action())?;
     match status {
         Some(CommandStatus::OutOfMemory) => failure::explain_memory(plan, outcome, ui),
         Some(status) => failure::explain_command(plan, status, ui),
@@ -272,7 +281,7 @@ pub fn enter(record: &Record, argv: Vec<OsString>, ui: Ui) -> Result<Outcome> {
             None => CommandStatus::NotExecutable.exit_code().into(),
         }
     })?;
-    let (outcome, status) = supervise(child, terminal, signals, &mut Repositories::default())?;
+    let (outcome, status) = supervise(child, terminal, signals, &mut Repositories::default(), None)?;
     if status.is_some() {
         let name = argv.first().map_or("sh".into(), |name| name.display().to_string());
         ui.notice(&format!("`{name}` was not found in the sandbox, or cannot be executed"));

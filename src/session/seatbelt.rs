@@ -25,7 +25,7 @@ use crate::launch::{SeatbeltEntry, SeatbeltLaunch};
 use crate::path::HostPath;
 use crate::plan::{HelperConfig, Plan, Secret};
 use crate::process::ready::Startup;
-use crate::process::signals::{SignalQueue, SignalTarget};
+use crate::process::signals::{ReadyAction, SignalQueue, SignalTarget};
 use crate::process::status_file::{CommandStatus, MAX_STATUS_BYTES, STATUS};
 use crate::process::terminal::Terminal;
 use crate::process::{Outcome, untrusted};
@@ -62,7 +62,7 @@ pub fn run(
     ui.verbose(&format!("starting: {}", shell_words(&launch.argv)));
     sweep.start();
     gates.start(plan);
-    let outcome = supervise(command, signals, filter.as_mut())?;
+    let outcome = supervise(command, signals, filter.as_mut(), gates.take_agent_action())?;
     filter.map_or(Ok(()), |filter| filter.close(ui))?;
     let status = untrusted::read(plan.session_dir.join(STATUS).as_path(), MAX_STATUS_BYTES).ok();
     check(plan, outcome, status.as_deref().and_then(CommandStatus::parse), ui)
@@ -82,7 +82,7 @@ pub fn enter(host: &Host, session: &HostPath, argv: Vec<OsString>, ui: Ui) -> Re
     let secrets = entry.secrets.iter().filter_map(|name| Some((name.into(), host.env.raw(name)?.to_owned())));
     let command = command(entry.program.as_deref(), &argv, &entry.directory, kept.chain(secrets))?;
     ui.verbose(&format!("starting: {}", shell_words(&argv)));
-    supervise(command, signals, None)
+    supervise(command, signals, None, None)
 }
 
 fn command(
@@ -98,7 +98,12 @@ fn command(
 }
 
 /// Starts the command, waits for its first process to end, and kills the rest of the group.
-fn supervise(mut command: Command, signals: SignalQueue, filter: Option<&mut Filter>) -> Result<Outcome> {
+fn supervise(
+    mut command: Command,
+    signals: SignalQueue,
+    filter: Option<&mut Filter>,
+    ready: Option<ReadyAction>,
+) -> Result<Outcome> {
     let mut terminal = Terminal::save();
     let mut child = command.spawn().map_err(SessionError::StartSandboxExec)?;
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
@@ -114,7 +119,7 @@ fn supervise(mut command: Command, signals: SignalQueue, filter: Option<&mut Fil
     if let Some(filter) = filter {
         filter.supervise(None, Box::new(end));
     }
-    let forwarder = signals.forward_in_thread(SignalTarget::Group(group), None, end);
+    let forwarder = signals.forward_in_thread(SignalTarget::Group(group), None, end, ready);
     // Not reaped yet, so that no other group can have its number when it is killed.
     while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
     }

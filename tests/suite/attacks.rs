@@ -3,5 +3,6 @@
 mod guest;
 mod network;
 mod repository;
+pub mod ssh_agent;
 mod terminal;
 mod walls;

@@ -46,6 +46,7 @@ pub fn json(host: &Host, plan: &Plan, launch: &Launch) -> Result<String> {
         "ssh": {
             "state": plan.ssh.state,
             "strategy": plan.ssh.strategy,
+            "gate": plan.ssh.gate.is_some(),
             "socket": plan.ssh.mount.as_ref().filter(|_| plan.ssh.state == SshState::Forwarded).map(|mount| &mount.target),
             "keys": plan.ssh.keys,
             "pending": plan.ssh.pending,
