@@ -114,6 +114,7 @@ pub mod internals {
         AgentFacts, DesktopFacts, DockerFacts, Facts, FileFact, FileKind, ImageFacts, NativeFacts, PodmanFacts, Reach,
         SystemEntry, SystemFacts,
     };
+    pub use crate::gate::agent::{HostCertificate, Purpose as AgentPurpose, Request as AgentRequest};
     pub use crate::host::{Environment, Host, Platform, ProcessStamp, Terminal};
     pub use crate::launch::{Downgrade, Launch};
     pub use crate::plan::questions::Purpose;

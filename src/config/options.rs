@@ -15,7 +15,7 @@ use super::sourced::Sourced;
 use super::table::{KeySpec, OptionSpec, changes, first, never, optional, options, present, resolved};
 use super::value::{
     Access, AgentMode, Cpus, EngineSetting, EnvRequest, GitMode, HostRule, ImageRef, Memory, MountRequest, Name,
-    NetworkMode, Pids, Port, TmpMode, UserMode, Value,
+    NetworkMode, Pids, Port, SshHost, TmpMode, UserMode, Value,
 };
 use crate::host::{Environment, Platform};
 use crate::ui::Verbosity;
@@ -149,6 +149,17 @@ options! {
             (AgentMode::Auto | AgentMode::On, AgentMode::Off) => Some("the sandbox can sign with your keys"),
             _ => None,
         };
+    }
+    ssh_hosts: Vec<Sourced<SshHost>> => {
+        "Destinations for which the SSH agent signs, verified by the server's key in known_hosts. `remotes`: the \
+         hosts of this repository's remotes. Without any, it signs for all.";
+        flag: ssh_hosts: Vec<String> = "--ssh-host" ["[USER@]HOST[:PORT]"], "Environment", "Destination for which the SSH agent signs, or `remotes`";
+        key: "sshHosts", example r#"["remotes", "git@github.com"]"#;
+        describe: |host| match host {
+            SshHost::Remotes => "the SSH agent signs for the hosts of the repository's remotes".to_owned(),
+            SshHost::Destination(host) => format!("the SSH agent signs for `{host}`"),
+        };
+        opens: |_, now| (!now.ssh_hosts.is_empty()).then_some("the sandbox can log in there with your keys");
     }
     cpus: Option<Sourced<Cpus>> => {
         "How many CPUs the sandbox may use.";

@@ -173,7 +173,7 @@ fn agent_group(plan: &Plan, builder: &mut Builder) {
     if plan.ssh.lacks_gate {
         builder.downgrades.push(Downgrade {
             kind: DowngradeKind::SshAgent,
-            asked: "an SSH agent that lists and signs only".into(),
+            asked: "an SSH agent that lists and signs by rule".into(),
             got: "the agent's own socket".into(),
             reason:
                 "a socket of sandpen cannot be mounted into the engine's virtual machine; --ssh-agent raw accepts that"

@@ -1,6 +1,7 @@
 //! Decides everything about a sandbox from a [`Host`], a [`Config`] and [`Facts`]. Every entry of
 //! the [`Plan`] carries its reason and its origin. Pure: reads and changes nothing on the host.
 
+mod agent_gate;
 mod detail;
 pub mod engine;
 mod entry;
@@ -26,6 +27,7 @@ use std::ffi::OsString;
 
 pub use crate::config::value::EngineKind;
 pub use crate::secret::Secret;
+pub use agent_gate::AgentGatePlan;
 pub use detail::Detail;
 pub use engine::{EnginePlan, ImagePlan};
 pub use entry::{Mount, Source, Topic, Variable, VariableValue, Why};
@@ -37,7 +39,7 @@ pub use prepare::Prepare;
 pub use preset::PresetChoice;
 pub use repository::{FixedFiles, RepositoryGate};
 pub use seatbelt::SeatbeltPlan;
-pub use ssh::{AgentGatePlan, SshPlan, SshState};
+pub use ssh::{SshPlan, SshState};
 pub use tunnel::TunnelPlan;
 pub use user::{UserHow, UserPlan};
 pub use workspace::Workspace;

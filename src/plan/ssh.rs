@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::agent_gate::AgentGatePlan;
 use super::entry::{Mount, Source, Topic, Why};
 use super::user::{UserHow, UserPlan};
 use super::{Draft, Inputs, TunnelPlan};
@@ -23,9 +24,6 @@ const TUNNEL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The path of the agent's socket inside (R4.3).
 pub const SOCKET: &str = "/ssh-agent";
-
-/// The name of the gate's socket in the session's directory.
-const GATE_SOCKET: &str = "ssh-agent";
 
 /// The result of the decision about the SSH agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -51,17 +49,6 @@ pub enum Strategy {
     /// Mounts a socket of the launcher, which lets only some requests pass to the agent.
     Relay,
     None,
-}
-
-/// The gate between the sandbox and the agent: a socket of the launcher.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AgentGatePlan {
-    /// The socket in the session's directory.
-    pub socket: HostPath,
-    /// The agent's socket, as `SSH_AUTH_SOCK` names it: another agent may be started there.
-    pub agent: HostPath,
-    /// Whether the guest may have any uid. Only this user can enter the session's directory.
-    pub is_open: bool,
 }
 
 /// Whether and how the SSH agent is forwarded.
@@ -96,6 +83,8 @@ pub enum SshError {
     BadTimeout { text: String },
     #[error("ssh cannot forward the SSH agent's socket: its path contains blanks, colons, percent or dollar signs")]
     UnsupportedSocket,
+    #[error("`--ssh-host` cannot be enforced with `--ssh-agent raw`")]
+    HostsWithoutGate,
     #[error("the session's name cannot be part of a socket's path")]
     UnsupportedName { source: PathError },
 }
@@ -103,7 +92,7 @@ pub enum SshError {
 impl Diagnostic for SshError {
     fn kind(&self) -> Kind {
         match self {
-            Self::BadTimeout { .. } => Kind::Usage,
+            Self::BadTimeout { .. } | Self::HostsWithoutGate => Kind::Usage,
             Self::UnsupportedSocket | Self::UnsupportedName { .. } => Kind::Launch,
         }
     }
@@ -112,6 +101,7 @@ impl Diagnostic for SshError {
         match self {
             Self::BadTimeout { .. } => vec!["expected a whole number from 1 to 3600".into()],
             Self::UnsupportedSocket => vec!["start an agent at a plain path: `eval $(ssh-agent)`".into()],
+            Self::HostsWithoutGate => vec!["use `--ssh-agent on`, or drop `--ssh-host`".into()],
             Self::UnsupportedName { .. } => Vec::new(),
         }
     }
@@ -169,6 +159,11 @@ impl Draft<'_> {
                 "the SSH agent holds no keys, so SSH inside will fail with \"Permission denied\". Add one: `ssh-add`",
             ));
         }
+        if self.config.ssh_agent.value == AgentMode::Raw && !self.config.ssh_hosts.is_empty() {
+            let error = SshError::HostsWithoutGate;
+            let reason = error.to_string();
+            return SshPlan { problem: Some(error.into()), ..SshPlan::not(SshState::Skipped, reason) };
+        }
         match (&self.facts.desktop, &self.facts.connection) {
             (Some(desktop), _) => self.host_service(desktop, keys, warnings),
             (None, Some(Ok(connection))) => self.tunnel(connection, socket, keys),
@@ -186,16 +181,6 @@ impl Draft<'_> {
         }
     }
 
-    /// Plans the gate, unless the user wants the agent's own socket.
-    fn gate(&self) -> Option<AgentGatePlan> {
-        if self.config.ssh_agent.value == AgentMode::Raw {
-            return None;
-        }
-        let agent = self.host.env.path(vars::SSH_AUTH_SOCK).and_then(|path| HostPath::new(path).ok())?;
-        let is_open = self.engine.is_container() && !self.user.is_host_user();
-        Some(AgentGatePlan { socket: self.session_dir.join(GATE_SOCKET), agent, is_open })
-    }
-
     /// Mounts the gate's socket. Seatbelt has no mounts: it allows access to the socket's path.
     fn relay(&self, gate: AgentGatePlan, keys: u32) -> SshPlan {
         let target = match self.engine {
@@ -204,7 +189,7 @@ impl Draft<'_> {
         };
         let mount = Mount::file(gate.socket.clone(), target, Access::Rw, self.why_agent("R4.3"));
         let mount = Mount { relabel: self.engine == EngineKind::Podman, ..mount };
-        let reason = format!("the agent at `{}` answers; the sandbox may list its keys and sign", gate.agent);
+        let reason = format!("the agent at `{}` answers; the sandbox may {}", gate.agent, gate.allowed());
         SshPlan { gate: Some(gate), ..SshPlan::forwarded(Strategy::Relay, keys, reason, mount) }
     }
 
@@ -244,6 +229,9 @@ impl Draft<'_> {
             return skip(format!(
                 "this Docker is {found}, and only Docker Desktop and OrbStack forward the agent into their virtual machine"
             ));
+        }
+        if !self.config.ssh_hosts.is_empty() {
+            return skip(format!("`--ssh-host` cannot be enforced in the virtual machine of {found}"));
         }
         if desktop.socket == Some(false) {
             return skip(format!("`{HOST_SERVICE}` does not exist in the virtual machine of {found}"));

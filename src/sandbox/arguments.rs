@@ -62,6 +62,7 @@ mod tests {
             git: one("shared"),
             env: many("A=b=c"),
             ssh_agent: one("off"),
+            ssh_hosts: many("git@example.org:22"),
             network: one("proxied"),
             allow_hosts: many("example.org:22"),
             proxy_command: one("proxy --port 8877"),

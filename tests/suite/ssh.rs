@@ -6,6 +6,7 @@ mod cleanup;
 mod desktop;
 mod faults;
 mod git;
+mod hosts;
 mod order;
 mod podman_machine;
 pub mod sshd;

@@ -13,6 +13,7 @@ mod plain;
 mod port;
 mod preset;
 mod seatbelt_profile;
+mod ssh_host;
 
 use clap::builder::PossibleValue;
 
@@ -28,6 +29,7 @@ pub use name::Name;
 pub use port::Port;
 pub use preset::{HomePath, VariableName};
 pub use seatbelt_profile::{BuiltIn, Stance};
+pub use ssh_host::{SshDestination, SshHost};
 
 use crate::error::{Diagnostic, Kind};
 

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use super::Shared;
 use super::request::{FAILURE, IDENTITIES_ANSWER, REQUEST_IDENTITIES, Request, SUCCESS};
-use super::session::Session;
+use super::session::{Decision, Session};
 use super::slots::Slot;
 use super::upstream::Upstream;
-use super::wire::{read_message, write_message};
+use super::wire::{Reader, put_string, read_message, write_message};
 
 /// A connection that sends no request for so long is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
@@ -28,7 +28,7 @@ pub struct Connection {
 impl Connection {
     pub fn new(guest: UnixStream, slot: Slot, shared: &Arc<Shared>) -> Self {
         let upstream = Upstream::new(shared.plan.agent.as_path().to_owned());
-        Connection { guest, slot, upstream, session: Session, shared: shared.clone() }
+        Connection { guest, slot, upstream, session: Session::default(), shared: shared.clone() }
     }
 
     /// Answers requests until the guest or a limit ends the connection.
@@ -52,19 +52,41 @@ impl Connection {
             Request::List => {
                 let answer = self.ask(&[REQUEST_IDENTITIES])?;
                 shared.usage.listed();
-                answer.first().is_some_and(|kind| *kind == IDENTITIES_ANSWER).then_some(answer)
+                let answer = Some(answer).filter(|answer| answer.first() == Some(&IDENTITIES_ANSWER))?;
+                if !shared.plan.is_limited {
+                    return Some(answer);
+                }
+                match shared.destinations.accepted_keys(&shared.plan) {
+                    Some(accepted) => keep_keys(&answer, &accepted),
+                    None => Some(answer),
+                }
             }
             Request::Query => self.ask(message),
             Request::Sign(request) => {
-                let what = self.session.describe(&request);
+                let Decision { what, refusal } = self.session.decide(&request, &shared);
+                if let Some(reason) = refusal {
+                    shared.usage.refused(&what, reason);
+                    return None;
+                }
                 let answer = self.ask(message)?;
                 let is_signed = answer.first() == Some(&SIGN_RESPONSE);
                 shared.usage.signed(&what, is_signed);
                 is_signed.then_some(answer)
             }
-            Request::Bind(_) => {
-                let answer = self.upstream.bind(message).ok()?;
-                (answer == [SUCCESS]).then_some(answer)
+            Request::Bind(request) => {
+                let bound = self.session.bind(&request, &shared);
+                if !shared.plan.is_limited {
+                    // The agent decides; the binding only names the destination in the record.
+                    let answer = self.upstream.bind(message).ok()?;
+                    return (answer == [SUCCESS]).then_some(answer);
+                }
+                if let Err(reason) = bound {
+                    shared.usage.refused("a binding to a server", reason);
+                    return None;
+                }
+                // Keys that are restricted with `ssh-add -h` need it; an agent may not know it.
+                let _ = self.upstream.bind(message);
+                Some(vec![SUCCESS])
             }
             Request::Forbidden(what) => {
                 shared.usage.refused(what, "only listing and signing pass");
@@ -80,6 +102,46 @@ impl Connection {
                 self.shared.usage.failed(&error);
                 None
             }
+        }
+    }
+}
+
+/// Leaves only some keys in the agent's list.
+fn keep_keys(answer: &[u8], accepted: &[Vec<u8>]) -> Option<Vec<u8>> {
+    let mut reader = Reader(answer.get(1..)?);
+    let count = reader.number()?;
+    let (mut kept, mut number) = (Vec::new(), 0u32);
+    for _ in 0..count {
+        let (key, comment) = (reader.string()?, reader.string()?);
+        if accepted.iter().any(|accepted| accepted == key) {
+            put_string(&mut kept, key);
+            put_string(&mut kept, comment);
+            number += 1;
+        }
+    }
+    Some([&[IDENTITIES_ANSWER][..], &number.to_be_bytes(), &kept].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn only_accepted_keys_stay_in_the_list() {
+        let mut list = vec![IDENTITIES_ANSWER, 0, 0, 0, 2];
+        ["one", "first", "two", "second"].iter().for_each(|text| put_string(&mut list, text.as_bytes()));
+        let mut expected = vec![IDENTITIES_ANSWER, 0, 0, 0, 1];
+        ["two", "second"].iter().for_each(|text| put_string(&mut expected, text.as_bytes()));
+        assert_eq!(keep_keys(&list, &[b"two".to_vec()]), Some(expected));
+        assert_eq!(keep_keys(&list, &[]), Some(vec![IDENTITIES_ANSWER, 0, 0, 0, 0]));
+        assert_eq!(keep_keys(&list[..list.len() - 1], &[]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_list_is_filtered_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+            let _ = keep_keys(&bytes, &[]);
         }
     }
 }

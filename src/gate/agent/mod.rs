@@ -6,9 +6,14 @@
 //!                    accepted by the launcher      one thread     SSH_AUTH_SOCK
 //! ```
 //!
+//! With `--ssh-host`, a signature is given only for a session with a verified server, or for a commit.
 //! Every byte from the socket is untrusted. There is no thread before the first connection.
 
+mod certificate;
 mod connection;
+mod destinations;
+mod known_hosts;
+mod public_key;
 mod purpose;
 mod request;
 mod session;
@@ -27,8 +32,14 @@ use std::sync::Arc;
 use std::thread;
 
 use connection::Connection;
+use destinations::Destinations;
+use session::SeenSessions;
 use slots::Slots;
 use usage::Usage;
+
+pub use certificate::HostCertificate;
+pub use purpose::Purpose;
+pub use request::Request;
 
 use crate::event_log::EventLog;
 use crate::plan::AgentGatePlan;
@@ -49,6 +60,8 @@ pub struct Shared {
     plan: AgentGatePlan,
     usage: Usage,
     slots: Slots,
+    destinations: Destinations,
+    sessions: SeenSessions,
 }
 
 impl AgentGate {
@@ -56,7 +69,19 @@ impl AgentGate {
     /// carried out.
     pub fn open(plan: &AgentGatePlan, log: Arc<EventLog>) -> io::Result<Self> {
         let listener = bind(plan.socket.as_path(), if plan.is_open { 0o666 } else { 0o600 })?;
-        let shared = Shared { plan: plan.clone(), usage: Usage::new(log), slots: Slots::default() };
+        if let (false, Some(feature)) = (!plan.is_limited, public_key::missing_cpu_feature()) {
+            let text = format!(
+                "--ssh-host cannot be enforced: this processor lacks `{feature}`, with which servers are verified"
+            );
+            return Err(io::Error::other(text));
+        }
+        let shared = Shared {
+            plan: plan.clone(),
+            usage: Usage::new(log),
+            slots: Slots::default(),
+            destinations: Destinations::default(),
+            sessions: SeenSessions::default(),
+        };
         Ok(AgentGate { shared: Arc::new(shared), listener: Some(listener) })
     }
 
@@ -115,5 +140,7 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
     }
 }
 
+#[cfg(test)]
+mod session_tests;
 #[cfg(test)]
 mod tests;

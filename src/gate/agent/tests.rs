@@ -48,6 +48,22 @@ impl RecordingAgent {
     }
 }
 
+pub fn plan_for_tests(socket: &Path, agent: &Path) -> AgentGatePlan {
+    let path = |path: &Path| HostPath::new(path).expect("a path");
+    AgentGatePlan {
+        socket: path(socket),
+        agent: path(agent),
+        is_open: false,
+        is_limited: false,
+        hosts: Vec::new(),
+        remotes: Vec::new(),
+        signing_key: None,
+        ssh: None,
+        path: PathBuf::new(),
+        home: path(Path::new("/nonexistent")),
+    }
+}
+
 pub struct Rig {
     pub agent: RecordingAgent,
     pub socket: PathBuf,
@@ -57,12 +73,17 @@ pub struct Rig {
 
 impl Rig {
     pub fn start() -> Self {
+        Self::start_with(|socket, agent, _| plan_for_tests(socket, agent))
+    }
+
+    /// Starts a gate by a plan that is made of the sockets and an empty home.
+    pub fn start_with(plan: impl FnOnce(&Path, &Path, HostPath) -> AgentGatePlan) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let real = directory.path().join("real");
         let agent = RecordingAgent::start(&real);
-        let path = |path: &Path| HostPath::new(path).expect("a path");
-        let socket = directory.path().join("gate");
-        let plan = AgentGatePlan { socket: path(&socket), agent: path(&real), is_open: false };
+        let (socket, home) = (directory.path().join("gate"), directory.path().join("home"));
+        std::fs::create_dir(&home).expect("a home");
+        let plan = plan(&socket, &real, HostPath::new(home).expect("a path"));
         let mut gate = AgentGate::open(&plan, Arc::new(EventLog::disabled())).expect("a gate");
         gate.take_action().expect("an action").run();
         Rig { agent, socket, _directory: directory, _gate: gate }
@@ -80,7 +101,7 @@ pub fn ask(stream: &mut UnixStream, message: &[u8]) -> Vec<u8> {
     read_message(stream).expect("an answer").expect("an answer")
 }
 
-fn sign_request(key: &[u8], data: &[u8]) -> Vec<u8> {
+pub fn sign_request(key: &[u8], data: &[u8]) -> Vec<u8> {
     let mut message = vec![13];
     put_string(&mut message, key);
     put_string(&mut message, data);

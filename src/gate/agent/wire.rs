@@ -23,6 +23,12 @@ impl<'a> Reader<'a> {
         Some(u32::from_be_bytes(*first))
     }
 
+    pub fn long_number(&mut self) -> Option<u64> {
+        let (first, rest) = self.0.split_first_chunk::<8>()?;
+        self.0 = rest;
+        Some(u64::from_be_bytes(*first))
+    }
+
     pub fn string(&mut self) -> Option<&'a [u8]> {
         let length = self.number()? as usize;
         let (first, rest) = self.0.split_at_checked(length)?;

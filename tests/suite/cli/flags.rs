@@ -225,6 +225,7 @@ pub const FLAGS: &[&str] = &[
     "--allow-host",
     "--proxy-command",
     "--ssh-agent",
+    "--ssh-host",
     "--user",
     "--tmp",
     "--engine-flag",
