@@ -4,15 +4,19 @@
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags};
 
 use crate::cli::Format;
 use crate::error::{Diagnostic, Kind, Result};
 use crate::event_log::{self, ENDED, Event, Gate, SavedLog, local_time};
 use crate::facts;
+use crate::gate::agent::{ANSWER_TIMEOUT, QuestionInbox};
 use crate::host::Host;
 use crate::path::HostPath;
 use crate::process::Outcome;
+use crate::process::signals::poll_until;
 use crate::session::cleanup;
 use crate::ui::Ui;
 use crate::ui::escape::escape;
@@ -57,6 +61,8 @@ pub fn run(id: Option<&str>, follow: bool, format: Format, ui: Ui) -> Result<Out
     let sessions = facts::session_base(&host);
     let log = find(&host, &sessions, id)?;
     let mut reader = EventReader::default();
+    let is_terminal = host.terminal.stdin && host.terminal.stdout;
+    let inbox = (follow && is_terminal).then(|| QuestionInbox::open(&sessions.join(&log.id))).flatten();
     loop {
         let is_running = follow && is_running(&sessions, &log.id);
         // Read after that, so that nothing of a sandbox that has just ended is missed.
@@ -69,8 +75,25 @@ pub fn run(id: Option<&str>, follow: bool, format: Format, ui: Ui) -> Result<Out
         if !is_running || has_ended {
             return Ok(Outcome::Exited(0));
         }
+        if let Some(question) = inbox.as_ref().and_then(QuestionInbox::next) {
+            ui.alert(&format!("{} [y/N]", question.text));
+            let is_allowed = read_line(ANSWER_TIMEOUT).is_some_and(|line| matches!(line.trim(), "y" | "yes"));
+            question.answer(is_allowed);
+        }
         std::thread::sleep(FOLLOW_INTERVAL);
     }
+}
+
+/// Reads a line from the terminal; `None` if the user types none in time.
+fn read_line(timeout: Duration) -> Option<String> {
+    let mut descriptors = [PollFd::from_borrowed_fd(rustix::stdio::stdin(), PollFlags::IN)];
+    poll_until(&mut descriptors, Some(Instant::now() + timeout));
+    if descriptors[0].revents().is_empty() {
+        return None;
+    }
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).ok()?;
+    Some(line)
 }
 
 fn is_running(sessions: &HostPath, id: &str) -> bool {

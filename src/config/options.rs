@@ -161,6 +161,17 @@ options! {
         };
         opens: |_, now| (!now.ssh_hosts.is_empty()).then_some("the sandbox can log in there with your keys");
     }
+    ssh_confirm: Sourced<bool> = false => {
+        "Asks you on the host before the SSH agent first signs for a destination: with the program that SSH_ASKPASS \
+         names, or in the terminal of `sandpen log --follow`.";
+        flag: ssh_confirm: bool = "--ssh-confirm", "Environment", "Ask before the SSH agent first signs for a destination";
+        key: "sshConfirm";
+        describe: |is_asked| {
+            let verb = if *is_asked { "are asked" } else { "are not asked" };
+            format!("you {verb} before the SSH agent signs")
+        };
+        opens: |is_asked, now| (!is_asked && now.ssh_confirm.value).then_some("the agent signs without asking you");
+    }
     cpus: Option<Sourced<Cpus>> => {
         "How many CPUs the sandbox may use.";
         flag: cpus: Option<String> = "--cpus" ["CPUS"], "Limits", "CPUs, such as 2 or 0.5";

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use super::Draft;
+use super::{Draft, Source};
 use crate::config::value::{AgentMode, SshDestination, SshHost};
 use crate::facts::git::is_public_key;
 use crate::path::HostPath;
@@ -32,6 +32,13 @@ pub struct AgentGatePlan {
     pub ssh: Option<HostPath>,
     pub path: PathBuf,
     pub home: HostPath,
+    /// Whether the user is asked before the first signature for each destination.
+    pub asks: bool,
+    /// The program that asks, and the directories in which it must not be.
+    pub askpass: Option<HostPath>,
+    pub mounted: Vec<HostPath>,
+    /// Names the sandbox in the question.
+    pub id: String,
 }
 
 impl AgentGatePlan {
@@ -74,7 +81,16 @@ impl Draft<'_> {
             ssh: self.facts.ssh.clone(),
             path: self.facts.path.for_host(),
             home: self.host.home.clone(),
+            asks: self.config.ssh_confirm.value,
+            askpass: self.host.env.path(vars::SSH_ASKPASS).and_then(|path| HostPath::new(path).ok()),
+            mounted: self.mounts.iter().filter_map(|mount| host_source(&mount.source)).collect(),
+            id: self.id.to_string(),
         })
+    }
+
+    /// Returns whether the user limits what the agent signs, which needs the gate.
+    pub fn has_agent_rules(&self) -> bool {
+        !self.config.ssh_hosts.is_empty() || self.config.ssh_confirm.value
     }
 
     /// Returns the SSH destinations of the repository's remotes, each once.
@@ -96,5 +112,12 @@ impl Draft<'_> {
         let git = &self.facts.git;
         let literal = || git.get("user.signingkey").filter(|key| key.scope.is_users() && is_public_key(&key.value));
         git.signing_key.clone().or_else(|| literal().map(|key| key.value.clone()))
+    }
+}
+
+fn host_source(source: &Source) -> Option<HostPath> {
+    match source {
+        Source::Host(path) => Some(path.clone()),
+        _ => None,
     }
 }

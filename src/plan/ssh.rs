@@ -83,7 +83,7 @@ pub enum SshError {
     BadTimeout { text: String },
     #[error("ssh cannot forward the SSH agent's socket: its path contains blanks, colons, percent or dollar signs")]
     UnsupportedSocket,
-    #[error("`--ssh-host` cannot be enforced with `--ssh-agent raw`")]
+    #[error("`--ssh-host` and `--ssh-confirm` cannot be enforced with `--ssh-agent raw`")]
     HostsWithoutGate,
     #[error("the session's name cannot be part of a socket's path")]
     UnsupportedName { source: PathError },
@@ -101,7 +101,7 @@ impl Diagnostic for SshError {
         match self {
             Self::BadTimeout { .. } => vec!["expected a whole number from 1 to 3600".into()],
             Self::UnsupportedSocket => vec!["start an agent at a plain path: `eval $(ssh-agent)`".into()],
-            Self::HostsWithoutGate => vec!["use `--ssh-agent on`, or drop `--ssh-host`".into()],
+            Self::HostsWithoutGate => vec!["use `--ssh-agent on`, or drop the rule".into()],
             Self::UnsupportedName { .. } => Vec::new(),
         }
     }
@@ -159,7 +159,7 @@ impl Draft<'_> {
                 "the SSH agent holds no keys, so SSH inside will fail with \"Permission denied\". Add one: `ssh-add`",
             ));
         }
-        if self.config.ssh_agent.value == AgentMode::Raw && !self.config.ssh_hosts.is_empty() {
+        if self.config.ssh_agent.value == AgentMode::Raw && self.has_agent_rules() {
             let error = SshError::HostsWithoutGate;
             let reason = error.to_string();
             return SshPlan { problem: Some(error.into()), ..SshPlan::not(SshState::Skipped, reason) };
@@ -230,8 +230,10 @@ impl Draft<'_> {
                 "this Docker is {found}, and only Docker Desktop and OrbStack forward the agent into their virtual machine"
             ));
         }
-        if !self.config.ssh_hosts.is_empty() {
-            return skip(format!("`--ssh-host` cannot be enforced in the virtual machine of {found}"));
+        if self.has_agent_rules() {
+            return skip(format!(
+                "`--ssh-host` and `--ssh-confirm` cannot be enforced in the virtual machine of {found}"
+            ));
         }
         if desktop.socket == Some(false) {
             return skip(format!("`{HOST_SERVICE}` does not exist in the virtual machine of {found}"));

@@ -63,6 +63,7 @@ mod tests {
             env: many("A=b=c"),
             ssh_agent: one("off"),
             ssh_hosts: many("git@example.org:22"),
+            ssh_confirm: true,
             network: one("proxied"),
             allow_hosts: many("example.org:22"),
             proxy_command: one("proxy --port 8877"),

@@ -64,6 +64,7 @@ impl Connection {
             Request::Query => self.ask(message),
             Request::Sign(request) => {
                 let Decision { what, refusal } = self.session.decide(&request, &shared);
+                let refusal = refusal.or_else(|| shared.confirmations.refusal(&what, &shared.plan));
                 if let Some(reason) = refusal {
                     shared.usage.refused(&what, reason);
                     return None;

@@ -10,6 +10,7 @@
 //! Every byte from the socket is untrusted. There is no thread before the first connection.
 
 mod certificate;
+mod confirm;
 mod connection;
 mod destinations;
 mod known_hosts;
@@ -31,6 +32,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
+use confirm::Confirmations;
 use connection::Connection;
 use destinations::Destinations;
 use session::SeenSessions;
@@ -38,6 +40,7 @@ use slots::Slots;
 use usage::Usage;
 
 pub use certificate::HostCertificate;
+pub use confirm::{ANSWER_TIMEOUT, QuestionInbox};
 pub use purpose::Purpose;
 pub use request::Request;
 
@@ -62,6 +65,7 @@ pub struct Shared {
     slots: Slots,
     destinations: Destinations,
     sessions: SeenSessions,
+    confirmations: Confirmations,
 }
 
 impl AgentGate {
@@ -81,6 +85,7 @@ impl AgentGate {
             slots: Slots::default(),
             destinations: Destinations::default(),
             sessions: SeenSessions::default(),
+            confirmations: Confirmations::default(),
         };
         Ok(AgentGate { shared: Arc::new(shared), listener: Some(listener) })
     }

@@ -61,6 +61,10 @@ pub fn plan_for_tests(socket: &Path, agent: &Path) -> AgentGatePlan {
         ssh: None,
         path: PathBuf::new(),
         home: path(Path::new("/nonexistent")),
+        asks: false,
+        askpass: None,
+        mounted: Vec::new(),
+        id: "test".into(),
     }
 }
 

@@ -11,6 +11,7 @@ for_every_engine!(
     attack_28_only_allowed_servers_get_a_signature,
     attack_28_a_client_that_does_not_bind_gets_no_signature,
     commits_are_signed_with_the_configured_key_only,
+    nothing_is_signed_before_the_user_confirms_it,
 );
 
 const SIGN_REQUEST: u8 = 13;
@@ -126,4 +127,33 @@ fn commits_are_signed_with_the_configured_key_only(fixture: &Fixture) {
     let finished = attack(fixture, &agent, &["--ssh-host", "github.com"], file);
     assert_eq!(finished.success(), "refused", "{}", finished.stderr);
     assert_eq!(signatures(&agent), 1);
+}
+
+fn nothing_is_signed_before_the_user_confirms_it(fixture: &Fixture) {
+    let agent = RecordingAgent::start(fixture);
+    let sign = "ssh-add -L > /tmp/key.pub; for n in 1 2; do echo x > /tmp/x; rm -f /tmp/x.sig
+        ssh-keygen -q -Y sign -f /tmp/key.pub -n file /tmp/x 2>/dev/null && echo signed || echo refused; done";
+    let asked = fixture.outside("askpass").join("asked");
+    let run = |askpass: Option<std::path::PathBuf>| {
+        let mut command = fixture.run();
+        command.env("SSH_AUTH_SOCK", &agent.socket).args(["--ssh-confirm", "--", "bash", "-c", sign]);
+        if let Some(program) = askpass {
+            command.env("SSH_ASKPASS", program);
+        }
+        command.finish().success().to_owned()
+    };
+    let program = |name: &str, code: u8| {
+        let text = format!("#!/bin/sh\necho \"$SSH_ASKPASS_PROMPT $1\" >> {}\nexit {code}\n", asked.display());
+        fixture.write_script(name, &text).canonicalize().expect("a path")
+    };
+    // Nobody can be asked, the user says no, or the program lies where a guest could have written it.
+    assert_eq!(run(None), "refused\nrefused");
+    assert_eq!(run(Some(program("../askpass/no", 1))), "refused\nrefused");
+    assert_eq!(run(Some(program("project/yes", 0))), "refused\nrefused");
+    assert_eq!(signatures(&agent), 0);
+    let text = std::fs::read_to_string(&asked).expect("the question");
+    assert!(text.starts_with("confirm Let the sandbox ") && text.contains("signature `file`"), "{text}");
+    assert_eq!(text.lines().count(), 1, "one question per destination: {text}");
+    assert_eq!(run(Some(program("../askpass/yes", 0))), "signed\nsigned");
+    assert_eq!(signatures(&agent), 2);
 }

@@ -53,6 +53,16 @@ fn docker_desktop_cannot_mount_the_gate() {
 }
 
 #[test]
+fn rules_without_the_gate_are_refused() {
+    Fixture::on_prepared(Engine::Native, Fixture::with_agent, |fixture| {
+        for rule in [&["--ssh-host", "github.com"][..], &["--ssh-confirm"]] {
+            let finished = fixture.run().args(["--ssh-agent", "raw"]).args(rule).args(["--", "true"]).finish();
+            assert!(finished.failure(2).contains("cannot be enforced with `--ssh-agent raw`"), "{}", finished.stderr);
+        }
+    });
+}
+
+#[test]
 fn on_linux_the_gate_is_mounted() {
     for engine in [Engine::Docker, Engine::Podman, Engine::Native] {
         Fixture::on_prepared(engine, Fixture::with_agent, |fixture| {
