@@ -33,6 +33,7 @@
 //! | `resolve` | does what must be asked or made before a plan is final: builds, pulls, asks a virtual machine |
 //! | `native` | executes the native engine's steps |
 //! | `session` | starts a sandbox, waits for it and cleans up |
+//! | `event_log` | records what a sandbox asked of the outside |
 //! | `process` | signals, terminals, exit codes, locks |
 //! | `helper` | runs inside the sandbox as its first process |
 //! | `gate` | passes commits, refs, the index and pushes between the sandbox and the host |
@@ -49,6 +50,8 @@ mod command;
 #[allow(missing_docs)]
 mod config;
 mod error;
+#[allow(missing_docs)]
+mod event_log;
 #[allow(missing_docs)]
 mod facts;
 #[allow(missing_docs)]
@@ -111,6 +114,7 @@ pub mod internals {
         AgentFacts, DesktopFacts, DockerFacts, Facts, FileFact, FileKind, ImageFacts, NativeFacts, PodmanFacts, Reach,
         SystemEntry, SystemFacts,
     };
+    pub use crate::gate::agent::{HostCertificate, Purpose as AgentPurpose, Request as AgentRequest};
     pub use crate::gate::push::{Advertisement, CommandList};
     pub use crate::host::{Environment, Host, Platform, ProcessStamp, Terminal};
     pub use crate::launch::{Downgrade, Launch};

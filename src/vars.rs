@@ -3,6 +3,8 @@
 
 /// Read: the host's SSH agent. Set inside: the socket of the forwarded agent (R4.3).
 pub const SSH_AUTH_SOCK: &str = "SSH_AUTH_SOCK";
+/// Read: the program that asks before a signature, with `--ssh-confirm`.
+pub const SSH_ASKPASS: &str = "SSH_ASKPASS";
 /// Read: the seconds that the SSH tunnel into a Podman machine may take (R7.4).
 pub const TUNNEL_TIMEOUT: &str = "SANDPEN_TUNNEL_TIMEOUT";
 /// Read: the active Python environment. Containers get a private one in its place.

@@ -118,6 +118,17 @@ pub enum Command {
         #[arg(long, default_value_t = 10, value_name = "SECONDS")]
         time: u64,
     },
+    /// Show what a sandbox asked of the outside, and what became of it
+    Log {
+        /// The sandbox's id, or the start of it (default: the newest of this directory)
+        id: Option<String>,
+        /// Go on printing until the sandbox has ended
+        #[arg(short, long)]
+        follow: bool,
+        /// Output format
+        #[arg(long, value_enum, default_value_t = Format::Text)]
+        format: Format,
+    },
     /// Remove what killed sandboxes left behind, and what `run --keep` kept
     Prune {
         /// Also remove what sandboxes added to package caches

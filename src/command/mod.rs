@@ -9,6 +9,7 @@ pub mod build;
 pub mod doctor;
 pub mod exec;
 pub mod explain;
+pub mod log;
 pub mod ports;
 pub mod presets;
 pub mod profile;
@@ -126,6 +127,7 @@ fn dispatch(cli: Cli, ui: Ui) -> Result<Outcome> {
         Some(Command::Ports { id, ports, format }) => ports::run(&id, &ports, format, ui),
         Some(Command::Attach { id, read_only, detach_keys }) => attach::run(&id, read_only, detach_keys.as_deref(), ui),
         Some(Command::Stop { ids, all, time }) => stop::run(&ids, all, Duration::from_secs(time), ui),
+        Some(Command::Log { id, follow, format }) => log::run(id.as_deref(), follow, format, ui),
         Some(Command::Prune { cache }) => prune::run(cache, ui),
     }
 }

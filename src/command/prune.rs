@@ -1,6 +1,8 @@
-//! `sandpen prune`: removes the sandboxes of killed launchers and those that `run --keep` kept.
+//! `sandpen prune`: removes the sandboxes of killed launchers, those that `run --keep` kept, and old
+//! records.
 
 use crate::error::Result;
+use crate::event_log;
 use crate::facts;
 use crate::host::Host;
 use crate::process::Outcome;
@@ -19,6 +21,8 @@ pub fn run(cache: bool, ui: Ui) -> Result<Outcome> {
     let (kept, stale) = (removed(&kept), removed(&stale));
     #[cfg(target_os = "linux")]
     let stale = stale + crate::native::remove_stale();
+    let running: Vec<String> = cleanup::running(&base).into_iter().map(|record| record.id).collect();
+    event_log::remove_old(&base, |id| running.iter().any(|known| known == id));
     ui.notice(&format!("{} removed", counted(stale, "leftover")));
     if kept > 0 {
         ui.notice(&format!("{} removed", counted(kept, "kept sandbox")));

@@ -15,7 +15,7 @@ use super::sourced::Sourced;
 use super::table::{KeySpec, OptionSpec, changes, first, never, optional, options, present, resolved};
 use super::value::{
     Access, AgentMode, CacheMode, Cpus, EngineSetting, EnvRequest, GitMode, HideGlob, HostRule, ImageRef, Memory,
-    MountRequest, Name, NestedMode, NetworkMode, Pids, Port, PushRule, TmpMode, UserMode, Value,
+    MountRequest, Name, NestedMode, NetworkMode, Pids, Port, PushRule, SshHost, TmpMode, UserMode, Value,
 };
 use crate::host::{Environment, Platform};
 use crate::ui::Verbosity;
@@ -150,17 +150,44 @@ options! {
         opens: |_, _| Some("every user of this machine can connect to it");
     }
     ssh_agent: Sourced<AgentMode> = AgentMode::Auto => {
-        "Whether the SSH agent is forwarded. Keys never enter the sandbox; `auto` forwards an agent that answers.";
+        "Whether the SSH agent is forwarded. Keys never enter the sandbox; `auto` forwards an agent that answers. \
+         `auto` and `on` let the sandbox list keys and sign; `raw` gives it the agent's own socket.";
         flag: ssh_agent: Option<String> = "--ssh-agent" ["SSH_AGENT"], "Environment", "Whether the SSH agent is forwarded";
         variables: ["SANDPEN_SSH_AGENT", "LLXPRT_SANDBOX_SSH_AGENT", "SANDBOX_SSH_AGENT"];
         key: "sshAgent";
         describe: |agent| match agent {
             AgentMode::Off => "the SSH agent is not forwarded",
             AgentMode::On => "the SSH agent is forwarded",
+            AgentMode::Raw => "the SSH agent's own socket is forwarded",
             AgentMode::Auto => "the SSH agent is forwarded if it answers",
         }.to_owned();
-        opens: |agent, now| (*agent != AgentMode::Off && now.ssh_agent.value == AgentMode::Off)
-            .then_some("the sandbox can sign with your keys");
+        opens: |agent, now| match (agent, now.ssh_agent.value) {
+            (AgentMode::Raw, _) => Some("the sandbox can remove your keys, add others and load libraries"),
+            (AgentMode::Auto | AgentMode::On, AgentMode::Off) => Some("the sandbox can sign with your keys"),
+            _ => None,
+        };
+    }
+    ssh_hosts: Vec<Sourced<SshHost>> => {
+        "Destinations for which the SSH agent signs, verified by the server's key in known_hosts. `remotes`: the \
+         hosts of this repository's remotes. Without any, it signs for all.";
+        flag: ssh_hosts: Vec<String> = "--ssh-host" ["[USER@]HOST[:PORT]"], "Environment", "Destination for which the SSH agent signs, or `remotes`";
+        key: "sshHosts", example r#"["remotes", "git@github.com"]"#;
+        describe: |host| match host {
+            SshHost::Remotes => "the SSH agent signs for the hosts of the repository's remotes".to_owned(),
+            SshHost::Destination(host) => format!("the SSH agent signs for `{host}`"),
+        };
+        opens: |_, now| (!now.ssh_hosts.is_empty()).then_some("the sandbox can log in there with your keys");
+    }
+    ssh_confirm: Sourced<bool> = false => {
+        "Asks you on the host before the SSH agent first signs for a destination: with the program that SSH_ASKPASS \
+         names, or in the terminal of `sandpen log --follow`.";
+        flag: ssh_confirm: bool = "--ssh-confirm", "Environment", "Ask before the SSH agent first signs for a destination";
+        key: "sshConfirm";
+        describe: |is_asked| {
+            let verb = if *is_asked { "are asked" } else { "are not asked" };
+            format!("you {verb} before the SSH agent signs")
+        };
+        opens: |is_asked, now| (!is_asked && now.ssh_confirm.value).then_some("the agent signs without asking you");
     }
     push: Vec<Sourced<PushRule>> => {
         "Refs of this repository's remotes that the sandbox may push to. Git's transport then runs outside, \

@@ -1,6 +1,7 @@
 //! Passes things through the sandbox's wall: each gate understands what passes, and decides by the
 //! plan.
 
+pub mod agent;
 pub mod agent_state;
 pub mod attach;
 pub mod ports;

@@ -37,6 +37,8 @@ pub enum DowngradeKind {
     Pids,
     /// The host's abstract sockets can be reached.
     AbstractSockets,
+    /// Requests to the SSH agent are not filtered.
+    SshAgent,
     /// The host's Git directory is writable inside.
     Git,
     /// `--keep` has no effect.

@@ -3,7 +3,7 @@
 
 use std::ffi::{OsStr, OsString};
 
-use super::{ContainerLaunch, Downgrade, LaunchError, labels, limits, sidecar, volume};
+use super::{ContainerLaunch, Downgrade, DowngradeKind, LaunchError, labels, limits, sidecar, volume};
 use crate::config::value::NetworkMode;
 use crate::host::ProcessStamp;
 use crate::path::HostPath;
@@ -171,6 +171,16 @@ pub fn user(plan: &Plan, builder: &mut Builder) {
 
 /// Adds group 0, because Docker Desktop's agent socket is `root:root 0660`.
 fn agent_group(plan: &Plan, builder: &mut Builder) {
+    if plan.ssh.lacks_gate {
+        builder.downgrades.push(Downgrade {
+            kind: DowngradeKind::SshAgent,
+            asked: "an SSH agent that lists and signs by rule".into(),
+            got: "the agent's own socket".into(),
+            reason:
+                "a socket of sandpen cannot be mounted into the engine's virtual machine; --ssh-agent raw accepts that"
+                    .into(),
+        });
+    }
     if plan.ssh.strategy == Strategy::HostService && plan.user.uid != Some(0) {
         builder.pair("--group-add", "0");
     }

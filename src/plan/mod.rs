@@ -1,6 +1,7 @@
 //! Decides everything about a sandbox from a [`Host`], a [`Config`] and [`Facts`]. Every entry of
 //! the [`Plan`] carries its reason and its origin. Pure: reads and changes nothing on the host.
 
+mod agent_gate;
 mod agent_state;
 pub mod cache;
 mod detail;
@@ -35,6 +36,7 @@ use std::ffi::OsString;
 
 pub use crate::config::value::EngineKind;
 pub use crate::secret::Secret;
+pub use agent_gate::AgentGatePlan;
 pub use agent_state::{AgentState, KeptFile, Sharing};
 pub use detail::Detail;
 pub use engine::{EnginePlan, ImagePlan};
@@ -289,7 +291,9 @@ impl Plan {
                 draft.home();
                 draft.temp();
                 if ssh.state == SshState::Off {
-                    draft.hide_agent();
+                    draft.hide_agent("forwarding is off");
+                } else if ssh.gate.is_some() {
+                    draft.hide_agent("the sandbox has a socket that lists and signs only");
                 }
                 if engine.kind == EngineKind::Native {
                     draft.tools();

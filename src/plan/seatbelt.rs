@@ -214,7 +214,7 @@ impl Draft<'_> {
     /// Returns the socket of an agent that is not forwarded, to which the profile denies access
     /// (R4.1).
     fn hidden_agent(&self, ssh: &SshPlan) -> Option<HostPath> {
-        if ssh.state == SshState::Forwarded {
+        if ssh.state == SshState::Forwarded && ssh.gate.is_none() {
             return None;
         }
         let variable = self.host.env.path(vars::SSH_AUTH_SOCK).and_then(|path| HostPath::new(path).ok())?;

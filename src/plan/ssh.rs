@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::agent_gate::AgentGatePlan;
 use super::entry::{Mount, Source, Topic, Why};
 use super::user::{UserHow, UserPlan};
 use super::{Draft, Inputs, TunnelPlan};
@@ -45,6 +46,8 @@ pub enum Strategy {
     HostService,
     /// Opens an SSH reverse tunnel into Podman's machine (R7).
     Tunnel,
+    /// Mounts a socket of the launcher, which lets only some requests pass to the agent.
+    Relay,
     None,
 }
 
@@ -63,6 +66,10 @@ pub struct SshPlan {
     pub reason: String,
     /// The mount of the socket; `None` if the agent is not forwarded.
     pub mount: Option<Mount>,
+    /// `None` if the sandbox gets the agent's own socket, or none.
+    pub gate: Option<AgentGatePlan>,
+    /// Whether a gate was asked for and is not possible here.
+    pub lacks_gate: bool,
     /// `None` unless the strategy is a tunnel.
     pub tunnel: Option<TunnelPlan>,
     /// The reason for which the sandbox must not start (R7.6). `run` stops with it, `explain` shows
@@ -76,6 +83,8 @@ pub enum SshError {
     BadTimeout { text: String },
     #[error("ssh cannot forward the SSH agent's socket: its path contains blanks, colons, percent or dollar signs")]
     UnsupportedSocket,
+    #[error("`--ssh-host` and `--ssh-confirm` cannot be enforced with `--ssh-agent raw`")]
+    HostsWithoutGate,
     #[error("the session's name cannot be part of a socket's path")]
     UnsupportedName { source: PathError },
 }
@@ -83,7 +92,7 @@ pub enum SshError {
 impl Diagnostic for SshError {
     fn kind(&self) -> Kind {
         match self {
-            Self::BadTimeout { .. } => Kind::Usage,
+            Self::BadTimeout { .. } | Self::HostsWithoutGate => Kind::Usage,
             Self::UnsupportedSocket | Self::UnsupportedName { .. } => Kind::Launch,
         }
     }
@@ -92,6 +101,7 @@ impl Diagnostic for SshError {
         match self {
             Self::BadTimeout { .. } => vec!["expected a whole number from 1 to 3600".into()],
             Self::UnsupportedSocket => vec!["start an agent at a plain path: `eval $(ssh-agent)`".into()],
+            Self::HostsWithoutGate => vec!["use `--ssh-agent on`, or drop the rule".into()],
             Self::UnsupportedName { .. } => Vec::new(),
         }
     }
@@ -106,6 +116,8 @@ impl SshPlan {
             pending: Vec::new(),
             reason: reason.into(),
             mount: None,
+            gate: None,
+            lacks_gate: false,
             tunnel: None,
             problem: None,
         }
@@ -157,6 +169,11 @@ impl Draft<'_> {
                 "the SSH agent holds no keys, so SSH inside will fail with \"Permission denied\". Add one: `ssh-add`",
             ));
         }
+        if self.config.ssh_agent.value == AgentMode::Raw && self.has_agent_rules() {
+            let error = SshError::HostsWithoutGate;
+            let reason = error.to_string();
+            return SshPlan { problem: Some(error.into()), ..SshPlan::not(SshState::Skipped, reason) };
+        }
         match (&self.facts.desktop, &self.facts.connection) {
             (Some(desktop), _) => self.host_service(desktop, keys, warnings),
             (None, Some(Ok(connection))) => self.tunnel(connection, socket, keys),
@@ -166,9 +183,24 @@ impl Draft<'_> {
             (None, None) if self.host.platform == Platform::Macos && self.engine.is_container() => {
                 SshPlan::not(SshState::Skipped, "the engine does not answer, so its virtual machine is unknown")
             }
-            (None, None) if self.engine == EngineKind::SandboxExec => self.agent_in_place(socket, keys),
-            (None, None) => self.mount_agent(socket, keys, warnings),
+            (None, None) => match self.gate() {
+                Some(gate) => self.relay(gate, keys),
+                None if self.engine == EngineKind::SandboxExec => self.agent_in_place(socket, keys),
+                None => self.mount_agent(socket, keys, warnings),
+            },
         }
+    }
+
+    /// Mounts the gate's socket. Seatbelt has no mounts: it allows access to the socket's path.
+    fn relay(&self, gate: AgentGatePlan, keys: u32) -> SshPlan {
+        let target = match self.engine {
+            EngineKind::SandboxExec => gate.socket.to_guest(),
+            _ => agent_target(),
+        };
+        let mount = Mount::file(gate.socket.clone(), target, Access::Rw, self.why_agent("R4.3"));
+        let mount = Mount { relabel: self.engine == EngineKind::Podman, ..mount };
+        let reason = format!("the agent at `{}` answers; the sandbox may {}", gate.agent, gate.allowed());
+        SshPlan { gate: Some(gate), ..SshPlan::forwarded(Strategy::Relay, keys, reason, mount) }
     }
 
     /// Allows access to the socket at its path on the host, because Seatbelt has no mounts.
@@ -208,6 +240,11 @@ impl Draft<'_> {
                 "this Docker is {found}, and only Docker Desktop and OrbStack forward the agent into their virtual machine"
             ));
         }
+        if self.has_agent_rules() {
+            return skip(format!(
+                "`--ssh-host` and `--ssh-confirm` cannot be enforced in the virtual machine of {found}"
+            ));
+        }
         if desktop.socket == Some(false) {
             return skip(format!("`{HOST_SERVICE}` does not exist in the virtual machine of {found}"));
         }
@@ -218,13 +255,17 @@ impl Draft<'_> {
             None => vec![format!("whether `{HOST_SERVICE}` exists in the virtual machine")],
         };
         let reason = format!("{found} forwards the host's agent into its virtual machine");
-        SshPlan { pending, ..SshPlan::forwarded(Strategy::HostService, keys, reason, mount) }
+        let lacks_gate = self.config.ssh_agent.value != AgentMode::Raw;
+        SshPlan { pending, lacks_gate, ..SshPlan::forwarded(Strategy::HostService, keys, reason, mount) }
     }
 
     /// Plans a tunnel for this session (R7).
     fn tunnel(&self, connection: &Connection, socket: &HostPath, keys: u32) -> SshPlan {
+        let gate = self.gate();
+        // The tunnel ends in the gate, so that the gate holds in the machine, too.
+        let end = gate.as_ref().map_or(socket, |gate| &gate.socket);
         let planned = tunnel_timeout(self.host)
-            .and_then(|timeout| TunnelPlan::new(connection.clone(), socket, self.id, self.facts.ssh.clone(), timeout));
+            .and_then(|timeout| TunnelPlan::new(connection.clone(), end, self.id, self.facts.ssh.clone(), timeout));
         let tunnel = match planned {
             Ok(tunnel) => tunnel,
             Err(error) => {
@@ -236,7 +277,7 @@ impl Draft<'_> {
         let reason =
             format!("a tunnel over Podman's connection `{}` leads to the agent at `{socket}`", connection.name);
         let pending = vec![format!("whether `{}@{}` accepts the tunnel", connection.user, connection.host)];
-        SshPlan { pending, tunnel: Some(tunnel), ..SshPlan::forwarded(Strategy::Tunnel, keys, reason, mount) }
+        SshPlan { pending, gate, tunnel: Some(tunnel), ..SshPlan::forwarded(Strategy::Tunnel, keys, reason, mount) }
     }
 
     fn why_agent(&self, requirement: &'static str) -> Why {
@@ -287,10 +328,10 @@ fn warn_of_other_user(host: &Host, user: &UserPlan, warnings: &mut Vec<Warning>)
 }
 
 impl Draft<'_> {
-    /// Covers the agent's socket in every mounted directory that contains it, if forwarding is off
-    /// (R4.1). Not needed if containers run in a virtual machine, which sockets of the host do not
+    /// Covers the agent's own socket in every mounted directory that contains it, if the sandbox must
+    /// not reach it (R4.1). Not needed if containers run in a virtual machine, which sockets of the host do not
     /// reach.
-    pub fn hide_agent(&mut self) {
+    pub fn hide_agent(&mut self, reason: &str) {
         let variable = self.host.env.path(vars::SSH_AUTH_SOCK).and_then(|path| HostPath::new(path).ok());
         let found = variable.and_then(|socket| self.facts.files.get(&socket));
         let Some(socket) = found.map(|fact| &fact.real).filter(|_| self.host.platform == Platform::Linux) else {
@@ -305,7 +346,7 @@ impl Draft<'_> {
                 // A mount of the socket itself was requested explicitly.
                 let below = socket.as_path().strip_prefix(source.as_path()).ok().filter(|_| source != socket)?;
                 let why =
-                    Why::new("covers the SSH agent's socket: forwarding is off", self.config.ssh_agent.origin.clone())
+                    Why::new(format!("covers the SSH agent's socket: {reason}"), self.config.ssh_agent.origin.clone())
                         .about(Topic::Ssh);
                 let target = mount.target.join(below);
                 Some(Mount::file(null.clone(), target, Access::Ro, why.requirement("R4.1")))

@@ -46,6 +46,7 @@
 //! SIGQUIT goes the way of SIGINT, SIGUSR1 and SIGUSR2 that of `kill`. Without a controlling
 //! terminal only the rows with `kill` apply.
 
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -92,6 +93,19 @@ pub const GRACE_PERIOD: Duration = Duration::from_secs(10);
 /// signal ends sandpen while there is something to clean up. The second field tells whether stdin was
 /// a terminal then: one that is gone is none any more.
 pub struct SignalQueue(SignalDelivery<UnixStream, WithRawSiginfo>, bool);
+
+/// What is done when a descriptor becomes readable for the first time, by a thread that waits for
+/// signals anyway.
+pub struct ReadyAction {
+    pub descriptor: OwnedFd,
+    pub action: Box<dyn FnOnce(OwnedFd) + Send>,
+}
+
+impl ReadyAction {
+    pub fn run(self) {
+        (self.action)(self.descriptor);
+    }
+}
 
 /// A thread that forwards signals until it is dropped.
 pub struct ForwarderThread {
@@ -174,21 +188,31 @@ impl SignalQueue {
         SignalForwarder { queue: self, target, status_file, kill: Some(kill), deadline: None, _hang_up: hang_up }
     }
 
-    /// Forwards in a separate thread, for a caller that waits for a process meanwhile.
+    /// Forwards in a separate thread, for a caller that waits for a process meanwhile. The thread also
+    /// carries out `on_ready`.
     pub fn forward_in_thread(
         self,
         target: SignalTarget,
         status_file: Option<HostPath>,
         kill: impl FnOnce() + Send + 'static,
+        mut on_ready: Option<ReadyAction>,
     ) -> ForwarderThread {
         let handle = self.0.handle();
         let mut forwarder = self.forwarder(target, status_file, kill);
         let ended = handle.clone();
         let thread = thread::spawn(move || {
             loop {
-                poll_until(&mut [forwarder.poll()], forwarder.deadline());
+                let is_ready = {
+                    let mut descriptors = vec![forwarder.poll()];
+                    descriptors.extend(on_ready.iter().map(|ready| PollFd::new(&ready.descriptor, PollFlags::IN)));
+                    poll_until(&mut descriptors, forwarder.deadline());
+                    descriptors.get(1).is_some_and(|descriptor| !descriptor.revents().is_empty())
+                };
                 if ended.is_closed() {
                     return;
+                }
+                if let Some(ready) = on_ready.take_if(|_| is_ready) {
+                    ready.run();
                 }
                 forwarder.forward();
             }

@@ -1,17 +1,18 @@
-//! Logs every decision of the proxy: to the session's log, to stderr with `-v`, and as counts for
-//! the summary at the end.
+//! Logs every decision of the proxy: to the session's log, to the sandbox's record, to stderr with
+//! `-v`, and as counts for the summary at the end.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::io::Write;
 use std::net::IpAddr;
-use std::sync::Mutex;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
 
 use super::refusal::Refusal;
 use super::relay::Traffic;
 use crate::config::value::{HostName, HostRule};
+use crate::event_log::{EventLog, Gate, Verdict, timestamp};
 use crate::ui::Ui;
 
 /// The size limit of the log, in bytes: the guest must not fill the disk.
@@ -24,6 +25,7 @@ const SUMMARY_TARGETS: usize = 5;
 #[derive(Debug)]
 pub struct Journal {
     ui: Ui,
+    record: Arc<EventLog>,
     state: Mutex<JournalState>,
 }
 
@@ -83,24 +85,28 @@ impl fmt::Display for RefusedTarget {
 
 impl Journal {
     /// Without a file, decisions are counted and shown only.
-    pub fn new(file: Option<File>, ui: Ui) -> Self {
-        Journal { ui, state: Mutex::new(JournalState { file, written: 0, refused: BTreeMap::new() }) }
+    pub fn new(file: Option<File>, record: Arc<EventLog>, ui: Ui) -> Self {
+        Journal { ui, record, state: Mutex::new(JournalState { file, written: 0, refused: BTreeMap::new() }) }
     }
 
     pub fn allowed(&self, target: &str) {
         self.line(&format!("allowed {target}"));
+        self.record.record(Gate::Network, Verdict::Allowed, target, "");
     }
 
     /// Logs the end of an allowed connection.
     pub fn ended(&self, target: &str, traffic: Traffic) {
-        self.line(&format!("ended {target}, {} bytes sent, {} received", traffic.sent, traffic.received));
+        let bytes = format!("{} bytes sent, {} received", traffic.sent, traffic.received);
+        self.line(&format!("ended {target}, {bytes}"));
+        self.record.record(Gate::Network, Verdict::Done, target, &bytes);
     }
 
     /// Logs a connection that was refused or has failed.
     pub fn refused(&self, refusal: &Refusal) {
-        let verdict = if refusal.is_by_policy() { "refused" } else { "failed" };
+        let verdict = if refusal.is_by_policy() { Verdict::Refused } else { Verdict::Failed };
         let target = RefusedTarget::of(refusal);
-        self.line(&format!("{verdict} {target}: {}", refusal.reason));
+        self.line(&format!("{} {target}: {}", verdict.name(), refusal.reason));
+        self.record.record(Gate::Network, verdict, &target.to_string(), &refusal.reason.to_string());
         if let (true, Ok(mut state)) = (refusal.is_by_policy(), self.state.lock()) {
             state.count(target);
         }
@@ -110,8 +116,9 @@ impl Journal {
     pub fn repeat(&self, line: &str) {
         let Some((_, text)) = line.split_once(' ') else { return };
         self.line(text);
-        let target = text.strip_prefix("refused ").and_then(|rest| rest.split_once(": ")).map(|(target, _)| target);
-        if let (Some(target), Ok(mut state)) = (target, self.state.lock()) {
+        let Some((verdict, target, reason)) = parse(text) else { return };
+        self.record.record(Gate::Network, verdict, target, reason);
+        if let (Verdict::Refused, Ok(mut state)) = (verdict, self.state.lock()) {
             state.count(RefusedTarget::parse(target));
         }
     }
@@ -155,39 +162,25 @@ impl Journal {
     }
 }
 
-/// Formats a time in UTC according to RFC 3339.
-fn timestamp(time: SystemTime) -> String {
-    let seconds = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    // Converts days to a civil date, in eras of 400 years that begin in March.
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
+/// Parses a line of a journal, without its time.
+fn parse(text: &str) -> Option<(Verdict, &str, &str)> {
+    let (verdict, rest) = text.split_once(' ')?;
+    Some(match verdict {
+        "allowed" => (Verdict::Allowed, rest, ""),
+        "ended" => rest.split_once(", ").map(|(target, bytes)| (Verdict::Done, target, bytes))?,
+        "refused" => rest.split_once(": ").map(|(target, reason)| (Verdict::Refused, target, reason))?,
+        "failed" => rest.split_once(": ").map(|(target, reason)| (Verdict::Failed, target, reason))?,
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
-
-    #[test]
-    fn times_are_civil() {
-        let at = |seconds| timestamp(UNIX_EPOCH + Duration::from_secs(seconds));
-        assert_eq!(at(0), "1970-01-01T00:00:00Z");
-        assert_eq!(at(951_782_399), "2000-02-28T23:59:59Z");
-        assert_eq!(at(951_782_400), "2000-02-29T00:00:00Z");
-        assert_eq!(at(1_767_225_599), "2025-12-31T23:59:59Z");
-    }
 
     #[test]
     fn the_summary_names_what_was_refused_most() {
-        let journal = Journal::new(None, Ui::default());
+        let journal = Journal::new(None, Arc::new(EventLog::disabled()), Ui::default());
         assert_eq!(journal.summary(), None);
         let refuse = |name: &str| journal.refused(&Refusal::not_listed(&HostName::Name(name.into()), 443));
         refuse("b.example");
@@ -209,10 +202,10 @@ mod tests {
         let refusal = Refusal::local_address(&host, 8443, IpAddr::from([10, 0, 0, 1]));
         let expected = "the proxy refused connections to mirror.example:8443 at 10.0.0.1 (1); an address that is \
                         not public must be allowed, too: `--allow-host 10.0.0.1:8443`";
-        let journal = Journal::new(None, Ui::default());
+        let journal = Journal::new(None, Arc::new(EventLog::disabled()), Ui::default());
         journal.refused(&refusal);
         assert_eq!(journal.summary().as_deref(), Some(expected));
-        let repeated = Journal::new(None, Ui::default());
+        let repeated = Journal::new(None, Arc::new(EventLog::disabled()), Ui::default());
         repeated.repeat(&format!("T refused mirror.example:8443 at 10.0.0.1: {}", refusal.reason));
         assert_eq!(repeated.summary().as_deref(), Some(expected));
     }
@@ -220,7 +213,7 @@ mod tests {
     #[test]
     fn a_talkative_guest_does_not_fill_the_disk() -> std::io::Result<()> {
         let file = tempfile::NamedTempFile::new()?;
-        let journal = Journal::new(Some(file.reopen()?), Ui::default());
+        let journal = Journal::new(Some(file.reopen()?), Arc::new(EventLog::disabled()), Ui::default());
         for _ in 0..=MAX_LOG / 200 {
             journal.allowed(&"x".repeat(200));
         }

@@ -18,6 +18,7 @@ use super::protocol::{OVER, PROXY_PORT, ProxyJob, READY};
 use super::resolve::Resolver;
 use super::server::{Proxy, pass_on};
 use super::supervise::{listens, start};
+use crate::event_log::EventLog;
 use crate::process::Outcome;
 use crate::ui::{Ui, Verbosity};
 
@@ -41,7 +42,7 @@ pub fn run(job: ProxyJob, argv: &[OsString]) -> io::Result<u8> {
         thread::spawn(move || match job.rules {
             Some(rules) => {
                 let stdout = io::stdout().as_fd().try_clone_to_owned().ok().map(std::fs::File::from);
-                let journal = Arc::new(Journal::new(stdout, Ui::new(Verbosity::Quiet)));
+                let journal = Arc::new(Journal::new(stdout, Arc::new(EventLog::disabled()), Ui::new(Verbosity::Quiet)));
                 let proxy = Proxy { policy: Policy::new(rules), resolver: Resolver::default(), journal };
                 Arc::new(proxy).serve(&listener);
             }

@@ -66,6 +66,8 @@ mod tests {
             env: many("A=b=c"),
             env_files: vec!["-e".into(), "/y z".into()],
             ssh_agent: one("off"),
+            ssh_hosts: many("git@example.org:22"),
+            ssh_confirm: true,
             push: many("-agent/*"),
             network: one("proxied"),
             allow_hosts: many("example.org:22"),

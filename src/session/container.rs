@@ -13,6 +13,7 @@ use super::directory::SessionDirectory;
 use super::end_calls::{CALL_TIMEOUT, EndCalls};
 use super::error::SessionError;
 use super::failure;
+use super::gates::Gates;
 use super::proxy::Filter;
 use super::registry::{self, BackgroundSweep};
 use super::tunnel::Tunnel;
@@ -53,6 +54,7 @@ pub fn run(
     mut signals: SignalQueue,
     streams: &mut Streams,
     calls: &Arc<EndCalls>,
+    gates: &mut Gates,
     ui: Ui,
 ) -> Result<Outcome> {
     for (path, content) in &launch.files {
@@ -66,7 +68,8 @@ pub fn run(
         Some(Startup::Interrupted(signal)) => return Ok(Outcome::Signaled(signal)),
         None => None,
     };
-    let mut filter = match Filter::for_container(plan, launch, calls, ui, || signals.termination_signal())? {
+    let mut filter = match Filter::for_container(plan, launch, calls, &gates.log, ui, || signals.termination_signal())?
+    {
         Startup::Ready(filter) => filter,
         Startup::Interrupted(signal) => return Ok(Outcome::Signaled(signal)),
     };
@@ -93,13 +96,15 @@ pub fn run(
     let mut child = command.spawn().map_err(|source| SessionError::StartClient { engine, source })?;
     let process = ClientProcess::of(&child);
     sweep.start();
+    gates.start(plan);
     let status_file = plan.helper.as_ref().map(|_| plan.session_dir.join(STATUS));
     let waiting = status_file.clone().map(|status_file| show_wait(plan, launch, status_file, ui));
     if let Some(filter) = &mut filter {
         filter.supervise(None, Box::new(end_container(launch, calls, process)));
     }
     let target = SignalTarget::Process(child.id());
-    let forwarder = signals.forward_in_thread(target, status_file.clone(), end_container(launch, calls, process));
+    let end = end_container(launch, calls, process);
+    let forwarder = signals.forward_in_thread(target, status_file.clone(), end, gates.take_agent_action());
     if let Streams::Detached(detached) = streams
         && await_command(&mut child, status_file.as_ref())
     {

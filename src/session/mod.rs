@@ -22,6 +22,7 @@ mod end_calls;
 mod environment;
 mod error;
 mod failure;
+mod gates;
 #[cfg(target_os = "linux")]
 mod mount_sources;
 #[cfg(target_os = "linux")]
@@ -58,6 +59,7 @@ use crate::ui::Ui;
 use detached::Detached;
 use end_calls::EndCalls;
 use error::SessionError;
+use gates::Gates;
 
 /// Runs a sandbox and waits for its end.
 pub fn run(host: &Host, plan: &Plan, launch: &Launch, ui: Ui) -> Result<Outcome> {
@@ -99,6 +101,8 @@ fn run_with<T>(
     record.detached = matches!(streams, Streams::Detached(_));
     let push = PushListener::open(plan).map_err(SessionError::Push)?;
     let mut repositories = Repositories::default();
+    let mut gates = Gates::open(plan)?;
+    let log = gates.log.clone();
     // Must be done before the guest runs; the native engine does it while the sandbox is being set
     // up.
     let record_start = |repositories: &mut Repositories| -> Result<()> {
@@ -106,7 +110,9 @@ fn run_with<T>(
         let _ = registry::write(&plan.session_dir, &record);
         let started = RepositoryExchange::start(&plan.repository_gate, &plan.session_dir);
         let state = StateExchange::start(&plan.agent_state).map_err(SessionError::AgentState)?;
-        *repositories = Repositories::Ready(Box::new(started.map_err(SessionError::Repositories)?), state);
+        let mut started = started.map_err(SessionError::Repositories)?;
+        started.record_in(log);
+        *repositories = Repositories::Ready(Box::new(started), state);
         Ok(())
     };
     let mut sweep = registry::BackgroundSweep::new(&plan.session_dir);
@@ -117,11 +123,11 @@ fn run_with<T>(
             repositories.exchange_in_background();
             let _push = push.map(|push| push.serve(host, plan, ui));
             let calls = calls.insert(EndCalls::new(&launch.client));
-            container::run(host, plan, launch, &directory, &mut sweep, signals, &mut streams, calls, ui)
+            container::run(host, plan, launch, &directory, &mut sweep, signals, &mut streams, calls, &mut gates, ui)
         }
         Launch::Seatbelt(launch) => {
             record_start(&mut repositories)?;
-            seatbelt::run(host, plan, launch, &directory, &mut sweep, signals, ui)
+            seatbelt::run(host, plan, launch, &directory, &mut sweep, signals, &mut gates, ui)
         }
         #[cfg(target_os = "linux")]
         Launch::Native(launch) => native::run(
@@ -133,6 +139,7 @@ fn run_with<T>(
             signals,
             &mut streams,
             &mut repositories,
+            &mut gates,
             record_start,
             ui,
         ),
@@ -142,14 +149,17 @@ fn run_with<T>(
     let is_complete = match repositories.finish(ui) {
         Ok(report) => {
             report.print(ui);
+            report.record(&gates.log);
             true
         }
         Err(report) => {
             report.print(ui);
+            report.record(&gates.log);
             ui.hint("the next sandpen command tries again; `sandpen prune` gives up what cannot come out");
             false
         }
     };
+    gates.end(outcome.as_ref(), ui);
     record.unfinished = calls.and_then(|calls| calls.unfinished());
     if record.unfinished.is_some() {
         ui.warn(&format!(

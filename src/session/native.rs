@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::time::Instant;
 
+use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, Signal};
 
 use super::cache::CacheLayers;
@@ -11,6 +12,7 @@ use super::detached::{Detached, ServedTerminal};
 use super::environment;
 use super::error::SessionError;
 use super::failure;
+use super::gates::Gates;
 use super::proxy::Filter;
 use super::registry::BackgroundSweep;
 use super::{Repositories, Streams};
@@ -26,7 +28,7 @@ use crate::launch::refuse_downgrades;
 use crate::native::{Child, Command, Event, Init, SessionStreams, spawn};
 use crate::plan::{HelperConfig, Plan};
 use crate::process::ready::Startup;
-use crate::process::signals::{SignalQueue, SignalTarget, poll_until};
+use crate::process::signals::{ReadyAction, SignalQueue, SignalTarget, poll_until};
 use crate::process::status_file::CommandStatus;
 use crate::process::{Outcome, release_pages};
 use crate::ui::Ui;
@@ -156,6 +158,7 @@ pub fn supervise(
     terminal: Prepared<'_>,
     signals: SignalQueue,
     repositories: &mut Repositories,
+    mut agent: Option<ReadyAction>,
 ) -> Result<(Outcome, Option<CommandStatus>)> {
     let mut relay = terminal.relay()?;
     signals.catch_stop().map_err(SessionError::Signals)?;
@@ -173,9 +176,16 @@ pub fn supervise(
     let mut release_at = Some(Instant::now() + release_pages::MIN_GUEST_TIME);
     let (mut status, mut is_stopped) = (None, false);
     let code = loop {
-        let mut descriptors = [child.poll(), forwarder.poll()];
-        poll_until(&mut descriptors, forwarder.deadline().into_iter().chain(release_at).min());
-        let is_event = !descriptors[0].revents().is_empty();
+        let (is_event, is_agent_used) = {
+            let mut descriptors = vec![child.poll(), forwarder.poll()];
+            descriptors.extend(agent.iter().map(|agent| PollFd::new(&agent.descriptor, PollFlags::IN)));
+            poll_until(&mut descriptors, forwarder.deadline().into_iter().chain(release_at).min());
+            let is_ready = |number: usize| descriptors.get(number).is_some_and(|fd| !fd.revents().is_empty());
+            (is_ready(0), is_ready(2))
+        };
+        if let Some(agent) = agent.take_if(|_| is_agent_used) {
+            agent.run();
+        }
         let arrived = forwarder.forward();
         if arrived.contains(&libc::SIGWINCH) {
             relay.resize();
@@ -233,10 +243,11 @@ pub fn run(
     mut signals: SignalQueue,
     streams: &mut Streams,
     repositories: &mut Repositories,
+    gates: &mut Gates,
     record_start: impl FnOnce(&mut Repositories) -> Result<()>,
     ui: Ui,
 ) -> Result<Outcome> {
-    let filter = match Filter::for_native(host, plan, ui, || signals.termination_signal())? {
+    let filter = match Filter::for_native(host, plan, &gates.log, ui, || signals.termination_signal())? {
         Startup::Ready(filter) => filter,
         Startup::Interrupted(signal) => return Ok(Outcome::Signaled(signal)),
     };
@@ -279,6 +290,7 @@ pub fn run(
     let variables = variables.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()));
     let _environment = environment::keep(variables).map_err(SessionError::KeepEnvironment)?;
     repositories.begin_delayed_copies();
+    gates.start(plan);
     let mut filter = filter;
     if let Some(filter) = &mut filter {
         let pid = child.pid();
@@ -290,7 +302,7 @@ pub fn run(
     for downgrade in &downgrades {
         ui.warn(&format!("{}: {} ({})", downgrade.asked, downgrade.got, downgrade.reason));
     }
-    let (outcome, status) = supervise(child, terminal, signals, repositories)?;
+    let (outcome, status) = supervise(child, terminal, signals, repositories, gates.take_agent_action())?;
     match status {
         Some(CommandStatus::OutOfMemory) => failure::explain_memory(plan, outcome, ui),
         Some(status) => failure::explain_command(plan, status, ui),

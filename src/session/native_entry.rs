@@ -34,7 +34,7 @@ pub fn enter(record: &Record, argv: Vec<OsString>, ui: Ui) -> Result<Outcome> {
         start(&argv, &environment, |command| terminal.start(init, command))
     })?;
     relayed.start();
-    let (outcome, status) = supervise(child, terminal, signals, &mut super::Repositories::default())?;
+    let (outcome, status) = supervise(child, terminal, signals, &mut super::Repositories::default(), None)?;
     if status.is_some() {
         explain(&argv, ui);
     }

@@ -10,6 +10,7 @@ use std::thread;
 use super::end_calls::EndCalls;
 use super::proxy_process::{ProxyContainer, ProxyError, ProxyProcess};
 use crate::error::Result;
+use crate::event_log::EventLog;
 use crate::host::Host;
 use crate::launch::ContainerLaunch;
 #[cfg(target_os = "linux")]
@@ -40,10 +41,16 @@ pub struct Filter {
 pub type End = Box<dyn FnOnce() + Send>;
 
 impl Filter {
-    fn new(plan: &Plan, ui: Ui) -> Self {
+    fn new(plan: &Plan, record: &Arc<EventLog>, ui: Ui) -> Self {
         let log = File::create(plan.session_dir.join(LOG).as_path()).ok();
         let policy = Policy::new(plan.network.allow_hosts.iter().map(|rule| rule.value.clone()).collect());
-        Filter { journal: Arc::new(Journal::new(log, ui)), process: None, port: PROXY_PORT, policy, listener: None }
+        Filter {
+            journal: Arc::new(Journal::new(log, record.clone(), ui)),
+            process: None,
+            port: PROXY_PORT,
+            policy,
+            listener: None,
+        }
     }
 
     /// Starts the filter of a guest with a private loopback, whose listener comes with
@@ -53,13 +60,14 @@ impl Filter {
     pub fn for_native(
         host: &Host,
         plan: &Plan,
+        record: &Arc<EventLog>,
         ui: Ui,
         termination_signal: impl FnMut() -> Option<i32>,
     ) -> Result<Startup<Option<Self>>> {
         if plan.network.proxy.is_none() {
             return Ok(Startup::Ready(None));
         }
-        Ok(Self::on_host(host, plan, ui, termination_signal)?.map(Some))
+        Ok(Self::on_host(host, plan, record, ui, termination_signal)?.map(Some))
     }
 
     /// Starts the filter of a guest that uses this machine's loopback, where only one sandbox at a
@@ -67,13 +75,14 @@ impl Filter {
     pub fn for_shared_network(
         host: &Host,
         plan: &Plan,
+        record: &Arc<EventLog>,
         ui: Ui,
         termination_signal: impl FnMut() -> Option<i32>,
     ) -> Result<Startup<Option<Self>>> {
         if plan.network.proxy.is_none() {
             return Ok(Startup::Ready(None));
         }
-        let mut filter = match Self::on_host(host, plan, ui, termination_signal)? {
+        let mut filter = match Self::on_host(host, plan, record, ui, termination_signal)? {
             Startup::Ready(filter) => filter,
             Startup::Interrupted(signal) => return Ok(Startup::Interrupted(signal)),
         };
@@ -89,10 +98,11 @@ impl Filter {
     fn on_host(
         host: &Host,
         plan: &Plan,
+        record: &Arc<EventLog>,
         ui: Ui,
         termination_signal: impl FnMut() -> Option<i32>,
     ) -> Result<Startup<Self>> {
-        let mut filter = Filter::new(plan, ui);
+        let mut filter = Filter::new(plan, record, ui);
         let Some(ProxyPlan::Command { words, path }) = &plan.network.proxy else { return Ok(Startup::Ready(filter)) };
         let started = ProxyProcess::on_host(host, words, path, &plan.session_dir, ui, termination_signal)?;
         Ok(started.map(|(process, port)| {
@@ -107,13 +117,14 @@ impl Filter {
         plan: &Plan,
         launch: &ContainerLaunch,
         calls: &Arc<EndCalls>,
+        record: &Arc<EventLog>,
         ui: Ui,
         termination_signal: impl FnMut() -> Option<i32>,
     ) -> Result<Startup<Option<Self>>> {
         if plan.network.proxy.is_none() {
             return Ok(Startup::Ready(None));
         }
-        let mut filter = Filter::new(plan, ui);
+        let mut filter = Filter::new(plan, record, ui);
         let Some(sidecar) = &launch.sidecar else {
             filter.serve_received_listener(plan)?;
             return Ok(Startup::Ready(Some(filter)));

@@ -16,6 +16,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 use super::directory::SessionDirectory;
 use super::error::SessionError;
 use super::failure;
+use super::gates::Gates;
 use super::proxy::Filter;
 use super::registry::BackgroundSweep;
 use crate::error::Result;
@@ -24,7 +25,7 @@ use crate::launch::{SeatbeltEntry, SeatbeltLaunch};
 use crate::path::HostPath;
 use crate::plan::{HelperConfig, Plan, Secret};
 use crate::process::ready::Startup;
-use crate::process::signals::{SignalQueue, SignalTarget};
+use crate::process::signals::{ReadyAction, SignalQueue, SignalTarget};
 use crate::process::status_file::{CommandStatus, MAX_STATUS_BYTES, STATUS};
 use crate::process::terminal::Terminal;
 use crate::process::{Outcome, untrusted};
@@ -35,6 +36,7 @@ use crate::ui::shell::shell_words;
 const ENTRY: &str = "entry.json";
 
 /// Runs a sandbox and waits for its end.
+#[allow(clippy::too_many_arguments, reason = "each is another part of the session")]
 pub fn run(
     host: &Host,
     plan: &Plan,
@@ -42,9 +44,10 @@ pub fn run(
     directory: &SessionDirectory,
     sweep: &mut BackgroundSweep,
     mut signals: SignalQueue,
+    gates: &mut Gates,
     ui: Ui,
 ) -> Result<Outcome> {
-    let mut filter = match Filter::for_shared_network(host, plan, ui, || signals.termination_signal())? {
+    let mut filter = match Filter::for_shared_network(host, plan, &gates.log, ui, || signals.termination_signal())? {
         Startup::Ready(filter) => filter,
         Startup::Interrupted(signal) => return Ok(Outcome::Signaled(signal)),
     };
@@ -58,7 +61,8 @@ pub fn run(
     let command = command(program, &launch.argv, plan.workdir.as_path(), env)?;
     ui.verbose(&format!("starting: {}", shell_words(&launch.argv)));
     sweep.start();
-    let outcome = supervise(command, signals, filter.as_mut())?;
+    gates.start(plan);
+    let outcome = supervise(command, signals, filter.as_mut(), gates.take_agent_action())?;
     filter.map_or(Ok(()), |filter| filter.close(ui))?;
     let status = untrusted::read(plan.session_dir.join(STATUS).as_path(), MAX_STATUS_BYTES).ok();
     check(plan, outcome, status.as_deref().and_then(CommandStatus::parse), ui)
@@ -78,7 +82,7 @@ pub fn enter(host: &Host, session: &HostPath, argv: Vec<OsString>, ui: Ui) -> Re
     let secrets = entry.secrets.iter().filter_map(|name| Some((name.into(), host.env.raw(name)?.to_owned())));
     let command = command(entry.program.as_deref(), &argv, &entry.directory, kept.chain(secrets))?;
     ui.verbose(&format!("starting: {}", shell_words(&argv)));
-    supervise(command, signals, None)
+    supervise(command, signals, None, None)
 }
 
 fn command(
@@ -94,7 +98,12 @@ fn command(
 }
 
 /// Starts the command, waits for its first process to end, and kills the rest of the group.
-fn supervise(mut command: Command, signals: SignalQueue, filter: Option<&mut Filter>) -> Result<Outcome> {
+fn supervise(
+    mut command: Command,
+    signals: SignalQueue,
+    filter: Option<&mut Filter>,
+    ready: Option<ReadyAction>,
+) -> Result<Outcome> {
     let mut terminal = Terminal::save();
     let mut child = command.spawn().map_err(SessionError::StartSandboxExec)?;
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
@@ -110,7 +119,7 @@ fn supervise(mut command: Command, signals: SignalQueue, filter: Option<&mut Fil
     if let Some(filter) = filter {
         filter.supervise(None, Box::new(end));
     }
-    let forwarder = signals.forward_in_thread(SignalTarget::Group(group), None, end);
+    let forwarder = signals.forward_in_thread(SignalTarget::Group(group), None, end, ready);
     // Not reaped yet, so that no other group can have its number when it is killed.
     while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
     }

@@ -11,7 +11,7 @@ const LAYERS: &[&[&str]] = &[
     &["error", "path", "saved_path", "secret", "vars", "warning"],
     &["host"],
     &["ui", "process"],
-    &["config"],
+    &["config", "event_log"],
     &["session_id", "cli", "proxy"],
     &["facts"],
     &["plan"],

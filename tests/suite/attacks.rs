@@ -7,5 +7,6 @@ mod mounts;
 mod nested;
 mod network;
 mod repository;
+pub mod ssh_agent;
 mod terminal;
 mod walls;

@@ -276,7 +276,7 @@ fn doctor_reports_the_agent_and_its_keys() {
     assert_check(&asked(Some(agent(&fixture, 0))), "ssh", "agent", "warning", "holds no keys", Some("ssh-add"));
     let report = asked(Some(agent(&fixture, 2)));
     assert_check(&report, "ssh", "agent", "ok", "holds 2 keys", None);
-    assert_check(&report, "ssh", "forwarding", "ok", "its socket is mounted", None);
+    assert_check(&report, "ssh", "forwarding", "ok", "through a socket of sandpen", None);
     let (_, report) = doctor(&fixture, &[]);
     assert_check(&report, "ssh", "agent", "note", "disabled by env SANDPEN_SSH_AGENT", None);
 }

@@ -24,6 +24,7 @@ mod native;
 mod network;
 mod ports;
 mod push;
+mod record;
 mod seatbelt;
 mod selftest;
 mod ssh;

@@ -14,6 +14,7 @@ mod process;
 mod program;
 pub mod pty;
 mod recording;
+mod recording_agent;
 mod seatbelt;
 mod shim;
 mod skips;
@@ -25,6 +26,7 @@ pub use finished::{Finished, RunToEnd, split_progress};
 pub use fixture::Fixture;
 pub use process::{Running, command_lines, eventually, holds_within, is_running, signal};
 pub use program::{binary, install_program, install_script, sandpen_without_home};
+pub use recording_agent::RecordingAgent;
 pub use shim::Shim;
 pub use skips::{is_root as is_root_or_skip, skip};
 

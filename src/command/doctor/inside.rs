@@ -46,6 +46,7 @@ fn forwarding(planned: &Planned) -> Check {
         Strategy::Mount => "its socket is mounted",
         Strategy::HostService => "through the agent socket of the engine's machine",
         Strategy::Tunnel => "through a tunnel into the engine's machine",
+        Strategy::Relay => "through a socket of sandpen, which lists keys and signs only",
         Strategy::None => "not forwarded",
     };
     let pending: String = ssh.pending.iter().map(|check| format!("; checked at launch: {check}")).collect();

@@ -50,6 +50,8 @@ pub fn json(host: &Host, plan: &Plan, launch: &Launch) -> Result<String> {
         "ssh": {
             "state": plan.ssh.state,
             "strategy": plan.ssh.strategy,
+            "gate": plan.ssh.gate.is_some(),
+            "hosts": plan.ssh.gate.iter().flat_map(|gate| &gate.hosts).map(ToString::to_string).collect::<Vec<_>>(),
             "socket": plan.ssh.mount.as_ref().filter(|_| plan.ssh.state == SshState::Forwarded).map(|mount| &mount.target),
             "keys": plan.ssh.keys,
             "pending": plan.ssh.pending,

@@ -156,6 +156,9 @@ fn ssh(page: &mut Page, plan: &Plan) {
     if let Some(keys) = plan.ssh.keys {
         page.row("keys", &keys.to_string(), "listed by the agent; it does not hand out private keys");
     }
+    if plan.ssh.gate.is_some() {
+        page.row("gate", "list and sign", "every other request is refused, and the agent does not see it");
+    }
     if let Some(tunnel) = &plan.ssh.tunnel {
         page.row("tunnel", &shell_words(&tunnel.argv), "not started by `explain`");
     }

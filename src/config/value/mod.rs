@@ -15,6 +15,7 @@ mod port;
 mod preset;
 mod push_rule;
 mod seatbelt_profile;
+mod ssh_host;
 
 use clap::builder::PossibleValue;
 
@@ -32,6 +33,7 @@ pub use port::Port;
 pub use preset::{HomePath, PartName, RestartCode, VariableName};
 pub use push_rule::{PushRule, PushVerdict, RefChange, is_ref_name, is_ref_path};
 pub use seatbelt_profile::{BuiltIn, Stance};
+pub use ssh_host::{SshDestination, SshHost};
 
 use crate::error::{Diagnostic, Kind};
 

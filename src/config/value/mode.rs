@@ -108,13 +108,15 @@ choice! {
 }
 choice! {
     /// Whether the SSH agent is forwarded (R4.4).
-    AgentMode, "an agent setting", "`auto`, `on` or `off`" {
-        /// Forwarded if SSH_AUTH_SOCK is set and the agent answers
+    AgentMode, "an agent setting", "`auto`, `on`, `off` or `raw`" {
+        /// Forwarded if SSH_AUTH_SOCK is set and the agent answers; lists and signs only
         Auto,
-        /// Forwarded
+        /// Forwarded; lists and signs only
         On,
         /// Not forwarded
         Off,
+        /// Forwarded without a limit: the agent's own socket
+        Raw,
     }
 }
 choice! {

@@ -54,6 +54,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::event_log::EventLog;
 use crate::path::HostPath;
 use crate::plan::RepositoryGate;
 use crate::process::lock;
@@ -95,6 +96,7 @@ pub struct RepositoryExchange {
     shared: Vec<File>,
     /// What exchanges kept elsewhere while the guest was running.
     kept: Vec<Kept>,
+    log: Arc<EventLog>,
 }
 
 /// The state that a killed launcher leaves.
@@ -149,6 +151,11 @@ impl RepositoryExchange {
             written?;
         }
         Ok(exchange)
+    }
+
+    /// Records what comes out while the guest is running.
+    pub fn record_in(&mut self, log: Arc<EventLog>) {
+        self.log = log;
     }
 
     /// Makes the private directories.
@@ -213,7 +220,7 @@ impl RepositoryExchange {
         let searched = Searched::load(&gate, &nested::known(&gate));
         let kept = fs::read(scratch.join(KEPT_FILE)).ok().and_then(|text| serde_json::from_slice(&text).ok());
         let kept = kept.unwrap_or_default();
-        let (killed, delayed) = (None, Vec::new());
+        let (killed, delayed, log) = (None, Vec::new(), Arc::new(EventLog::disabled()));
         Ok(RepositoryExchange {
             git,
             dirs,
@@ -227,6 +234,7 @@ impl RepositoryExchange {
             locks,
             shared,
             kept,
+            log,
         })
     }
 
@@ -243,6 +251,7 @@ impl RepositoryExchange {
             let Ok(_lock) = lock_repository(&self.locks, &dir.dir.host) else { continue };
             let mut report = Report::default();
             let _ = dir.exchange(git, Moment::Running, &mut report);
+            report.record_brought(&self.log);
             if !report.kept.is_empty() {
                 report.add_kept_before(&self.kept);
                 self.kept = report.kept;

@@ -7,11 +7,14 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::event_log::{EventLog, Gate, Verdict};
 use crate::ui::Ui;
 use crate::ui::shell::shell_words;
 
 /// At most this many lines of a kind are printed.
 const MAX_PRINTED: usize = 20;
+/// At most this many lines of a kind are recorded.
+const MAX_RECORDED: usize = 500;
 
 /// The result of an exchange with the host's repositories.
 #[derive(Debug, Default)]
@@ -104,6 +107,24 @@ impl Report {
             ui.alert(&format!("{more} more changes in the Git directory stay inside or are kept elsewhere{list}"));
         }
         super::watched::print(&self.changed, ui);
+    }
+
+    /// Records the refs that came out.
+    pub fn record_brought(&self, log: &EventLog) {
+        for name in self.brought.iter().take(MAX_RECORDED) {
+            log.record(Gate::Repository, Verdict::Done, name, "brought out");
+        }
+    }
+
+    /// Records everything that came out or stayed inside.
+    pub fn record(&self, log: &EventLog) {
+        self.record_brought(log);
+        for kept in self.kept.iter().take(MAX_RECORDED) {
+            log.record(Gate::Repository, Verdict::Refused, &kept.what, "stays inside or is kept elsewhere");
+        }
+        for problem in self.problems.iter().take(MAX_RECORDED) {
+            log.record(Gate::Repository, Verdict::Failed, problem, "");
+        }
     }
 
     /// Prints the report about a sandbox whose launcher was killed.

@@ -233,17 +233,22 @@ impl Profile {
     }
 
     fn agent(&mut self, seatbelt: &SeatbeltPlan) {
-        let (action, title, socket) = match (&seatbelt.agent, &seatbelt.hidden_agent) {
-            (Some(socket), _) => ("allow", "The SSH agent is forwarded: allow its socket.", socket),
-            (None, Some(socket)) => ("deny", "The SSH agent is not forwarded: deny its socket.", socket),
-            (None, None) => return,
-        };
-        self.parameter("SSH_AGENT", socket);
+        if let Some(socket) = &seatbelt.hidden_agent {
+            let title = "Deny the SSH agent's own socket: it is not forwarded, or through a socket of sandpen.";
+            self.socket("deny", title, "HIDDEN_SSH_AGENT", socket);
+        }
+        if let Some(socket) = &seatbelt.agent {
+            self.socket("allow", "The SSH agent is forwarded: allow its socket.", "SSH_AGENT", socket);
+        }
+    }
+
+    fn socket(&mut self, action: &str, title: &str, parameter: &str, socket: &HostPath) {
+        self.parameter(parameter, socket);
         self.part(&format!(";; {title}"));
-        self.rule(&format!("{action} file-read* file-write*"), &["(literal (param \"SSH_AGENT\"))".into()]);
+        self.rule(&format!("{action} file-read* file-write*"), &[format!("(literal (param \"{parameter}\"))")]);
         self.rule(
             &format!("{action} network-outbound"),
-            &["(remote unix-socket (literal (param \"SSH_AGENT\")))".into()],
+            &[format!("(remote unix-socket (literal (param \"{parameter}\")))")],
         );
     }
 

@@ -168,7 +168,7 @@ fn a_wrong_choice_names_itself_its_flag_and_the_choices() {
     for (flag, choices) in [
         ("--engine", ["auto", "docker", "podman", "sandbox-exec", "native"].as_slice()),
         ("--network", &["on", "off", "proxied"]),
-        ("--ssh-agent", &["auto", "on", "off"]),
+        ("--ssh-agent", &["auto", "on", "off", "raw"]),
         ("--user", &["auto", "host", "image"]),
         ("--tmp", &["private", "host"]),
         ("--git", &["private", "shared"]),
@@ -225,6 +225,7 @@ pub const FLAGS: &[&str] = &[
     "--allow-host",
     "--proxy-command",
     "--ssh-agent",
+    "--ssh-host",
     "--user",
     "--tmp",
     "--engine-flag",

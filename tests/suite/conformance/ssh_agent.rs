@@ -1,6 +1,6 @@
 //! A real SSH agent is either forwarded or unreachable (R4, R5).
 
-use crate::support::{Finished, Fixture, RunToEnd};
+use crate::support::{Finished, Fixture, RunToEnd, Running, eventually};
 use crate::{for_every_container_engine, for_every_engine};
 
 for_every_engine!(
@@ -12,6 +12,12 @@ for_every_engine!(
 for_every_engine!(r4_2_without_an_agent_there_is_one_warning);
 for_every_engine!(with_empty_agent: an_agent_without_keys_is_named);
 for_every_container_engine!(with_agent: r5_2_the_socket_is_mounted_with_z_on_podman_only,);
+for_every_engine!(
+    with_agent:
+    raw_gives_the_agents_own_socket,
+    the_gate_also_serves_when_the_host_s_temp_directory_is_mounted,
+    a_restarted_agent_is_used_again,
+);
 
 /// Runs a script with further variables in sandpen's environment.
 fn run(fixture: &Fixture, variables: &[(&str, &str)], options: &[&str], script: &str) -> Finished {
@@ -86,8 +92,9 @@ fn r4_4_on_off_and_unset_keep_their_meaning(fixture: &Fixture) {
 }
 
 fn r5_2_the_socket_is_mounted_with_z_on_podman_only(fixture: &Fixture) {
-    let explained = fixture.explain(&["--", "true"]);
+    let explained = fixture.explain(&["--ssh-agent", "raw", "--", "true"]);
     assert_eq!(explained["ssh"]["state"], "forwarded");
+    assert_eq!(explained["ssh"]["gate"], false);
     assert_eq!((&explained["ssh"]["strategy"], &explained["ssh"]["keys"]), (&"mount".into(), &1.into()));
     let argv: Vec<&str> = explained["argv"].as_array().expect("argv").iter().filter_map(|word| word.as_str()).collect();
     let volume = format!("{}:/ssh-agent", fixture.agent().socket.display());
@@ -112,4 +119,34 @@ fn an_agent_without_keys_is_named(fixture: &Fixture) {
         "{}",
         finished.stderr
     );
+}
+
+fn raw_gives_the_agents_own_socket(fixture: &Fixture) {
+    let finished = run(fixture, &[], &["--ssh-agent", "raw"], "ssh-add -q -D 2>&1; ssh-add -l");
+    assert_eq!(finished.stdout.trim(), "The agent has no identities.", "{}", finished.stderr);
+}
+
+fn the_gate_also_serves_when_the_host_s_temp_directory_is_mounted(fixture: &Fixture) {
+    let own = fixture.agent().socket.display().to_string();
+    let script = format!("{LIST}; SSH_AUTH_SOCK={own} ssh-add -l >&2; true");
+    let finished = run(fixture, &[], &["--tmp", "host"], &script);
+    assert_eq!(finished.success(), FORWARDED);
+    assert!(!finished.stderr.contains("ED25519"), "the agent's own socket is reachable: {}", finished.stderr);
+}
+
+fn a_restarted_agent_is_used_again(fixture: &Fixture) {
+    let script = "ssh-add -l >/dev/null; echo listed; read; ssh-add -l | cut -d' ' -f3-";
+    let mut command = fixture.run();
+    command.args(["--", "bash", "-c", script]).stdin(std::process::Stdio::piped());
+    let mut running = Running::start(&mut command);
+    assert_eq!(running.line(), "listed");
+    fixture.agent().process.signal(rustix::process::Signal::TERM);
+    let socket = fixture.agent().socket.clone();
+    eventually("the agent has removed its socket", || !socket.exists());
+    let _second = Running::start(fixture.host_command("ssh-agent").arg("-D").arg("-a").arg(&socket));
+    eventually("another agent answers", || socket.exists());
+    fixture.agent().add_key(fixture, &fixture.outside("keys").join("user-key"));
+    running.write("\n");
+    assert_eq!(running.line(), "the key of the test (ED25519)");
+    running.finish().success();
 }

@@ -317,7 +317,8 @@ fn an_explicit_mount_opens_exactly_that_path() {
     }
 }
 
-/// R4: the agent's socket is open at its own path, or closed even inside a writable directory.
+/// R4: the agent's own socket is open with `raw` only, and else closed even inside a writable
+/// directory; sandpen's is open where the agent is forwarded.
 #[test]
 fn r4_the_agents_socket_follows_the_setting() {
     let fixture = Fixture::new().with_macos_seatbelt();
@@ -333,7 +334,7 @@ fn r4_the_agents_socket_follows_the_setting() {
     });
     let socket = socket.display().to_string();
     for name in PROFILES {
-        for (setting, expected) in [("auto", true), ("on", true), ("off", false)] {
+        for (setting, expected) in [("raw", true), ("auto", false), ("on", false), ("off", false)] {
             let mut explain = fixture.command("explain");
             explain.env("SSH_AUTH_SOCK", &socket).args(["--format", "json", "--ssh-agent", setting]);
             let output = explain
@@ -344,7 +345,12 @@ fn r4_the_agents_socket_follows_the_setting() {
             let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
             let profile = Profile::read(&text(&json), parameters(&json));
             assert_eq!(may_connect(&profile, &socket), expected, "{name} {setting}");
-            assert_eq!(json["ssh"]["socket"].as_str(), expected.then_some(socket.as_str()), "{name} {setting}");
+            match json["ssh"]["socket"].as_str() {
+                Some(gate) if ["auto", "on"].contains(&setting) => {
+                    assert!(gate != socket && may_connect(&profile, gate), "{name} {setting} {gate}");
+                }
+                other => assert_eq!(other, expected.then_some(socket.as_str()), "{name} {setting}"),
+            }
         }
     }
 }

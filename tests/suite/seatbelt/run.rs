@@ -144,13 +144,15 @@ fn r4_3_the_agent_is_passed_at_its_own_path() {
             let _ = peer.read_exact(&mut request).and_then(|()| peer.write_all(&[0, 0, 0, 5, 12, 0, 0, 0, 1]));
         }
     });
+    // sandpen's own socket is in the session's directory.
+    let gate = fixture.home.join(".local/state/sandpen/sessions/mine/ssh-agent").display().to_string();
     for (setting, expected) in
-        [("auto", socket.display().to_string()), ("on", socket.display().to_string()), ("off", String::new())]
+        [("raw", socket.display().to_string()), ("auto", gate.clone()), ("on", gate), ("off", String::new())]
     {
         let mut run = fixture.run();
         let finished = run
             .env("SSH_AUTH_SOCK", &socket)
-            .args(["--ssh-agent", setting, "--", "sh", "-c", "echo $SSH_AUTH_SOCK"])
+            .args(["--name", "mine", "--ssh-agent", setting, "--", "sh", "-c", "echo $SSH_AUTH_SOCK"])
             .finish();
         assert_eq!((finished.success(), finished.stderr.as_str()), (expected.as_str(), ""), "{setting}");
     }

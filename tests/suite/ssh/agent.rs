@@ -181,7 +181,7 @@ fn r5_1_r5_2_the_mount_is_relabelled_on_podman_only() {
         (Engine::PodmanRootless, serde_json::json!(["z"]), "R5.2"),
     ] {
         Fixture::on_prepared(engine, Fixture::with_agent, |fixture| {
-            let plan = fixture.explain(&[]);
+            let plan = fixture.explain(&["--ssh-agent", "raw"]);
             let mounts = plan["mounts"].as_array().expect("mounts");
             let mount = mounts.iter().find(|mount| mount["target"] == "/ssh-agent").expect("the mount");
             assert_eq!(mount["source"], fixture.agent().socket.display().to_string());
@@ -204,8 +204,12 @@ fn r5_1_an_image_user_that_the_agent_refuses_is_warned_of() {
         );
         fixture.host_command("sh").args(["-c", &commit]).finish().success();
         let mut command = fixture.run_image(image);
-        command.args(["--user", "image", "--", "sh", "-c"]);
+        command.args(["--user", "image", "--ssh-agent", "raw", "--", "sh", "-c"]);
         let finished = command.arg("id -u; ssh-add -l || echo refused").finish();
+        // sandpen's own socket serves every user inside.
+        let mut command = fixture.run_image(image);
+        let gate = command.args(["--user", "image", "--", "sh", "-c", "ssh-add -l | cut -d' ' -f3-"]).finish();
+        assert_eq!((gate.success(), gate.stderr.as_str()), (format!("{KEY_COMMENT} (ED25519)").as_str(), ""));
         fixture.client().args(["rmi", image]).finish().success();
         assert_eq!(finished.success(), "65534\nrefused");
         assert!(finished.stderr.contains("sandpen: warning: the guest is the image's user"), "{}", finished.stderr);

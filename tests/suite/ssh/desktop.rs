@@ -75,7 +75,7 @@ fn mac(system: &str, test: impl FnOnce(&Mac)) {
 impl Mac<'_> {
     fn command(&self, name: &str, host: &str) -> Command {
         let mut command = self.fixture.command(name);
-        command.env("PATH", self.shim.path()).args(["--assume-host", host]);
+        command.env("PATH", self.shim.path()).env("SANDBOX_SSH_AGENT", "raw").args(["--assume-host", host]);
         command
     }
 

@@ -71,7 +71,8 @@ impl PodmanMachine {
     pub fn command(&self, name: &str) -> Command {
         let mut command = self.fixture.command(name);
         command.env("CONTAINERS_CONF", self.fixture.outside("keys").join("containers.conf"));
-        command.args(["--assume-host", "macos"]);
+        // R7 to the letter: the tunnel leads to the agent itself.
+        command.env("SANDBOX_SSH_AGENT", "raw").args(["--assume-host", "macos"]);
         command
     }
 

@@ -12,7 +12,7 @@ fn argv(plan: &serde_json::Value) -> Vec<String> {
 #[test]
 fn docker_on_linux_mounts_the_socket_without_a_tunnel() {
     Fixture::on_prepared(Engine::Docker, Fixture::with_agent, |fixture| {
-        let plan = fixture.explain(&[]);
+        let plan = fixture.explain(&["--ssh-agent", "raw"]);
         let argv = argv(&plan);
         assert!(argv.contains(&format!("{}:/ssh-agent", fixture.agent().socket.display())), "{argv:?}");
         assert!(argv.contains(&"SSH_AUTH_SOCK=/ssh-agent".to_owned()), "{argv:?}");
@@ -23,7 +23,7 @@ fn docker_on_linux_mounts_the_socket_without_a_tunnel() {
 #[test]
 fn podman_on_linux_mounts_the_socket_relabelled_without_a_tunnel() {
     Fixture::on_prepared(Engine::Podman, Fixture::with_agent, |fixture| {
-        let plan = fixture.explain(&[]);
+        let plan = fixture.explain(&["--ssh-agent", "raw"]);
         let argv = argv(&plan);
         assert!(argv.contains(&format!("{}:/ssh-agent:z", fixture.agent().socket.display())), "{argv:?}");
         assert_eq!((&plan["ssh"]["strategy"], argv[1].as_str()), (&"mount".into(), "run"));
@@ -43,6 +43,36 @@ fn on_a_mac_with_docker(system: &str) -> Option<serde_json::Value> {
 fn docker_desktop_on_macos_mounts_its_own_agent_socket() {
     let Some(plan) = on_a_mac_with_docker("Docker Desktop") else { return };
     assert!(argv(&plan).contains(&"/run/host-services/ssh-auth.sock:/ssh-agent".to_owned()), "{plan}");
+}
+
+#[test]
+fn docker_desktop_cannot_mount_the_gate() {
+    let Some(plan) = on_a_mac_with_docker("Docker Desktop") else { return };
+    assert_eq!((&plan["ssh"]["gate"], &plan["ssh"]["strategy"]), (&false.into(), &"host-service".into()));
+    assert_eq!(plan["downgrades"][0]["kind"], "ssh-agent", "{}", plan["downgrades"]);
+}
+
+#[test]
+fn rules_without_the_gate_are_refused() {
+    Fixture::on_prepared(Engine::Native, Fixture::with_agent, |fixture| {
+        for rule in [&["--ssh-host", "github.com"][..], &["--ssh-confirm"]] {
+            let finished = fixture.run().args(["--ssh-agent", "raw"]).args(rule).args(["--", "true"]).finish();
+            assert!(finished.failure(2).contains("cannot be enforced with `--ssh-agent raw`"), "{}", finished.stderr);
+        }
+    });
+}
+
+#[test]
+fn on_linux_the_gate_is_mounted() {
+    for engine in [Engine::Docker, Engine::Podman, Engine::Native] {
+        Fixture::on_prepared(engine, Fixture::with_agent, |fixture| {
+            for mode in ["auto", "on"] {
+                let plan = fixture.explain(&["--ssh-agent", mode]);
+                assert_eq!((&plan["ssh"]["gate"], &plan["ssh"]["strategy"]), (&true.into(), &"relay".into()));
+                assert!(!plan["argv"].to_string().contains(&fixture.agent().socket.display().to_string()), "{plan}");
+            }
+        });
+    }
 }
 
 #[test]

@@ -1,0 +1,147 @@
+//! Verifies signatures of SSH servers and certificate authorities: Ed25519, ECDSA on P-256 and P-384,
+//! and RSA with SHA-2. A key of another kind verifies nothing.
+
+use graviola::hashing::{Sha256, Sha384};
+use graviola::signing::{ecdsa, eddsa, rsa};
+use sha2::Digest;
+
+use super::wire::Reader;
+
+/// RSA keys of other sizes are not verified.
+const RSA_BYTES: std::ops::RangeInclusive<usize> = 256..=1024;
+
+/// The part of a key or certificate that verifies signatures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PublicKey<'a> {
+    Ed25519(&'a [u8]),
+    P256(&'a [u8]),
+    P384(&'a [u8]),
+    Rsa { exponent: &'a [u8], modulus: &'a [u8] },
+}
+
+impl<'a> PublicKey<'a> {
+    /// Parses a key to its last byte. Certificates are no keys.
+    pub fn parse(blob: &'a [u8]) -> Option<Self> {
+        let mut reader = Reader(blob);
+        let kind = reader.text()?;
+        let key = Self::fields(kind, &mut reader)?;
+        reader.end()?;
+        Some(key)
+    }
+
+    /// Parses the fields that follow the name of a key's kind.
+    pub fn fields(kind: &str, reader: &mut Reader<'a>) -> Option<Self> {
+        let mut curve = |name: &str| (reader.text()? == name).then(|| reader.string())?;
+        Some(match kind {
+            "ssh-ed25519" => PublicKey::Ed25519(reader.string()?),
+            "ecdsa-sha2-nistp256" => PublicKey::P256(curve("nistp256")?),
+            "ecdsa-sha2-nistp384" => PublicKey::P384(curve("nistp384")?),
+            "ssh-rsa" => PublicKey::Rsa { exponent: reader.string()?, modulus: reader.string()? },
+            _ => return None,
+        })
+    }
+
+    /// Returns whether a signature in SSH's encoding is this key's, over the data.
+    pub fn verifies(self, signature: &[u8], data: &[u8]) -> bool {
+        self.verify(signature, data).is_some()
+    }
+
+    fn verify(self, signature: &[u8], data: &[u8]) -> Option<()> {
+        let mut reader = Reader(signature);
+        let (algorithm, signature) = (reader.text()?, reader.string()?);
+        reader.end()?;
+        match (self, algorithm) {
+            (PublicKey::Ed25519(key), "ssh-ed25519") => {
+                eddsa::Ed25519VerifyingKey::from_bytes(key).ok()?.verify(signature, data).ok()
+            }
+            (PublicKey::P256(point), "ecdsa-sha2-nistp256") => {
+                let key = ecdsa::VerifyingKey::<ecdsa::P256>::from_x962_uncompressed(point).ok()?;
+                key.verify::<Sha256>(&[data], &scalars(signature, 32)?).ok()
+            }
+            (PublicKey::P384(point), "ecdsa-sha2-nistp384") => {
+                let key = ecdsa::VerifyingKey::<ecdsa::P384>::from_x962_uncompressed(point).ok()?;
+                key.verify::<Sha384>(&[data], &scalars(signature, 48)?).ok()
+            }
+            (PublicKey::Rsa { exponent, modulus }, "rsa-sha2-256" | "rsa-sha2-512") => {
+                let key = rsa::VerifyingKey::from_pkcs1_der(&pkcs1(modulus, exponent)?).ok()?;
+                let length = modulus.len() - usize::from(modulus.first() == Some(&0));
+                // SSH permits a signature without leading zeros.
+                let missing = length.checked_sub(signature.len())?;
+                let signature = [&vec![0; missing][..], signature].concat();
+                match algorithm {
+                    "rsa-sha2-256" => key.verify_pkcs1_sha256(&signature, data).ok(),
+                    _ => key.verify_pkcs1_sha512(&signature, data).ok(),
+                }
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Returns the fingerprint of a key, as `ssh-keygen -l` prints it.
+pub fn fingerprint(blob: &[u8]) -> String {
+    use base64ct::{Base64Unpadded, Encoding};
+    format!("SHA256:{}", Base64Unpadded::encode_string(&sha2::Sha256::digest(blob)))
+}
+
+/// Returns the two numbers of an ECDSA signature with a fixed length.
+fn scalars(signature: &[u8], length: usize) -> Option<Vec<u8>> {
+    let mut reader = Reader(signature);
+    let (r, s) = (reader.string()?, reader.string()?);
+    reader.end()?;
+    let mut bytes = fixed(r, length)?;
+    bytes.extend(fixed(s, length)?);
+    Some(bytes)
+}
+
+/// Brings a number without sign to a length.
+fn fixed(number: &[u8], length: usize) -> Option<Vec<u8>> {
+    let number = number.strip_prefix(&[0]).unwrap_or(number);
+    let missing = length.checked_sub(number.len())?;
+    Some([&vec![0; missing][..], number].concat())
+}
+
+/// Encodes an RSA key for the verifying library: a DER sequence of two numbers.
+fn pkcs1(modulus: &[u8], exponent: &[u8]) -> Option<Vec<u8>> {
+    if !RSA_BYTES.contains(&modulus.len().saturating_sub(1)) || exponent.is_empty() || exponent.len() > 8 {
+        return None;
+    }
+    let element = |tag: u8, content: &[u8]| -> Option<Vec<u8>> {
+        let length = content.len();
+        let mut bytes = vec![tag];
+        match length {
+            0..=0x7f => bytes.push(u8::try_from(length).ok()?),
+            0x80..=0xff => bytes.extend([0x81, u8::try_from(length).ok()?]),
+            _ => {
+                bytes.push(0x82);
+                bytes.extend(u16::try_from(length).ok()?.to_be_bytes());
+            }
+        }
+        bytes.extend(content);
+        Some(bytes)
+    };
+    element(0x30, &[element(2, modulus)?, element(2, exponent)?].concat())
+}
+
+/// Returns the name of a feature of the processor that the verifying library needs and that is
+/// missing. Without this check it would panic.
+pub fn missing_cpu_feature() -> Option<&'static str> {
+    #[cfg(target_arch = "x86_64")]
+    let features = [
+        ("aes", is_x86_feature_detected!("aes")),
+        ("pclmulqdq", is_x86_feature_detected!("pclmulqdq")),
+        ("bmi1", is_x86_feature_detected!("bmi1")),
+        ("bmi2", is_x86_feature_detected!("bmi2")),
+        ("adx", is_x86_feature_detected!("adx")),
+        ("avx", is_x86_feature_detected!("avx")),
+        ("avx2", is_x86_feature_detected!("avx2")),
+    ];
+    #[cfg(target_arch = "aarch64")]
+    let features = [
+        ("neon", std::arch::is_aarch64_feature_detected!("neon")),
+        ("aes", std::arch::is_aarch64_feature_detected!("aes")),
+        ("pmull", std::arch::is_aarch64_feature_detected!("pmull")),
+        ("sha2", std::arch::is_aarch64_feature_detected!("sha2")),
+    ];
+    features.into_iter().find(|(_, is_there)| !is_there).map(|(name, _)| name)
+}
