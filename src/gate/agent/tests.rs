@@ -121,7 +121,7 @@ fn the_agent_sees_only_what_may_pass() {
         assert_eq!(ask(&mut guest, &[kind, 0, 0, 0, 0]), [5], "{kind}");
     }
     let mut unknown = vec![27];
-    put_string(&mut unknown, b"session-bind@openssh.com.evil");
+    put_string(&mut unknown, b"session-bind@openssh.com.example");
     assert_eq!(ask(&mut guest, &unknown), [5]);
     assert_eq!(ask(&mut guest, &[11, 0]), [5]);
     assert_eq!(rig.agent.seen(), Vec::<Vec<u8>>::new());
