@@ -18,6 +18,7 @@ pub enum Gate {
     Sandbox,
     Network,
     Ssh,
+    Push,
     Repository,
     /// Written by a newer sandpen.
     #[serde(other)]
@@ -29,6 +30,7 @@ impl Gate {
         match self {
             Gate::Sandbox => "sandbox",
             Gate::Network => "network",
+            Gate::Push => "push",
             Gate::Ssh => "ssh",
             Gate::Repository => "repository",
             Gate::Other => "other",

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use super::push::{RemoteUrl, Remotes, SshRemote};
 use super::{Draft, Source};
 use crate::config::value::{AgentMode, SshDestination, SshHost};
 use crate::facts::git::is_public_key;
@@ -93,12 +94,13 @@ impl Draft<'_> {
         !self.config.ssh_hosts.is_empty() || self.config.ssh_confirm.value
     }
 
-    /// Returns the SSH destinations of the repository's remotes, each once.
+    /// Returns the SSH destinations of the repository's remotes, each once, without those that a sandbox
+    /// added: it would choose for what the agent signs in the next one.
     fn remote_destinations(&self) -> Vec<SshDestination> {
-        let is_url = |key: &str| key.starts_with("remote.") && (key.ends_with(".url") || key.ends_with(".pushurl"));
-        let urls = self.facts.git.settings.iter().filter(|setting| is_url(&setting.key));
         let mut found: Vec<SshDestination> = Vec::new();
-        for destination in urls.filter_map(|setting| SshDestination::of_remote(&setting.value)) {
+        for remote in Remotes::of(&self.facts.git.settings).usable {
+            let RemoteUrl::Ssh(SshRemote { user, host, port, .. }) = remote.url else { continue };
+            let destination = SshDestination { user, host: host.to_ascii_lowercase(), port };
             if !found.contains(&destination) {
                 found.push(destination);
             }

@@ -121,7 +121,7 @@ fn run_with<T>(
         Launch::Container(launch) => {
             record_start(&mut repositories)?;
             repositories.exchange_in_background();
-            let _push = push.map(|push| push.serve(host, plan, ui));
+            let _push = push.map(|push| push.serve(host, plan, gates.log.clone(), ui));
             let calls = calls.insert(EndCalls::new(&launch.client));
             container::run(host, plan, launch, &directory, &mut sweep, signals, &mut streams, calls, &mut gates, ui)
         }

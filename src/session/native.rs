@@ -283,7 +283,7 @@ pub fn run(
     record_start(repositories)?;
     sweep.sweep_if_needed();
     // Threads may start only after the fork.
-    let _push = push.map(|push| push.serve(host, plan, ui));
+    let _push = push.map(|push| push.serve(host, plan, gates.log.clone(), ui));
     let mut child = pending.finish()?;
     relayed.start();
     let variables = environment(launch);

@@ -105,7 +105,7 @@ pub struct NativeProcesses {
 impl NativeProcesses {
     pub fn of(record: &Record) -> Result<Self> {
         let launcher = record.owner.pid;
-        Namespaces::await_launcher(launcher).map_err(|error| not_running(record, error.into()))?;
+        Namespaces::await_launcher(launcher).map_err(|error| not_running(record, error))?;
         let namespace = namespace_of_launcher(launcher, "pid:[");
         let namespace = namespace.ok_or_else(|| not_running(record, io::ErrorKind::NotFound.into()))?;
         Ok(NativeProcesses { namespace, launcher })

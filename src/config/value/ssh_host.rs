@@ -29,21 +29,6 @@ pub struct SshDestination {
     pub port: Option<u16>,
 }
 
-impl SshDestination {
-    /// Parses the destination of a remote: `ssh://[USER@]HOST[:PORT]/PATH` or `[USER@]HOST:PATH`.
-    pub fn of_remote(url: &str) -> Option<Self> {
-        if let Some(rest) = url.strip_prefix("ssh://").or_else(|| url.strip_prefix("git+ssh://")) {
-            return parse(rest.split('/').next()?).ok();
-        }
-        let (host, path) = url.split_once(':')?;
-        // Not a URL of another kind, a path, or a transport such as `ext::`.
-        if url.contains("://") || host.contains('/') || path.starts_with(':') {
-            return None;
-        }
-        parse(host).ok().filter(|destination| destination.port.is_none())
-    }
-}
-
 fn parse(text: &str) -> Result<SshDestination, Reason> {
     let (user, rest) = match text.rsplit_once('@') {
         Some((user, rest)) => (Some(user), rest),
@@ -152,21 +137,10 @@ mod tests {
         }
     }
 
-    #[test]
-    fn remotes_have_destinations() {
-        let found = |url: &str| SshDestination::of_remote(url).map(|found| found.to_string());
-        assert_eq!(found("git@github.com:a/b.git").as_deref(), Some("git@github.com"));
-        assert_eq!(found("ssh://git@example.org:2222/a/b").as_deref(), Some("git@example.org:2222"));
-        assert_eq!(found("alias:repository").as_deref(), Some("alias"));
-        for url in ["https://github.com/a/b", "/local/path", "../a:b", "file:///x", "ext::sh -c x", "-x:y"] {
-            assert_eq!(found(url), None, "{url}");
-        }
-    }
-
     proptest! {
         #[test]
         fn any_text_is_parsed_or_refused(text in any::<String>()) {
-            let _ = (SshHost::parse(&text), SshDestination::of_remote(&text));
+            let _ = SshHost::parse(&text);
         }
 
         #[test]

@@ -30,6 +30,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::event_log::{EventLog, Verdict};
 use crate::gate::repository::host_git::HostGit;
 use crate::host::Host;
 use crate::plan::Plan;
@@ -40,7 +41,7 @@ pub use advertisement::Advertisement;
 pub use commands::CommandList;
 
 use process::HostEnvironment;
-use record::{PushOutcome, PushRecord, Recorder};
+use record::{PushRecord, Recorder};
 use transport::Transport;
 
 /// The answer to a request that is served.
@@ -93,12 +94,12 @@ impl PushListener {
     }
 
     /// Serves guests until the gate is dropped.
-    pub fn serve(self, host: &Host, plan: &Plan, ui: Ui) -> PushGate {
+    pub fn serve(self, host: &Host, plan: &Plan, log: Arc<EventLog>, ui: Ui) -> PushGate {
         let connections = Arc::new(Connections::default());
         let git = HostGit::new(&plan.repository_gate, plan.session_dir.as_path().to_owned());
         let environment = HostEnvironment::new(host, &plan.push.path);
         if let Some(git) = git {
-            let transport = Arc::new(Transport::new(plan.push.clone(), environment, git, Recorder::new(ui)));
+            let transport = Arc::new(Transport::new(plan.push.clone(), environment, git, Recorder::new(log, ui)));
             let shared = connections.clone();
             thread::spawn(move || accept(&self.listener, &transport, &shared));
         }
@@ -199,7 +200,7 @@ fn handle(transport: &Transport, mut stream: UnixStream) -> io::Result<()> {
     let parsed = parsed.filter(|(_, number)| transport.remote(*number).is_ok());
     let Some((service, number)) = parsed else {
         let (what, reason) = (request, "no such service or remote".to_owned());
-        transport.recorder.record(&PushRecord { verdict: PushOutcome::Refused, what, reason: reason.clone() });
+        transport.recorder.record(&PushRecord { verdict: Verdict::Refused, what, reason: reason.clone() });
         refuse(&mut stream, &reason);
         return Ok(());
     };
@@ -212,11 +213,11 @@ fn handle(transport: &Transport, mut stream: UnixStream) -> io::Result<()> {
     match served {
         Ok(()) if service == Service::UploadPack => {
             let reason = "a remote of this repository".to_owned();
-            transport.recorder.record(&PushRecord { verdict: PushOutcome::Allowed, what, reason });
+            transport.recorder.record(&PushRecord { verdict: Verdict::Allowed, what, reason });
         }
         Ok(()) => {}
         Err(reason) => {
-            transport.recorder.record(&PushRecord { verdict: PushOutcome::Failed, what, reason: reason.clone() });
+            transport.recorder.record(&PushRecord { verdict: Verdict::Failed, what, reason: reason.clone() });
             refuse(&mut stream, &reason);
         }
     }

@@ -12,12 +12,13 @@ use super::commands::CommandList;
 use super::decision::{self, Decision, DefaultBranch};
 use super::process::TransportProcess;
 use super::quarantine::{Quarantine, Received};
-use super::record::{PushOutcome, PushRecord};
+use super::record::PushRecord;
 use super::ssh::Version;
 use super::transport::Transport;
 use super::upload_pack::ended;
 use super::{OK, Service, http, relay, report, ssh};
 use crate::config::value::PushRule;
+use crate::event_log::Verdict;
 use crate::plan::push::{HttpRemote, RemoteUrl};
 use crate::process::copy_bytes;
 
@@ -223,7 +224,7 @@ impl Push<'_> {
             let reason = ended(process.finish().1);
             return self.fail(guest, commands, &reason);
         }
-        self.record(commands, PushOutcome::Allowed, |_| "by the rules".into());
+        self.record(commands, Verdict::Allowed, |_| "by the rules".into());
         let _ = guest.write_all(&first[..count]).and_then(|()| copy_bytes(&mut answer, guest));
         let _ = guest.shutdown(Shutdown::Both);
         process.finish();
@@ -236,7 +237,7 @@ impl Push<'_> {
         commands: &CommandList,
         reasons: Vec<Option<String>>,
     ) -> Result<(), String> {
-        self.record(commands, PushOutcome::Refused, |index| {
+        self.record(commands, Verdict::Refused, |index| {
             reasons[index].clone().unwrap_or_else(|| "another ref was refused".into())
         });
         let _ = report::refuse(guest, commands, &reasons);
@@ -245,13 +246,13 @@ impl Push<'_> {
     }
 
     fn fail(&self, guest: &mut UnixStream, commands: &CommandList, reason: &str) -> Result<(), String> {
-        self.record(commands, PushOutcome::Failed, |_| reason.to_owned());
+        self.record(commands, Verdict::Failed, |_| reason.to_owned());
         let _ = report::refuse(guest, commands, &vec![Some(reason.to_owned()); commands.updates.len()]);
         relay::drain(guest);
         Ok(())
     }
 
-    fn record(&self, commands: &CommandList, verdict: PushOutcome, reason: impl Fn(usize) -> String) {
+    fn record(&self, commands: &CommandList, verdict: Verdict, reason: impl Fn(usize) -> String) {
         let remote = self.transport.remote(self.number).map_or_else(|_| String::new(), |remote| remote.name.clone());
         for (index, update) in commands.updates.iter().enumerate() {
             let what = format!("{} of {remote}", update.name);

@@ -1,48 +1,34 @@
 //! Records what the push gate decided. Every decision passes through [`Recorder::record`].
 
-use std::fmt;
+use std::sync::Arc;
 
+use crate::event_log::{EventLog, Gate, Verdict};
 use crate::ui::Ui;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PushOutcome {
-    Allowed,
-    Refused,
-    Failed,
-}
-
-impl fmt::Display for PushOutcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            PushOutcome::Allowed => "allowed",
-            PushOutcome::Refused => "refused",
-            PushOutcome::Failed => "failed",
-        })
-    }
-}
 
 /// One decision of the gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PushRecord {
-    pub verdict: PushOutcome,
+    pub verdict: Verdict,
     /// The service or the ref, and the remote.
     pub what: String,
     pub reason: String,
 }
 
 /// Receives the decisions of all connections.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Recorder {
+    log: Arc<EventLog>,
     ui: Ui,
 }
 
 impl Recorder {
-    pub fn new(ui: Ui) -> Self {
-        Recorder { ui }
+    pub fn new(log: Arc<EventLog>, ui: Ui) -> Self {
+        Recorder { log, ui }
     }
 
-    pub fn record(self, record: &PushRecord) {
+    pub fn record(&self, record: &PushRecord) {
         let PushRecord { verdict, what, reason } = record;
-        self.ui.verbose(&format!("push gate: {verdict} {what}: {reason}"));
+        self.ui.verbose(&format!("push gate: {} {what}: {reason}", verdict.name()));
+        self.log.record(Gate::Push, *verdict, what, reason);
     }
 }
