@@ -109,7 +109,7 @@ const SCENARIOS: [Scenario; 10] = [
             }
             fs::write(git_dir.join("HEAD"), "ref: refs/heads/main\n").expect("HEAD");
             let config =
-                "[remote \"origin\"]\n\turl = git@github.com:me/app.git\n\tpushurl = https://example.org/app\n";
+                "[remote \"origin\"]\n\turl = git@example.org:me/app.git\n\tpushurl = https://example.org/app\n";
             fs::write(git_dir.join("config"), config).expect("config");
             for path in [&handwritten.files.project, &git_dir] {
                 chown(path, Some(handwritten.host.uid), None).expect("the tests run as root");

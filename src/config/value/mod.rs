@@ -31,7 +31,7 @@ pub use mount::{Access, MountRequest};
 pub use name::Name;
 pub use port::Port;
 pub use preset::{HomePath, PartName, RestartCode, VariableName};
-pub use push_rule::{PushRule, PushVerdict, RefChange, is_ref_name, is_ref_path};
+pub use push_rule::{PushRule, PushVerdict, RefChange, is_ref_name, is_ref_path, short_name};
 pub use seatbelt_profile::{BuiltIn, Stance};
 pub use ssh_host::{SshDestination, SshHost};
 

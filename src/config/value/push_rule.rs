@@ -116,8 +116,7 @@ impl fmt::Display for PushRule {
             PushScope::Force => "+",
             PushScope::Delete => "-",
         };
-        let short = self.pattern.strip_prefix(BRANCHES).filter(|short| !short.starts_with("refs/"));
-        write!(f, "{sign}{}", short.unwrap_or(&self.pattern))
+        write!(f, "{sign}{}", short_name(&self.pattern))
     }
 }
 
@@ -155,6 +154,12 @@ impl Value for PushRule {
         }
         Ok(PushRule { scope, pattern })
     }
+}
+
+/// Shortens the name of a branch, unless a rule with the short name would mean something else.
+pub fn short_name(name: &str) -> &str {
+    let short = name.strip_prefix(BRANCHES);
+    short.filter(|short| !short.starts_with("refs/") && !short.starts_with(['+', '-'])).unwrap_or(name)
 }
 
 /// Tells whether Git accepts a text as the whole name of a ref, as `git check-ref-format` does. Of

@@ -2,7 +2,7 @@
 
 use super::advertisement::Advertisement;
 use super::commands::RefUpdate;
-use crate::config::value::{PushRule, PushVerdict, RefChange};
+use crate::config::value::{PushRule, PushVerdict, RefChange, short_name};
 
 /// The remote's default branch, as its server names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub fn decide(
 }
 
 fn refusal(rules: &[PushRule], update: &RefUpdate, is_default: bool) -> String {
-    let name = update.name.strip_prefix("refs/heads/").unwrap_or(&update.name);
+    let name = short_name(&update.name);
     let needed = match update.change() {
         RefChange::Delete => format!("-{name}"),
         RefChange::Update if update.name.starts_with("refs/tags/") => format!("+{name}"),

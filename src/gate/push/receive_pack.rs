@@ -17,7 +17,7 @@ use super::ssh::Version;
 use super::transport::Transport;
 use super::upload_pack::ended;
 use super::{OK, Service, http, relay, report, ssh};
-use crate::config::value::PushRule;
+use crate::config::value::{PushRule, short_name};
 use crate::event_log::Verdict;
 use crate::plan::push::{HttpRemote, RemoteUrl};
 use crate::process::copy_bytes;
@@ -175,7 +175,7 @@ impl Push<'_> {
         let update_of = |name: &str| commands.updates.iter().find(|update| update.name == name);
         refuse(&|name| {
             let update = update_of(name)?;
-            let short = name.strip_prefix("refs/heads/").unwrap_or(name);
+            let short = short_name(name);
             let unknown = || format!("its present commit is not known here: fetch first, or allow --push '+{short}'");
             (!quarantine.knows(&update.old)).then(unknown)
         })?;
@@ -187,7 +187,7 @@ impl Push<'_> {
         refuse(&|name| match quarantine.is_fast_forward(update_of(name)?) {
             Ok(true) => None,
             Ok(false) => {
-                let short = name.strip_prefix("refs/heads/").unwrap_or(name);
+                let short = short_name(name);
                 Some(format!("not a fast-forward: merge first, or allow --push '+{short}'"))
             }
             Err(error) => Some(format!("whether it is a fast-forward cannot be checked: {error}")),

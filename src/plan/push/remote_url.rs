@@ -1,7 +1,7 @@
 //! The URL of a remote that sandpen can reach for a sandbox: SSH, HTTPS, or HTTP on the loopback.
 
+use core::net::IpAddr;
 use std::fmt;
-use std::net::IpAddr;
 
 /// Where a remote's repository is. Holds only what can be neither an option nor a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -145,7 +145,7 @@ fn checked(remote: SshRemote) -> Option<SshRemote> {
 fn host_and_port(text: &str) -> Option<(String, Option<u16>)> {
     if let Some(rest) = text.strip_prefix('[') {
         let (host, port) = rest.split_once(']')?;
-        host.parse::<std::net::Ipv6Addr>().ok()?;
+        host.parse::<core::net::Ipv6Addr>().ok()?;
         let port = match port.strip_prefix(':') {
             Some(port) => Some(number(port)?),
             None if port.is_empty() => None,
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn ssh_is_read_as_git_reads_it() {
         for (text, expected) in [
-            ("git@github.com:me/app.git", ssh(Some("git"), "github.com", None, "me/app.git")),
+            ("git@example.org:me/app.git", ssh(Some("git"), "example.org", None, "me/app.git")),
             ("host:/srv/app", ssh(None, "host", None, "/srv/app")),
             ("ssh://git@host:2222/srv/a%20b", ssh(Some("git"), "host", Some(2222), "/srv/a b")),
             ("ssh://host/~me/app", ssh(None, "host", None, "~me/app")),
@@ -253,8 +253,8 @@ mod tests {
 
     #[test]
     fn http_keeps_the_login_to_itself() {
-        let url = RemoteUrl::parse("https://me:pass%40word@Example.com:8443/a/b/").expect("a URL");
-        assert_eq!(url.to_string(), "https://example.com:8443/a/b");
+        let url = RemoteUrl::parse("https://me:pass%40word@Git.example:8443/a/b/").expect("a URL");
+        assert_eq!(url.to_string(), "https://git.example:8443/a/b");
         let RemoteUrl::Http(http) = url else { panic!("not HTTP") };
         assert_eq!(http.login(), (Some("me".into()), Some("pass@word".into())));
         for text in ["http://127.0.0.1:80/a", "http://localhost/a", "http://[::1]:1/a"] {

@@ -174,17 +174,17 @@ mod tests {
         let found = remotes(&[
             ("remote.origin.url", "gh:me/app"),
             ("url.https://github.com/.insteadof", "gh:"),
-            ("url.ssh://git@github.com/.pushinsteadof", "gh:me/"),
+            ("url.ssh://git@example.org/.pushinsteadof", "gh:me/"),
             ("url.https://wrong.example/.insteadof", "g"),
         ]);
-        assert_eq!(urls(&found), ["https://github.com/me/app", "ssh://git@github.com/app"]);
+        assert_eq!(urls(&found), ["https://github.com/me/app", "ssh://git@example.org/app"]);
         assert_eq!(
             rewrites(&found),
             [
                 (0, "gh:me/app", false),
                 (0, "https://github.com/me/app", false),
                 (1, "gh:me/app", true),
-                (1, "ssh://git@github.com/app", false),
+                (1, "ssh://git@example.org/app", false),
             ]
         );
     }
