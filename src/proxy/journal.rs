@@ -106,7 +106,7 @@ impl Journal {
         let verdict = if refusal.is_by_policy() { Verdict::Refused } else { Verdict::Failed };
         let target = RefusedTarget::of(refusal);
         self.line(&format!("{} {target}: {}", verdict.name(), refusal.reason));
-        self.record.record(Gate::Network, verdict, &target.to_string(), &refusal.reason.to_string());
+        self.record.record(Gate::Network, verdict, &target.name, &refusal.reason.to_string());
         if let (true, Ok(mut state)) = (refusal.is_by_policy(), self.state.lock()) {
             state.count(target);
         }
@@ -117,9 +117,10 @@ impl Journal {
         let Some((_, text)) = line.split_once(' ') else { return };
         self.line(text);
         let Some((verdict, target, reason)) = parse(text) else { return };
-        self.record.record(Gate::Network, verdict, target, reason);
+        let target = RefusedTarget::parse(target);
+        self.record.record(Gate::Network, verdict, &target.name, reason);
         if let (Verdict::Refused, Ok(mut state)) = (verdict, self.state.lock()) {
-            state.count(RefusedTarget::parse(target));
+            state.count(target);
         }
     }
 

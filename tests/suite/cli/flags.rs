@@ -105,7 +105,7 @@ hint: expected `FROM[:TO[:ro|rw]]`
         "\
 sandpen: error: flag --env: `A B=…` is not a variable
 sandpen:   `A B` is not a variable's name
-hint: expected `NAME=VALUE`, or `NAME` to pass the host's value
+hint: expected `NAME=VALUE`, or `NAME` or a pattern such as `AWS_*` to pass the host's values
 ",
     ),
     (
@@ -113,6 +113,7 @@ hint: expected `NAME=VALUE`, or `NAME` to pass the host's value
         "80:80",
         "\
 sandpen: error: flag --publish: `80:80` is not a port
+sandpen:   a port has the same number on the host and inside
 hint: expected a number from 1 to 65535
 ",
     ),

@@ -46,7 +46,7 @@ const WRONG: &[Wrong] = &[
         &["SANDPEN_SSH_AGENT", "LLXPRT_SANDBOX_SSH_AGENT", "SANDBOX_SSH_AGENT"],
         "yes",
         "is not an agent setting",
-        "`auto`, `on` or `off`",
+        "`auto`, `on`, `off` or `raw`",
     ),
     (&["SANDBOX_SET_UID_GID", "BUILD_SANDBOX"], "maybe", "is not a boolean", "`1`, `true`, `0` or `false`"),
     (&["SANDBOX_FLAGS"], "--label 'x", "has an unbalanced quote", "words as a shell reads them"),
@@ -113,7 +113,7 @@ hint: expected an existing FROM in FROM[:TO[:ro|rw]]
             "\
 sandpen: error: env SANDBOX_ENV: `=…` is not a variable
 sandpen:   there is no name before the `=`
-hint: expected `NAME=VALUE`, or `NAME` to pass the host's value
+hint: expected `NAME=VALUE`, or `NAME` or a pattern such as `AWS_*` to pass the host's values
 ",
         ),
     ] {
