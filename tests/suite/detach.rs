@@ -186,13 +186,19 @@ fn a_launcher_that_is_killed_while_it_starts_leaves_nothing(fixture: &Fixture) {
     command.args(["--detach", "--", "sleep", "300"]);
     let mut caller = Running::start(&mut command);
     // The session's directory is the first that the launcher makes.
-    eventually("the launcher starts", || !fixture.sessions().is_empty() && !caller.children().is_empty());
-    for launcher in caller.children() {
-        signal(launcher, Signal::KILL);
+    eventually("the launcher starts", || !fixture.sessions().is_empty());
+    let launchers = caller.children();
+    for launcher in &launchers {
+        signal(*launcher, Signal::KILL);
     }
     let finished = caller.finish();
     // It may have started the command just before.
     assert!(matches!(finished.code, Some(0 | 137)), "{finished:?}");
+    if launchers.is_empty() {
+        // The caller has left before it could be killed.
+        fixture.sandpen(["stop", "--all", "--time", "0"]).finish().success();
+        fixture.sandpen(["prune"]).finish().success();
+    }
     assert_nothing_left(fixture);
 }
 

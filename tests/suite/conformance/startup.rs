@@ -9,7 +9,7 @@ use crate::support::{Fixture, RunToEnd};
 for_every_engine!(
     a_python_environment_is_replaced_by_one_that_stays,
     an_environment_elsewhere_is_left_alone,
-    parts_of_path_below_the_project_are_appended,
+    parts_of_path_below_the_project_are_kept,
     sandbox_bashrc_prepares_the_command,
     orphans_are_reaped,
 );
@@ -17,6 +17,13 @@ for_every_engine!(
 fn a_python_environment_is_replaced_by_one_that_stays(fixture: &Fixture) {
     let hosts = fixture.write("project/.venv/bin/python", "of the host");
     let venv = fixture.project.join(".venv");
+    if !fixture.engine().is_container() {
+        // The interpreter of the host's environment is the same inside.
+        let mut command = fixture.run();
+        command.env("VIRTUAL_ENV", &venv).args(["--", "bash", "-c", "cat $VIRTUAL_ENV/bin/python"]);
+        assert_eq!(command.finish().success(), "of the host");
+        return;
+    }
     let script =
         "echo $VIRTUAL_ENV; ls -A $VIRTUAL_ENV; mkdir -p $VIRTUAL_ENV/bin && echo inside >> $VIRTUAL_ENV/bin/python";
     let run = || fixture.run().env("VIRTUAL_ENV", &venv).args(["--", "bash", "-c", script]).finish();
@@ -39,7 +46,7 @@ fn an_environment_elsewhere_is_left_alone(fixture: &Fixture) {
     assert_eq!(finished.success(), "unset");
 }
 
-fn parts_of_path_below_the_project_are_appended(fixture: &Fixture) {
+fn parts_of_path_below_the_project_are_kept(fixture: &Fixture) {
     fixture.write_script("project/tools dir/tool", "#!/bin/sh\necho tool\n");
     fixture.write_script("project/tools dir/ls", "#!/bin/sh\necho planted\n");
     let tools = fixture.project.join("tools dir");
@@ -56,13 +63,20 @@ fn parts_of_path_below_the_project_are_appended(fixture: &Fixture) {
     command.env("PYTHONPATH", format!("/usr/lib/python:{project}/lib"));
     let finished = command.args(["--", "bash", "-c", "tool; ls -d /; echo $PATH; echo $PYTHONPATH"]).finish();
     let image = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-    // The project's directories follow the image's, so that no file of the project replaces a
-    // system program.
-    assert_eq!(finished.success(), format!("tool\n/\n{image}:{}\n{project}/lib", tools.display()));
+    let tools = tools.display();
+    let expected = if fixture.engine().is_container() {
+        // The project's directories follow the image's, so that no file of the project replaces a
+        // program of the image.
+        format!("tool\n/\n{image}:{tools}\n{project}/lib")
+    } else {
+        // PATH keeps the host's order.
+        format!("tool\nplanted\n{tools}:{image}\n{project}/lib")
+    };
+    assert_eq!(finished.success(), expected);
 }
 
 fn sandbox_bashrc_prepares_the_command(fixture: &Fixture) {
-    let text = "export FROM_BASHRC='a b'\nexport WHERE=$SANDBOX\ntouch ran-$(hostname) \"$HOME/ran-in-home\"\n";
+    let text = "export FROM_BASHRC='a b'\nexport WHERE=$SANDBOX\ntouch ran-$SANDBOX \"$HOME/ran-in-home\"\n";
     fixture.write("project/.sandpen/sandbox.bashrc", text);
     let finished = fixture.run().args(["--", "printenv", "FROM_BASHRC", "WHERE", "SANDBOX"]).finish();
     let lines: Vec<&str> = finished.success().lines().collect();
