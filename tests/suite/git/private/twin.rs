@@ -169,6 +169,8 @@ impl<'a> Twin<'a> {
                 let text = format!("{:?}\n{}{}", finished.code, finished.stdout, finished.stderr);
                 let mut lines: Vec<&str> = text.lines().collect();
                 if arguments[0] == "config" {
+                    // The mark of a remote that a sandbox added has no meaning to Git.
+                    lines.retain(|line| !line.split(' ').next().is_some_and(|key| key.ends_with(".sandpen")));
                     lines.sort_unstable();
                 }
                 report.push((format!("{when}git {} in {repository}", arguments.join(" ")), lines.join("\n")));
