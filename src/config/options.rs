@@ -270,7 +270,8 @@ options! {
             CacheMode::On => "the sandbox reads the host's package caches, and keeps what it adds",
             CacheMode::Off => "the sandbox has no package caches",
         }.to_owned();
-        opens: |cache, _| (*cache == CacheMode::On).then_some("the sandbox can read the packages that you have downloaded");
+        opens: |cache, now| (*cache == CacheMode::On && now.cache.value == CacheMode::Off)
+            .then_some("the sandbox can read the packages that you have downloaded");
     }
     nested: Sourced<NestedMode> = NestedMode::Auto => {
         "Whether programs inside may make sandboxes of their own, with user namespaces. `auto`: for agents and \

@@ -147,9 +147,12 @@ pub fn run(
 fn use_terminal(command: &mut Command, pty: &Pty) -> Result<()> {
     let slave = || pty.slave.try_clone().map_err(SessionError::Terminal);
     command.stdin(slave()?).stdout(slave()?).stderr(slave()?);
-    // SAFETY: both are plain system calls, which is all that may happen between fork and exec.
+    // SAFETY: these are plain system calls, which is all that may happen between fork and exec.
     unsafe {
         command.pre_exec(|| {
+            // A launcher that is killed hangs up. The client then ends only after the engine has answered
+            // it: otherwise a container could appear when its record is gone.
+            libc::signal(libc::SIGHUP, libc::SIG_IGN);
             rustix::process::setsid()?;
             rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())?;
             Ok(())

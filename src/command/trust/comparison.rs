@@ -161,6 +161,11 @@ mod tests {
         ("ports", "ports = [80]", ""),
         ("sshAgent", "sshAgent = \"auto\"", "sshAgent = \"off\""),
         ("sshAgent", "sshAgent = \"on\"", "sshAgent = \"off\""),
+        ("sshAgent", "sshAgent = \"raw\"", ""),
+        ("sshHosts", "sshHosts = [\"a.b\"]", "sshHosts = [\"c.d\"]"),
+        ("sshConfirm", "sshConfirm = false", "sshConfirm = true"),
+        ("cache", "cache = \"on\"", "cache = \"off\""),
+        ("nested", "nested = \"on\"", ""),
         ("push", "push = [\"agent/*\"]", ""),
         ("push", "push = [\"+agent/*\"]", "push = [\"agent/*\"]"),
         ("resources.cpus", "resources.cpus = 4", "resources.cpus = 2"),
@@ -191,6 +196,11 @@ mod tests {
         ("ports", "ports = [80]", "ports = [80]"),
         ("sshAgent", "sshAgent = \"off\"", ""),
         ("sshAgent", "sshAgent = \"on\"", ""),
+        ("sshHosts", "sshHosts = [\"a.b\"]", ""),
+        ("sshConfirm", "sshConfirm = true", ""),
+        ("cache", "cache = \"on\"", ""),
+        ("nested", "nested = \"off\"", ""),
+        ("hide", "hide = [\".env\"]", ""),
         ("push", "push = [\"agent/*\"]", "push = [\"agent/*\"]"),
         ("resources.cpus", "resources.cpus = 4", ""),
         ("resources.cpus", "resources.cpus = 0.5", "resources.cpus = 2"),
@@ -229,7 +239,7 @@ mod tests {
         assert_eq!(tested(CLOSING), all);
         let opening = tested(OPENING);
         let never: Vec<&&str> = all.iter().filter(|key| !opening.contains(**key)).collect();
-        assert_eq!(never, [&"env"], "options that never open the sandbox");
+        assert_eq!(never, [&"env", &"hide"], "options that never open the sandbox");
     }
 
     #[test]
