@@ -363,3 +363,10 @@ impl Drop for ForwarderThread {
         }
     }
 }
+
+/// Lets the kernel end this process when its terminal hangs up, also where the caller ignores SIGHUP, as
+/// `nohup` does.
+pub fn end_at_hang_up() {
+    // SAFETY: a plain system call; no other code of this process handles the signal.
+    unsafe { libc::signal(libc::SIGHUP, libc::SIG_DFL) };
+}

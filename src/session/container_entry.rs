@@ -11,6 +11,7 @@ use crate::facts;
 use crate::host::{Host, Platform};
 use crate::plan::{CONTROL_DIR, HelperConfig};
 use crate::process::lock::OWNER;
+use crate::process::signals::end_at_hang_up;
 use crate::process::terminal::Terminal;
 use crate::process::{Client, Outcome};
 
@@ -55,6 +56,9 @@ impl<'a> ContainerCommand<'a> {
     /// Runs it with sandpen's streams, and waits for its end.
     pub fn run(&self) -> Result<Outcome> {
         let _terminal = Terminal::save();
+        if self.has_terminal {
+            end_at_hang_up();
+        }
         let status = self.client.command(self.arguments())?.status();
         Ok(Outcome::from(status.map_err(SessionError::RunClient)?))
     }
