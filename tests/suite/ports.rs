@@ -83,7 +83,7 @@ fn check(fixture: &Fixture, options: &[&str], address: &str) {
     assert_eq!(ask(outside, "hello"), "HELLO", "{options:?} {address}");
     let long = "x".repeat(300_000);
     assert!(ask(outside, &long) == long.to_uppercase());
-    forwarding.signal(Signal::INT);
+    forwarding.signal(Signal::TERM);
     forwarding.finish();
     assert!(TcpStream::connect(("127.0.0.1", outside)).is_err(), "the port is closed");
     running.signal(Signal::TERM);
@@ -155,7 +155,7 @@ fn a_forwarded_port_leads_into_the_sandbox_only(fixture: &Fixture) {
         assert_eq!(ask(port, ""), "", "{network}");
         let list = fixture.sandpen(["ports", &id, "--format", "json"]).finish().json();
         assert!(list.as_array().is_some_and(|list| list.iter().all(|entry| entry["port"] != secret)), "{list}");
-        forwarding.signal(Signal::INT);
+        forwarding.signal(Signal::TERM);
         forwarding.finish();
         running.signal(Signal::TERM);
         running.finish();
