@@ -21,6 +21,10 @@ catatonit                     catatonit
 /usr/sbin/sshd                openssh-server
 bwrap                         bubblewrap
 tmux                          tmux
+curl                          curl
+htop                          htop
+vim                           vim
+less                          less
 zsh                           zsh
 fish                          fish
 cc                            gcc
