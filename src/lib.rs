@@ -80,6 +80,9 @@ mod secret;
 #[allow(missing_docs)]
 mod session;
 mod session_id;
+// Until image pulls and secrets use all of it.
+#[allow(missing_docs, dead_code, unused_imports)]
+mod tls;
 #[allow(missing_docs)]
 mod ui;
 mod vars;

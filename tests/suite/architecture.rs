@@ -13,6 +13,7 @@ const LAYERS: &[&[&str]] = &[
     &["ui", "process"],
     &["config", "event_log"],
     &["session_id", "cli", "proxy"],
+    &["tls"],
     &["facts"],
     &["plan"],
     &["launch"],
