@@ -70,9 +70,9 @@ const HOST_ONLY: &str = "[user]
 [credential \"https://example.org\"]
     helper = !/opt/host/gh auth git-credential
 [filter \"lfs\"]
-    clean = git-lfs clean -- %f
-    smudge = git-lfs smudge -- %f
-    process = git-lfs filter-process
+    clean = /opt/host/git-lfs clean -- %f
+    smudge = /opt/host/git-lfs smudge -- %f
+    process = /opt/host/git-lfs filter-process
     required = true
 ";
 
@@ -80,12 +80,13 @@ fn host_only_settings_do_not_break_commands(fixture: &Fixture) {
     fixture.write(".gitconfig", "");
     let main = repository(fixture, &fixture.project.join("main"));
     fixture.write("project/main/.gitattributes", "*.big filter=lfs\n");
-    let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n";
-    fixture.write("project/main/a.big", pointer);
+    let pointer = format!("version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize 1\n", "0".repeat(64));
+    fixture.write("project/main/a.big", &pointer);
     git(fixture, &main, &["add", "--all"]).success();
     git(fixture, &main, &["commit", "--quiet", "--message", "big"]).success();
     fixture.write(".gitconfig", HOST_ONLY);
-    let script = "set -e; git status --short; git -c core.pager= log -1 --format=%s; rm a.big; git checkout a.big; cat a.big
+    // A git-lfs of the host, which `native` shows, would download the object.
+    let script = "set -e; export GIT_LFS_SKIP_SMUDGE=1; git status --short; git -c core.pager= log -1 --format=%s; rm a.big; git checkout a.big; cat a.big
         git ls-remote ssh://git@127.0.0.1:1/x 2>&1 | grep -c /opt/host || true
         printf 'protocol=https\\nhost=example.org\\n' | GIT_TERMINAL_PROMPT=0 git credential fill 2>&1 | grep -cE 'osxkeychain|opt/host' || true
         for key in core.pager pager.log; do sh -c \"echo paged | ($(git config $key))\"; done
@@ -110,7 +111,10 @@ fn host_only_settings_do_not_break_commands(fixture: &Fixture) {
     fs::remove_file(main.join("b.big")).expect("remove");
     let finished = bash_in(fixture, &main, &[], script);
     assert_eq!(finished.success(), format!("big\n{pointer}0\n0\npaged\npaged\nvi"), "{}", finished.stderr);
-    assert_eq!(finished.stderr.replace("Updated 1 path from the index\n", ""), "");
+    // A git-lfs of the host installs hooks, which are reported.
+    if !(fixture.engine().flag() == "native" && std::path::Path::new("/usr/bin/git-lfs").exists()) {
+        assert_eq!(finished.stderr.replace("Updated 1 path from the index\n", ""), "");
+    }
 }
 
 fn explain_lists_what_was_done_about_settings(fixture: &Fixture) {
