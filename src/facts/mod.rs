@@ -11,6 +11,7 @@ mod hidden;
 pub mod image;
 mod program;
 mod roots;
+mod secrets;
 mod ssh_config;
 mod system;
 mod tools;
@@ -34,6 +35,7 @@ pub use hidden::{HiddenFacts, HiddenFile, HideProblem, HideQuestion};
 pub use image::ImageFacts;
 pub use program::{ProgramFact, SearchPath, is_program};
 pub use roots::RootFacts;
+pub use secrets::{SecretFact, SecretFacts, SecretQuestion};
 pub use ssh_config::{SshConfigFacts, SshConfigFile, SshLine, named_path as ssh_path};
 pub use system::{SystemEntry, SystemFacts};
 pub use tools::{ToolFacts, Traced};
@@ -93,6 +95,8 @@ pub struct Questions {
     pub seatbelt_profile: Option<Sourced<String>>,
     pub git: GitQuestion,
     pub hide: HideQuestion,
+    /// Keys whose values stay outside.
+    pub secrets: Vec<SecretQuestion>,
     /// Called once Git's settings are known.
     pub after_git: fn(&Host, &GitFacts) -> FurtherQuestions,
 }
@@ -137,6 +141,9 @@ pub struct Facts {
     pub git: GitFacts,
     /// The files of the workspace that are hidden.
     pub hidden: HiddenFacts,
+    /// The values of keys that stay outside.
+    #[serde(skip)]
+    pub secrets: SecretFacts,
     /// One entry per repository of `GitQuestion::repositories`, in the same order.
     pub git_dirs: Vec<GitDirs>,
     /// The directory in which session directories are made.
@@ -209,6 +216,7 @@ impl Facts {
             image: None,
             git,
             hidden: HiddenFacts::look(&questions.hide),
+            secrets: SecretFacts::look(host, questions.secrets, mounted),
             git_dirs,
         })
     }

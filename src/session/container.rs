@@ -68,8 +68,7 @@ pub fn run(
         Some(Startup::Interrupted(signal)) => return Ok(Outcome::Signaled(signal)),
         None => None,
     };
-    let mut filter = match Filter::for_container(plan, launch, calls, &gates.log, ui, || signals.termination_signal())?
-    {
+    let mut filter = match Filter::for_container(plan, launch, calls, gates, ui, || signals.termination_signal())? {
         Startup::Ready(filter) => filter,
         Startup::Interrupted(signal) => return Ok(Outcome::Signaled(signal)),
     };

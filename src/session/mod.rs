@@ -101,7 +101,7 @@ fn run_with<T>(
     record.detached = matches!(streams, Streams::Detached(_));
     let push = PushListener::open(plan).map_err(SessionError::Push)?;
     let mut repositories = Repositories::default();
-    let mut gates = Gates::open(plan)?;
+    let mut gates = Gates::open(host, plan)?;
     let log = gates.log.clone();
     // Must be done before the guest runs; the native engine does it while the sandbox is being set
     // up.

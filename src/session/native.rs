@@ -247,7 +247,7 @@ pub fn run(
     record_start: impl FnOnce(&mut Repositories) -> Result<()>,
     ui: Ui,
 ) -> Result<Outcome> {
-    let filter = match Filter::for_native(host, plan, &gates.log, ui, || signals.termination_signal())? {
+    let filter = match Filter::for_native(host, plan, gates, ui, || signals.termination_signal())? {
         Startup::Ready(filter) => filter,
         Startup::Interrupted(signal) => return Ok(Outcome::Signaled(signal)),
     };

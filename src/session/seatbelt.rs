@@ -47,7 +47,7 @@ pub fn run(
     gates: &mut Gates,
     ui: Ui,
 ) -> Result<Outcome> {
-    let mut filter = match Filter::for_shared_network(host, plan, &gates.log, ui, || signals.termination_signal())? {
+    let mut filter = match Filter::for_shared_network(host, plan, gates, ui, || signals.termination_signal())? {
         Startup::Ready(filter) => filter,
         Startup::Interrupted(signal) => return Ok(Outcome::Signaled(signal)),
     };
