@@ -4,7 +4,7 @@
 //! A filtered guest has no network at all. Its first process listens on the proxy's port on the
 //! guest's loopback and passes that listener to the proxy outside; there is no other way out.
 
-use std::net::Ipv4Addr;
+use core::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use super::engine::EnginePlan;

@@ -1,7 +1,7 @@
 //! Decides which keys stay outside, which hosts get their values, and how programs inside reach and
 //! trust the proxy that sets them. Reads no value; `facts::secrets` does.
 
-use std::net::Ipv4Addr;
+use core::net::Ipv4Addr;
 
 use super::engine::EnginePlan;
 use super::entry::{Mount, Topic, Why};

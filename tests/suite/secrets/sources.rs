@@ -5,12 +5,12 @@ use crate::support::{Engine, Fixture, RunToEnd};
 
 fn with_config(fixture: &Fixture, rig: &Rig, from: &str) -> crate::support::Finished {
     let config = format!(
-        "[[secrets]]\nname = \"MINE_TOKEN\"\nhosts = [\"api.example.test\"]\nheader = \"X-Mine\"\nfrom = {from}\n"
+        "[[secrets]]\nname = \"MINE_TOKEN\"\nhosts = [\"api.vendor.example\"]\nheader = \"X-Mine\"\nfrom = {from}\n"
     );
     fixture.write(".config/sandpen/config.toml", &config);
     let mut command = fixture.run();
     command.envs(rig.host());
-    command.args(["--", "bash", "-c", "echo $MINE_TOKEN; curl -sS -o /dev/null https://api.example.test/"]).finish()
+    command.args(["--", "bash", "-c", "echo $MINE_TOKEN; curl -sS -o /dev/null https://api.vendor.example/"]).finish()
 }
 
 #[test]
