@@ -13,26 +13,23 @@ for_every_engine!(
 fn attack_30_the_value_is_in_no_variable_file_process_or_answer(fixture: &Fixture) {
     let rig = Rig::start(fixture);
     let needle = &VALUE[8..];
-    let script = format!(
-        r#"
-        for path in / /chunks /header /error '/x?key={{}}'; do
+    let script = r#"
+        for path in / /chunks /header /error '/x?x=1'; do
             curl -sS -i -d "$A_TEST_KEY" -H "X-Note: $A_TEST_KEY" "https://api.vendor.example$path" 2>&1
             curl -sS -i --compressed -H 'Range: bytes=0-9' "https://api.vendor.example$path" 2>&1
         done
-        printf 'GET /socket HTTP/1.1\r\nHost: api.vendor.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n'
         curl -sS -i "https://api.vendor.example/stale" 2>&1
         curl -sS -i "https://api.vendor.example/compressed" 2>&1
         env; cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\0' '\n'
-        find /.sandpen /tmp /etc /run "$HOME" . -type f -size -4M -exec cat {{}} + 2>/dev/null
+        find /.sandpen /tmp /etc /run "$HOME" . -type f -size -4M -exec cat {} + 2>/dev/null
         for process in /proc/[0-9]*; do
             dd if=$process/mem bs=1M count=64 2>/dev/null
             grep -h rw-p $process/maps 2>/dev/null | while IFS='- ' read -r from to rest; do
                 dd if=$process/mem bs=4096 skip=$((0x$from / 4096)) count=$(((0x$to - 0x$from) / 4096)) 2>/dev/null
             done
-        done"#
-    );
+        done"#;
     // Searched outside: the script must not contain the value itself.
-    let found = rig.bash(fixture, &[], &script);
+    let found = rig.bash(fixture, &[], script);
     assert!(found.stdout.contains("HTTP/1.1 200"), "{found:?}");
     let position = found.stdout.find(needle);
     let around = position.map(|at| found.stdout[at.saturating_sub(300)..].chars().take(700).collect::<String>());
