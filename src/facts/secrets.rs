@@ -184,7 +184,7 @@ pub fn placeholder(value: &str) -> String {
 /// Returns the length of the prefix by which programs recognise a kind of key, such as `sk-ant-api03-`
 /// or `ghp_`: short words with a separator, or four letters in front of a long text without any.
 fn prefix(value: &str) -> usize {
-    let most = value.len().saturating_sub(MIN_RANDOM.max(value.len() / 2));
+    let most = value.len().saturating_sub(MIN_RANDOM.max(value.len().div_ceil(2)));
     let mut kept = 0;
     for (at, byte) in value.bytes().enumerate().take(most) {
         if !byte.is_ascii_alphanumeric() {

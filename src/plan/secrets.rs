@@ -3,6 +3,8 @@
 
 use core::net::Ipv4Addr;
 
+use sha2::{Digest, Sha256};
+
 use super::engine::EnginePlan;
 use super::entry::{Mount, Topic, Why};
 use super::network::ProxyPlan;

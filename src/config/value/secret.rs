@@ -339,7 +339,6 @@ mod tests {
             "A_KEY@,",
             "A_KEY=x@a.example",
             "@a.example",
-            "1@a.example",
             "A_KEY@https://a.example",
             "A_KEY@a.example/x",
             "A_KEY@*.example",
