@@ -68,7 +68,8 @@ impl SecretFacts {
             let fact = match source {
                 SecretSource::Env => {
                     host.env.raw(&name).filter(|value| !value.is_empty()).map_or(SecretFact::Absent, |value| {
-                        checked(value.as_bytes()).unwrap_or_else(SecretFact::Problem)
+                        checked(value.as_bytes())
+                            .unwrap_or_else(|problem| SecretFact::Problem(format!("the host's variable {problem}")))
                     })
                 }
                 SecretSource::File(path) => read_file(host, &path, mounted)

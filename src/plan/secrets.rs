@@ -428,11 +428,8 @@ fn host_of_url(url: &str) -> Option<SecretHost> {
 /// Returns an address of this machine's loopback for a session: the guest shares the loopback with
 /// other sandboxes, and the address must be known before it starts.
 fn loopback_address(id: &str) -> Ipv4Addr {
-    let digest = id
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-    let [_, _, _, _, a, b, c, _] = (digest >> 7).to_be_bytes();
-    Ipv4Addr::new(127, 64 | (a & 63), b, 1 + c % 254)
+    let digest = Sha256::digest(id.as_bytes());
+    Ipv4Addr::new(127, 64 | (digest[0] & 63), digest[1], 1 + digest[2] % 254)
 }
 
 #[cfg(test)]
