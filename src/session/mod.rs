@@ -23,6 +23,7 @@ mod environment;
 mod error;
 mod failure;
 mod gates;
+pub(crate) mod kubernetes;
 #[cfg(target_os = "linux")]
 mod mount_sources;
 #[cfg(target_os = "linux")]
@@ -128,6 +129,13 @@ fn run_with<T>(
         Launch::Seatbelt(launch) => {
             record_start(&mut repositories)?;
             seatbelt::run(host, plan, launch, &directory, &mut sweep, signals, &mut gates, ui)
+        }
+        Launch::Kubernetes(launch) => {
+            record_start(&mut repositories)?;
+            repositories.begin_delayed_copies();
+            let record = &mut record;
+            let session = kubernetes::ClusterSession { host, plan, launch, gates: &gates, record, ui };
+            kubernetes::run(session, &mut sweep, signals)
         }
         #[cfg(target_os = "linux")]
         Launch::Native(launch) => native::run(
