@@ -2,7 +2,7 @@
 //! what cannot be had there. Nothing of the host is mounted: files are copied at the start.
 
 use super::entry::{Mount, Source, Topic};
-use super::{Draft, EnginePlan, NetworkPlan};
+use super::{Draft, NetworkPlan};
 use crate::config::value::{Access, EngineKind, GitMode, NetworkMode, NodeSelector, TmpMode, Toleration, UserMode};
 use crate::config::{Config, Origin};
 use crate::error::{Diagnostic, Kind, Result};
@@ -147,9 +147,4 @@ fn refuse_options(config: &Config, network: &NetworkPlan) -> Result<()> {
         return refuse(&flag.origin, "a flag of the engine", "use the options `kubernetes.…` of a configuration file");
     }
     Ok(())
-}
-
-/// Tells whether an engine's sandbox is on another machine, to which files are copied.
-pub fn is_copied(engine: &EnginePlan) -> bool {
-    engine.kind == EngineKind::Kubernetes
 }

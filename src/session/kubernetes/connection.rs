@@ -119,22 +119,6 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Starts another command in the pod, over a connection of its own.
-    pub fn exec(kubectl: &Kubectl<'_>, pod: &str, container: &str) -> Result<Self, ClusterError> {
-        let path = format!("{CONTROL_DIR}/sandpen");
-        let container = format!("--container={container}");
-        let mut client = start(kubectl, &["exec", "--stdin", &container, pod, "--", &path, "pod", "exec"])?;
-        let message = collect_message(&mut client);
-        let (Some(input), Some(output)) = (client.stdin.take(), client.stdout.take()) else {
-            return Err(ClusterError::Protocol { message: "kubectl has no streams".into() });
-        };
-        Self::over(client, input, output, message).map_err(|lost| ClusterError::Lost {
-            message: lost.message,
-            pod: pod.to_owned(),
-            namespace: kubectl.0.namespace.clone(),
-        })
-    }
-
     /// Waits for the next frame that says something.
     pub fn next(&self) -> Result<LinkFrame, LostLink> {
         loop {

@@ -19,11 +19,9 @@ use pod::{Pod, Started};
 use relay::{RawCaller, RelayEnd};
 
 use super::failure;
-use super::gates::Gates;
-use super::registry::{self, BackgroundSweep, Record};
+use super::{Session, registry};
 use crate::config::value::NetworkMode;
 use crate::error::Result;
-use crate::host::Host;
 use crate::launch::KubernetesLaunch;
 use crate::link::{LinkFrame, StartRequest};
 use crate::plan::{Plan, VariableValue};
@@ -31,39 +29,38 @@ use crate::process::signals::{SignalQueue, SignalTarget};
 use crate::process::status_file::CommandStatus;
 use crate::process::Outcome;
 use crate::ui::progress::Progress;
-use crate::ui::{Ui, counted, size};
+use crate::ui::{counted, size};
 
 /// Above this many bytes the copy is announced.
 const ANNOUNCED: u64 = 32 << 20;
 
-/// The parts of a session that run in a cluster.
-pub struct ClusterSession<'a> {
-    pub host: &'a Host,
-    pub plan: &'a Plan,
-    pub launch: &'a KubernetesLaunch,
-    pub gates: &'a Gates,
-    pub record: &'a mut Record,
-    pub ui: Ui,
+/// A session in a cluster.
+struct ClusterSession<'a, 's> {
+    session: &'a mut Session<'s>,
+    launch: &'a KubernetesLaunch,
 }
 
 /// Runs a pod and waits for the end of its command.
-pub fn run(mut session: ClusterSession<'_>, sweep: &mut BackgroundSweep, mut signals: SignalQueue) -> Result<Outcome> {
+pub(super) fn run(session: &mut Session<'_>, launch: &KubernetesLaunch, mut signals: SignalQueue) -> Result<Outcome> {
     let (plan, ui) = (session.plan, session.ui);
+    session.record_start()?;
+    session.repositories.begin_delayed_copies();
+    let mut session = ClusterSession { session, launch };
     let progress = Progress::start(ui, "the cluster to start the pod");
-    let mut pod = Pod::create(Kubectl(session.launch), plan)?;
+    let mut pod = Pod::create(Kubectl(launch), plan)?;
     session.record_pod(&pod);
-    sweep.start();
+    session.session.sweep.start();
     if let Started::Interrupted(signal) = pod.await_start(|| signals.termination_signal())? {
         return Ok(Outcome::Signaled(signal));
     }
     drop(progress);
     let helper = session.host_helper()?;
-    let connection = Connection::open(pod.kubectl(), &pod.name, session.host, &helper)?;
+    let connection = Connection::open(pod.kubectl(), &pod.name, session.session.host, &helper)?;
     session.copy(&connection)?;
     if let Some(signal) = signals.termination_signal() {
         return Ok(Outcome::Signaled(signal));
     }
-    session.gates.start(plan);
+    session.session.gates.start(plan);
     let request = StartRequest {
         directory: plan.workdir.as_path().to_owned(),
         terminal: plan.terminal.then(relay::terminal_size),
@@ -86,12 +83,8 @@ pub fn run(mut session: ClusterSession<'_>, sweep: &mut BackgroundSweep, mut sig
     drop((forwarder, raw));
     let outcome = session.outcome(&mut pod, end);
     drop(connection);
-    if let Ok(outcome) = &outcome {
-        if !pod.delete() {
-            ui.warn(&format!("the pod `{}` may still exist; `sandpen prune` deletes it", pod.name));
-            session.record.ended = Some(outcome.exit_code());
-            let _ = registry::write(&plan.session_dir, session.record);
-        }
+    if outcome.is_ok() && !pod.delete() {
+        ui.warn(&format!("the pod `{}` may still exist; `sandpen prune` deletes it", pod.name));
     }
     outcome
 }
@@ -113,24 +106,25 @@ fn describe(plan: &Plan, connection: &Connection, request: &StartRequest) -> std
     link.send(&LinkFrame::Start(serde_json::to_string(request)?))
 }
 
-impl ClusterSession<'_> {
+impl ClusterSession<'_, '_> {
     /// Adds the pod to the record, by which `prune` deletes it if this process is killed.
     fn record_pod(&mut self, pod: &Pod<'_>) {
-        if let Some(known) = &mut self.record.pod {
+        let Session { plan, record, .. } = &mut *self.session;
+        if let Some(known) = &mut record.pod {
             known.uid = Some(pod.uid.clone());
         }
-        let _ = registry::write(&self.plan.session_dir, self.record);
+        let _ = registry::write(&plan.session_dir, record);
     }
 
     fn host_helper(&self) -> Result<crate::path::HostPath> {
-        let missing = || ClusterError::NoHelper { arch: self.host.arch.to_owned() };
+        let missing = || ClusterError::NoHelper { arch: self.session.host.arch.to_owned() };
         Ok(self.launch.helper.clone().ok_or_else(missing)?)
     }
 
     /// Copies the files of the plan, and waits until they are written.
     fn copy(&self, connection: &Connection) -> Result<()> {
-        let progress = Progress::start(self.ui, "the workspace to be copied");
-        let sent = seed::send(self.plan, &self.launch.copies, &connection.writer);
+        let progress = Progress::start(self.session.ui, "the workspace to be copied");
+        let sent = seed::send(self.session.plan, &self.launch.copies, &connection.writer);
         let answer = match sent {
             Ok(sent) => connection.next().map(|frame| (frame, sent)),
             // What the keeper or kubectl said explains a broken connection.
@@ -144,7 +138,7 @@ impl ClusterSession<'_> {
         match answer {
             Ok((LinkFrame::Received, sent)) => {
                 let text = format!("{} ({}) copied into the pod", counted(usize::try_from(sent.files).unwrap_or_default(), "file"), size(sent.bytes));
-                if sent.bytes > ANNOUNCED { self.ui.notice(&text) } else { self.ui.verbose(&text) }
+                if sent.bytes > ANNOUNCED { self.session.ui.notice(&text) } else { self.session.ui.verbose(&text) }
                 Ok(())
             }
             Ok((LinkFrame::Failed(message), _)) => Err(ClusterError::Copy { message }.into()),
@@ -159,17 +153,17 @@ impl ClusterSession<'_> {
         match end {
             RelayEnd::Status(CommandStatus::Ended(code)) => Ok(Outcome::Exited(code)),
             RelayEnd::Status(CommandStatus::OutOfMemory) => {
-                failure::explain_memory(self.plan, crate::process::KILLED, self.ui);
+                failure::explain_memory(self.session.plan, crate::process::KILLED, self.session.ui);
                 Ok(crate::process::KILLED)
             }
             RelayEnd::Status(status) => {
-                failure::explain_command(self.plan, status, self.ui);
+                failure::explain_command(self.session.plan, status, self.session.ui);
                 Ok(Outcome::Exited(status.exit_code()))
             }
             RelayEnd::GuestLost => {
                 let words = pod.read();
                 if let Some(outcome) = words.as_ref().ok().and_then(state::killed_for_memory) {
-                    failure::explain_memory(self.plan, outcome, self.ui);
+                    failure::explain_memory(self.session.plan, outcome, self.session.ui);
                     return Ok(outcome);
                 }
                 let reason = words.as_ref().map_or_else(ToString::to_string, state::last_words);

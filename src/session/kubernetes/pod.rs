@@ -77,7 +77,9 @@ impl<'a> Pod<'a> {
     /// Waits until the keeper's container runs.
     pub fn await_start(&self, interrupted: impl FnMut() -> Option<i32>) -> Result<Started, ClusterError> {
         let arguments = ["get", "pod", &self.name, "--watch", "--output=json"];
-        let mut watch = self.kubectl.start(&arguments, |command| drop(command.stdout(Stdio::piped())))?;
+        let mut watch = self.kubectl.start(&arguments, |command| {
+            command.stdout(Stdio::piped());
+        })?;
         let result = self.follow(&mut watch, interrupted);
         let _ = watch.kill();
         let _ = watch.wait();
@@ -92,13 +94,13 @@ impl<'a> Pod<'a> {
             if let Some(signal) = interrupted() {
                 return Ok(Started::Interrupted(signal));
             }
-            let state = match states.recv_timeout(SIGNAL_INTERVAL) {
+            let now = match states.recv_timeout(SIGNAL_INTERVAL) {
                 Ok(pod) => Some(state(&pod)),
                 Err(RecvTimeoutError::Timeout) => None,
                 // The watch ends when the API server does, or after some minutes.
                 Err(RecvTimeoutError::Disconnected) => Some(state(&self.read()?)),
             };
-            match state {
+            match now {
                 Some(PodState::KeeperRuns) => return Ok(Started::Ready),
                 Some(PodState::Failed(error)) => return Err(error),
                 Some(PodState::Unschedulable(message)) => {
@@ -110,7 +112,7 @@ impl<'a> Pod<'a> {
                 None => {}
             }
             if unschedulable.is_some_and(|since| since.elapsed() > SCHEDULE_TIMEOUT)
-                && let PodState::Unschedulable(message) = state_of(&self.read()?)
+                && let PodState::Unschedulable(message) = state(&self.read()?)
             {
                 return Err(ClusterError::Unschedulable { message });
             }
@@ -162,21 +164,12 @@ impl<'a> Pod<'a> {
         self.is_deleted = is_deleted;
         is_deleted
     }
-
-    /// Leaves the pod to its keeper, which keeps the work for some time.
-    pub fn leave(mut self) {
-        self.is_deleted = true;
-    }
 }
 
 impl Drop for Pod<'_> {
     fn drop(&mut self) {
         self.delete();
     }
-}
-
-fn state_of(pod: &Value) -> PodState {
-    state(pod)
 }
 
 /// Reads the pods that a watch prints, in another thread.

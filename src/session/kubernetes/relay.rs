@@ -28,7 +28,10 @@ pub enum RelayEnd {
 }
 
 /// The caller's terminal in raw mode, while it is the guest's.
-pub struct RawCaller(Option<CallerTerminal>);
+pub struct RawCaller {
+    /// Dropping it restores the settings.
+    _terminal: Option<CallerTerminal>,
+}
 
 impl RawCaller {
     pub fn enter(wanted: bool) -> Self {
@@ -36,7 +39,7 @@ impl RawCaller {
         if let Some(terminal) = terminal.as_mut().filter(|terminal| terminal.is_foreground()) {
             terminal.set_raw();
         }
-        RawCaller(terminal)
+        RawCaller { _terminal: terminal }
     }
 }
 
