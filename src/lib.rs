@@ -66,6 +66,8 @@ mod host;
 #[allow(missing_docs)]
 mod launch;
 #[allow(missing_docs)]
+mod link;
+#[allow(missing_docs)]
 #[cfg(target_os = "linux")]
 mod native;
 mod path;

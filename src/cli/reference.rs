@@ -116,12 +116,16 @@ mod tests {
     fn the_keys_of_the_schema_are_those_of_the_table() {
         let schema = file_schema();
         let tables =
-            [("", schema.pointer("/properties")), ("resources.", schema.pointer("/properties/resources/properties"))];
+            [
+                ("", schema.pointer("/properties")),
+                ("resources.", schema.pointer("/properties/resources/properties")),
+                ("kubernetes.", schema.pointer("/properties/kubernetes/properties")),
+            ];
         let keys = tables.iter().flat_map(|(table, keys)| {
             let keys = keys.and_then(serde_json::Value::as_object).expect("keys").keys();
             keys.map(move |key| format!("{table}{key}"))
         });
-        let keys = unique(keys.filter(|key| key != "resources" && key != "$schema"));
+        let keys = unique(keys.filter(|key| !["resources", "kubernetes", "$schema"].contains(&key.as_str())));
         assert_eq!(unique(OPTIONS.iter().filter_map(|option| Some(option.key?.name.to_owned()))), keys);
     }
 

@@ -82,6 +82,8 @@ type InternalCommand = fn(Vec<OsString>) -> ExitCode;
 fn internal_command(arguments: &[OsString]) -> Option<InternalCommand> {
     Some(match arguments.get(1)?.to_str()? {
         "guest" => |rest| helper::main(rest.into_iter()),
+        #[cfg(target_os = "linux")]
+        "pod" => |rest| helper::pod(&rest),
         "forward" => |_| ports::serve_inside(),
         "listeners" => |_| ports::list_inside(),
         "probe" => |rest| selftest::probe::main(rest.into_iter()),

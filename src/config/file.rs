@@ -13,8 +13,11 @@ use super::syntax::{self, Language};
 
 /// A key that names a schema for editors; it has no effect.
 const SCHEMA_KEY: &str = "$schema";
-/// The table that the keys `resources.…` are in, and its form.
-const RESOURCES: (&str, &str) = ("resources", "a table such as { cpus = 2, memory = \"4g\" }");
+/// The tables that keys with a dot are in, and their forms and descriptions.
+const TABLES: [(&str, &str, &str); 2] = [
+    ("resources", "a table such as { cpus = 2, memory = \"4g\" }", "Limits."),
+    ("kubernetes", "a table such as { namespace = \"agents\" }", "Options of the engine `kubernetes`."),
+];
 
 /// Reads a file's text. `name` is the file's name in messages; relative paths in it start at
 /// `base`.
@@ -34,14 +37,15 @@ pub fn parse(
 
 /// Reads the keys of a table; `prefix` is empty at the top, else the table's name and a dot.
 fn read_table(table: &Node<'_>, prefix: &str, file: FileContext<'_>, settings: &mut Settings) -> Result<(), Problem> {
-    let expected = if prefix.is_empty() { "a table of options" } else { RESOURCES.1 };
+    let table_of = |key: &str| TABLES.iter().find(|(name, ..)| *name == key);
+    let expected = table_of(prefix.trim_end_matches('.')).map_or("a table of options", |(_, form, _)| form);
     for entry in table.entries(expected)? {
         let key = format!("{prefix}{}", entry.key);
         if prefix.is_empty() && key == SCHEMA_KEY {
             continue;
         }
-        let read = if prefix.is_empty() && key == RESOURCES.0 {
-            read_table(&entry.node, "resources.", file, settings).map(|()| true)
+        let read = if prefix.is_empty() && table_of(&key).is_some() {
+            read_table(&entry.node, &format!("{key}."), file, settings).map(|()| true)
         } else {
             settings.read_key(&key, &entry.node, file)
         };
@@ -76,8 +80,9 @@ pub fn schema() -> Json {
         }
         match key.name.split_once('.') {
             Some((table, key)) => {
+                let description = TABLES.iter().find(|(name, ..)| *name == table).map_or("", |(.., text)| text);
                 let table = top.entry(table).or_insert_with(|| {
-                    json!({ "description": "Limits.", "type": "object", "properties": {}, "additionalProperties": false })
+                    json!({ "description": description, "type": "object", "properties": {}, "additionalProperties": false })
                 });
                 table["properties"][key] = schema;
             }

@@ -15,8 +15,8 @@ use super::sourced::Sourced;
 use super::table::{KeySpec, OptionSpec, changes, first, never, optional, options, present, resolved};
 use super::value::{
     Access, AgentMode, CacheMode, Cpus, EngineSetting, EnvRequest, GitMode, HideGlob, HostRule, ImageRef, KeysMode,
-    Memory, MountRequest, Name, NestedMode, NetworkMode, Pids, Port, PushRule, SecretRequest, SshHost, TmpMode,
-    UserMode, Value,
+    Memory, MountRequest, Name, NestedMode, NetworkMode, NodeSelector, ObjectName, Pids, Port, PushRule, SecretRequest,
+    SshHost, TmpMode, Toleration, UserMode, Value,
 };
 use crate::host::{Environment, Platform};
 use crate::ui::Verbosity;
@@ -352,6 +352,51 @@ options! {
         key: "seatbeltProfile", example r#""restrictive-closed""#;
         describe: |profile| format!("the Seatbelt profile is `{profile}`");
         opens: |_, _| Some("on macOS it replaces all protection");
+    }
+    context: Option<Sourced<String>> => {
+        "The context of kubectl for the engine `kubernetes`. By default kubectl's own.";
+        flag: context: Option<String> = "--context" ["CONTEXT"], "Engine", "Context of kubectl (default: kubectl's own)";
+        key: "kubernetes.context", example r#""team-cluster""#;
+        describe: |context| format!("the context of kubectl is `{context}`");
+        form: "the name of a context (`kubectl config get-contexts` lists them)";
+        opens: |_, _| Some("your files are sent to that cluster");
+    }
+    namespace: Option<Sourced<ObjectName>> => {
+        "The namespace of the sandbox's pod, for the engine `kubernetes`. By default the context's.";
+        flag: namespace: Option<String> = "--namespace" ["NAMESPACE"], "Engine", "Namespace of the pod (default: the context's)";
+        key: "kubernetes.namespace", example r#""agents""#;
+        describe: |namespace| format!("the pod is in the namespace `{namespace}`");
+        opens: |_, _| Some("who may use that namespace can look into the sandbox");
+    }
+    runtime_class: Option<Sourced<ObjectName>> => {
+        "The pod's runtime class, such as one of gVisor.";
+        key: "kubernetes.runtimeClass", example r#""gvisor""#;
+        describe: |class| format!("the pod's runtime class is `{class}`");
+        opens: |_, _| Some("another runtime isolates differently");
+    }
+    service_account: Option<Sourced<ObjectName>> => {
+        "The pod's service account. Its token is never given to the sandbox.";
+        key: "kubernetes.serviceAccount", example r#""agents""#;
+        describe: |account| format!("the pod's service account is `{account}`");
+        opens: |_, _| Some("the cluster may give the pod that account's rights");
+    }
+    node_selector: Vec<Sourced<NodeSelector>> => {
+        "Labels that the pod's node must have.";
+        key: "kubernetes.nodeSelector", example r#"["disktype=ssd"]"#;
+        describe: |label| format!("the pod's node has the label `{label}`");
+        opens: |_, _| Some("another node may isolate differently");
+    }
+    tolerations: Vec<Sourced<Toleration>> => {
+        "Taints of nodes that the pod tolerates.";
+        key: "kubernetes.tolerations", example r#"["dedicated=agents:NoSchedule"]"#;
+        describe: |taint| format!("the pod tolerates the taint `{taint}`");
+        opens: |_, _| Some("another node may isolate differently");
+    }
+    image_pull_secrets: Vec<Sourced<ObjectName>> => {
+        "Secrets in the namespace with which the cluster pulls the image, by name.";
+        key: "kubernetes.imagePullSecrets", example r#"["registry-login"]"#;
+        describe: |secret| format!("the cluster pulls the image with the secret `{secret}`");
+        opens: |_, _| Some("that login is used for the image");
     }
     name: Option<Sourced<Name>> => {
         "The sandbox's id for ps, exec and stop. By default it is random.";

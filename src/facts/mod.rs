@@ -23,6 +23,7 @@ use std::os::unix::fs::MetadataExt;
 use serde::Serialize;
 
 pub use agent::{AgentFacts, count_agent_keys};
+pub use engines::kubernetes::KubernetesFacts;
 pub use engines::docker::{DockerFacts, EndpointOrigin, MachineProvider};
 pub use engines::machine::{DesktopFacts, MachineQuestion};
 pub use engines::native::NativeFacts;
@@ -93,6 +94,8 @@ pub struct Questions {
     pub writable: Vec<HostPath>,
     /// Directories that the preset mounts. The command may come from them, other programs may not.
     pub preset_directories: Vec<HostPath>,
+    /// The context of kubectl that was asked for.
+    pub kubernetes_context: Option<String>,
     /// A profile that is not built in: a name or a path.
     pub seatbelt_profile: Option<Sourced<String>>,
     pub git: GitQuestion,
@@ -129,6 +132,7 @@ pub struct Facts {
     pub seatbelt: Option<SeatbeltFacts>,
     /// `None` unless a container may get package caches.
     pub overlay: Option<OverlayFacts>,
+    pub kubernetes: Option<KubernetesFacts>,
     /// Empty on engines that do not run the host's tools.
     pub tools: ToolFacts,
     pub agent: AgentFacts,
@@ -218,6 +222,7 @@ impl Facts {
             podman: engines.podman,
             native: engines.native,
             seatbelt: engines.seatbelt,
+            kubernetes: engines.kubernetes,
             tools,
             agent,
             image: None,
@@ -253,6 +258,7 @@ struct Engines {
     podman: Option<PodmanFacts>,
     native: Option<NativeFacts>,
     seatbelt: Option<SeatbeltFacts>,
+    kubernetes: Option<KubernetesFacts>,
 }
 
 impl Engines {
@@ -279,6 +285,11 @@ impl Engines {
                 EngineKind::Podman => {
                     let facts = PodmanFacts::look(host, path.find("podman"));
                     found.podman.insert(facts).reach == Reach::Answers
+                }
+                EngineKind::Kubernetes => {
+                    let context = questions.kubernetes_context.as_deref();
+                    let facts = KubernetesFacts::look(host, path.find("kubectl"), path.for_host(), context);
+                    found.kubernetes.insert(facts).reach == Reach::Answers
                 }
             };
             if can_run {

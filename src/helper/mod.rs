@@ -6,6 +6,8 @@
 #![allow(clippy::disallowed_methods, reason = "runs inside the sandbox, where there is no Host")]
 
 mod command;
+#[cfg(target_os = "linux")]
+mod pod;
 mod relay;
 mod remote_helper;
 
@@ -27,6 +29,8 @@ use signal_hook::iterator::Signals;
 pub use command::PreparedCommand;
 #[cfg(target_os = "linux")]
 pub use command::complete_paths;
+#[cfg(target_os = "linux")]
+pub use pod::main as pod;
 pub use remote_helper::main as remote_helper;
 
 use crate::plan::{CONTROL_DIR, HelperConfig};
@@ -90,6 +94,9 @@ enum Grouping {
     /// In a container the command leads its own group. The helper forwards signals to it and makes
     /// it the foreground of the container's terminal.
     Separate,
+    /// In a pod the command leads a session of its own, with a pseudo-terminal that the helper has made.
+    #[cfg(target_os = "linux")]
+    Session,
     /// Under Seatbelt the helper and the command are one group, which is not the launcher's. The
     /// launcher signals the whole group, so the helper forwards nothing.
     WithHelper { launcher: u32 },
@@ -102,8 +109,8 @@ impl Grouping {
 
     fn caught_signals(self) -> &'static [i32] {
         match self {
-            Grouping::Separate => &signals::CAUGHT_IN_CONTAINER,
             Grouping::WithHelper { .. } => &signals::CAUGHT_UNDER_SEATBELT,
+            _ => &signals::CAUGHT_IN_CONTAINER,
         }
     }
 
@@ -118,6 +125,8 @@ impl Grouping {
     fn resume(self, command: Pid, stopped_by: Option<i32>) {
         thread::sleep(RESUME_DELAY);
         match self {
+            #[cfg(target_os = "linux")]
+            Grouping::Session => drop(kill_process_group(command, Signal::CONT)),
             Grouping::Separate => {
                 terminal::set_foreground(stdin(), command);
                 let _ = kill_process_group(command, Signal::CONT);
@@ -175,13 +184,13 @@ fn run(config: &HelperConfig, argv: Vec<OsString>) -> Result<u8, CommandStatus> 
     report(config, CommandStatus::Started);
     if config.detach {
         // The container's first process adopts it.
-        return start(&prepared, grouping, Attachment::None).map(|_| 0);
+        return start(&prepared, grouping, &without_streams).map(|_| 0);
     }
     #[cfg(target_os = "linux")]
     if config.exec {
         descendants::adopt();
     }
-    let command = start(&prepared, grouping, Attachment::Streams)?;
+    let command = start(&prepared, grouping, &|_| ())?;
     let Some(command) = Pid::from_raw(command.id() as i32) else { return Err(CommandStatus::NotExecutable) };
     #[cfg(target_os = "linux")]
     if let Some(byte) = config.client {
@@ -215,18 +224,20 @@ fn refuse_replaced_mounts(identities: &Path) -> Result<(), CommandStatus> {
     Err(CommandStatus::MountReplaced)
 }
 
-/// Whether the command has the helper's streams.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Attachment {
-    Streams,
-    /// It reads and prints nothing.
-    None,
+/// Lets the command read and print nothing.
+fn without_streams(command: &mut Command) {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
 }
 
-fn start(prepared: &PreparedCommand, grouping: Grouping, attachment: Attachment) -> Result<Child, CommandStatus> {
+/// Starts the command. `configure` sets its streams, unless they are the helper's.
+fn start(
+    prepared: &PreparedCommand,
+    grouping: Grouping,
+    configure: &dyn Fn(&mut Command),
+) -> Result<Child, CommandStatus> {
     let (name, arguments) = prepared.argv.split_first().ok_or(CommandStatus::NotFound)?;
     let program = find(name, &prepared.path)?;
-    match spawn(prepared, grouping, attachment, &program, name, arguments) {
+    match spawn(prepared, grouping, configure, &program, name, arguments) {
         Err(error) if error.raw_os_error() == Some(libc::ENOEXEC) => {
             if is_elf(&program) {
                 return Err(CommandStatus::WrongArchitecture);
@@ -234,7 +245,7 @@ fn start(prepared: &PreparedCommand, grouping: Grouping, attachment: Attachment)
             // A script without `#!` is run with sh, as shells and execvp do.
             let script: Vec<OsString> =
                 std::iter::once(program.into_os_string()).chain(arguments.iter().cloned()).collect();
-            spawn(prepared, grouping, attachment, Path::new("/bin/sh"), OsStr::new("sh"), &script)
+            spawn(prepared, grouping, configure, Path::new("/bin/sh"), OsStr::new("sh"), &script)
                 .map_err(|_| CommandStatus::NotExecutable)
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(CommandStatus::NotFound),
@@ -246,22 +257,20 @@ fn start(prepared: &PreparedCommand, grouping: Grouping, attachment: Attachment)
 fn spawn(
     prepared: &PreparedCommand,
     grouping: Grouping,
-    attachment: Attachment,
+    configure: &dyn Fn(&mut Command),
     program: &Path,
     name: &OsStr,
     arguments: &[OsString],
 ) -> io::Result<Child> {
     let mut command = Command::new(program);
     command.arg0(name).args(arguments).env("PATH", &prepared.path);
-    if attachment == Attachment::None {
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    }
     if let Grouping::Separate = grouping {
         command.process_group(0);
     }
     if let Some(python_path) = &prepared.python_path {
         command.env("PYTHONPATH", python_path);
     }
+    configure(&mut command);
     command.spawn()
 }
 

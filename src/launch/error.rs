@@ -29,6 +29,10 @@ pub enum LaunchError {
     ColonAndComma { source_path: String },
     #[error("internal error: the plan for Seatbelt has no facts about Seatbelt")]
     NoSeatbeltFacts,
+    #[error("internal error: the plan for Kubernetes has no facts about the cluster")]
+    NoKubernetesFacts,
+    #[error("{origin}: the file `{path}` has no place in a pod at `{target}`")]
+    NoVolume { origin: Origin, path: String, target: String },
     #[error("cannot find sandpen's program file, which starts the command")]
     NoProgramFile,
     #[error("`{session}` is not UTF-8")]
@@ -47,10 +51,12 @@ impl Diagnostic for LaunchError {
             | Self::PathNotUtf8 { .. }
             | Self::TmpfsTarget { .. }
             | Self::UnsupportedSource { .. }
+            | Self::NoVolume { .. }
             | Self::ColonAndComma { .. } => Kind::Usage,
             Self::Strict { .. }
             | Self::NoImage
             | Self::NoSeatbeltFacts
+            | Self::NoKubernetesFacts
             | Self::NoProgramFile
             | Self::SessionNotUtf8 { .. }
             | Self::HelperConfig { .. } => Kind::Launch,
@@ -72,6 +78,9 @@ impl Diagnostic for LaunchError {
         match self {
             Self::Strict { downgrade } => vec![format!("without --strict it would run with: {}", downgrade.got)],
             Self::PathNotUtf8 { .. } => vec!["rename it, or use another engine".into()],
+            Self::NoVolume { .. } => {
+                vec!["mount its directory, or give it a target below your home or the workspace".into()]
+            }
             Self::ColonAndComma { .. } => vec!["use Docker, or rename the directory".into()],
             _ => Vec::new(),
         }

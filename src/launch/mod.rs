@@ -3,6 +3,7 @@
 
 mod docker;
 mod error;
+mod kubernetes;
 mod limits;
 #[cfg(target_os = "linux")]
 pub mod native;
@@ -13,6 +14,7 @@ mod sidecar;
 mod volume;
 
 pub use error::LaunchError;
+pub use kubernetes::{FileCopy, GUEST, KEEPER, KubernetesLaunch};
 pub use oci::CONTAINER_ID;
 pub use seatbelt::{Entry as SeatbeltEntry, SeatbeltLaunch};
 pub use sidecar::Sidecar;
@@ -47,6 +49,8 @@ pub enum DowngradeKind {
     Nested,
     /// A mount appears at the host's path instead of the requested target.
     MountTarget,
+    /// Files are copied instead of mounted.
+    Copied,
 }
 
 /// An option that cannot be enforced here. With `--strict` it stops the launch.
@@ -90,6 +94,7 @@ pub fn refuse_downgrades(downgrades: &[Downgrade]) -> Result<()> {
 pub enum Launch {
     Container(ContainerLaunch),
     Seatbelt(SeatbeltLaunch),
+    Kubernetes(KubernetesLaunch),
     #[cfg(target_os = "linux")]
     Native(native::NativeLaunch),
 }
@@ -159,6 +164,7 @@ impl Launch {
             EngineKind::Docker => Launch::Container(docker::compile(plan, host.process, client)?),
             EngineKind::Podman => Launch::Container(podman::compile(plan, host.process, client)?),
             EngineKind::SandboxExec => Launch::Seatbelt(seatbelt::compile(plan, host.process)?),
+            EngineKind::Kubernetes => Launch::Kubernetes(kubernetes::compile(plan, client, facts.helper.clone())?),
             #[cfg(target_os = "linux")]
             EngineKind::Native => Launch::Native(native::compile(plan)?),
             #[cfg(not(target_os = "linux"))]
@@ -173,9 +179,17 @@ impl Launch {
     pub fn container(&self) -> Option<&ContainerLaunch> {
         match self {
             Launch::Container(launch) => Some(launch),
-            Launch::Seatbelt(_) => None,
+            Launch::Seatbelt(_) | Launch::Kubernetes(_) => None,
             #[cfg(target_os = "linux")]
             Launch::Native(_) => None,
+        }
+    }
+
+    /// Returns the pod, as data.
+    pub fn manifest(&self) -> Option<&serde_json::Value> {
+        match self {
+            Launch::Kubernetes(launch) => Some(&launch.manifest),
+            _ => None,
         }
     }
 
@@ -183,6 +197,7 @@ impl Launch {
         match self {
             Launch::Container(launch) => &launch.downgrades,
             Launch::Seatbelt(launch) => &launch.downgrades,
+            Launch::Kubernetes(launch) => &launch.downgrades,
             #[cfg(target_os = "linux")]
             Launch::Native(launch) => &launch.downgrades,
         }
@@ -193,6 +208,7 @@ impl Launch {
         match self {
             Launch::Container(launch) => &launch.argv,
             Launch::Seatbelt(launch) => &launch.argv,
+            Launch::Kubernetes(launch) => &launch.argv,
             #[cfg(target_os = "linux")]
             Launch::Native(launch) => &launch.argv,
         }
@@ -206,7 +222,7 @@ impl Launch {
     /// profile.
     pub fn steps(&self) -> Option<Vec<String>> {
         match self {
-            Launch::Container(_) => None,
+            Launch::Container(_) | Launch::Kubernetes(_) => None,
             Launch::Seatbelt(launch) => Some(launch.steps()),
             #[cfg(target_os = "linux")]
             Launch::Native(launch) => Some(launch.steps()),

@@ -8,3 +8,10 @@ pub fn install_container_filter(nested: bool) -> rustix::io::Result<()> {
     rustix::thread::set_no_new_privs(true)?;
     seccomp::install(&seccomp::filter(NewNamespaces::new(nested, false)))
 }
+
+/// Denies this thread and its descendants all sockets but those of the local system: a sandbox without
+/// a network, for engines that cannot take the network away.
+pub fn install_offline_filter() -> rustix::io::Result<()> {
+    rustix::thread::set_no_new_privs(true)?;
+    seccomp::install(&seccomp::local_sockets_only())
+}

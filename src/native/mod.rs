@@ -35,7 +35,7 @@ mod sys;
 mod walls;
 
 pub use cgroup::{remove_stale, stale};
-pub use container::install_container_filter;
+pub use container::{install_container_filter, install_offline_filter};
 pub use enter::{CommandLifetime, enter};
 pub use guest::Command;
 pub use init::Init;

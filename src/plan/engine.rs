@@ -6,7 +6,7 @@ use crate::config::value::{EngineKind, EngineSetting, ImageRef, Value};
 use crate::config::{Config, Origin, Sourced};
 use crate::error::{Diagnostic, Error, Kind, Result};
 use crate::facts::engines::Controller;
-use crate::facts::{DockerFacts, EndpointOrigin, Facts, PodmanFacts, Reach};
+use crate::facts::{DockerFacts, EndpointOrigin, Facts, KubernetesFacts, PodmanFacts, Reach};
 use crate::host::{Host, Platform};
 use crate::path::HostPath;
 
@@ -61,10 +61,12 @@ impl EnginePlan {
         let podman = facts.podman.as_ref().filter(|_| kind == EngineKind::Podman);
         let docker = facts.docker.as_ref().filter(|_| kind == EngineKind::Docker);
         let seatbelt = facts.seatbelt.as_ref().filter(|_| kind == EngineKind::SandboxExec);
+        let kubernetes = facts.kubernetes.as_ref().filter(|_| kind == EngineKind::Kubernetes);
         let program = podman
             .and_then(|podman| podman.program.clone())
             .or_else(|| docker.and_then(|docker| docker.program.clone()))
-            .or_else(|| seatbelt.and_then(|seatbelt| seatbelt.program.clone()));
+            .or_else(|| seatbelt.and_then(|seatbelt| seatbelt.program.clone()))
+            .or_else(|| kubernetes.and_then(|kubernetes| kubernetes.program.clone()));
         let delegated = match (podman, docker) {
             (Some(podman), _) if podman.rootless && !podman.remote => Some(&podman.controllers),
             (_, Some(docker)) if docker.rootless => Some(&docker.controllers),
@@ -124,6 +126,10 @@ pub enum EngineError {
     PodmanMissing,
     #[error("Podman's remote service does not answer at CONTAINER_HOST")]
     PodmanSilent { error: String },
+    #[error("kubectl is not installed: there is no `kubectl` on PATH")]
+    KubectlMissing,
+    #[error("kubectl has no cluster to use")]
+    NoCluster { error: String },
     #[error("this is already a sandbox of sandpen (`{sandbox}`), and no other can be started in it")]
     InSandbox { sandbox: String },
     /// An engine that was chosen explicitly cannot run.
@@ -145,7 +151,7 @@ impl Diagnostic for EngineError {
 
     fn causes(&self) -> Vec<String> {
         match self {
-            Self::DockerDenied { error, .. } | Self::DockerSilent { error, .. } | Self::PodmanSilent { error } => {
+            Self::DockerDenied { error, .. } | Self::DockerSilent { error, .. } | Self::PodmanSilent { error } | Self::NoCluster { error } => {
                 vec![error.clone()]
             }
             Self::Chosen { problem, .. } => problem.causes().to_vec(),
@@ -169,6 +175,10 @@ impl Diagnostic for EngineError {
             Self::DockerSilent { .. } => "start Docker (`sudo systemctl start docker`, or Docker Desktop)",
             Self::Elsewhere { .. } => "use an engine of this machine: sandpen cannot use a remote one",
             Self::PodmanMissing => "install Podman",
+            Self::KubectlMissing => "install kubectl: https://kubernetes.io/docs/tasks/tools",
+            Self::NoCluster { .. } => {
+                "list what there is with `kubectl config get-contexts`, and choose with `--context` or `kubectl config use-context`"
+            }
             Self::PodmanSilent { .. } => {
                 "start it (`podman machine start`, or `podman system service`), or unset CONTAINER_HOST"
             }
@@ -219,6 +229,7 @@ pub fn choose(inputs: Inputs) -> Result<(EnginePlan, Option<ImagePlan>)> {
             return Err(EngineError::NotMacos { origin: config.engine.origin.clone() }.into());
         }
         EngineSetting::SandboxExec => Some(EngineKind::SandboxExec),
+        EngineSetting::Kubernetes => Some(EngineKind::Kubernetes),
         EngineSetting::Auto => None,
     };
     let plan = match kind {
@@ -245,7 +256,7 @@ fn inside_sandbox(host: &Host, plan: &EnginePlan) -> Option<Error> {
     let is_reachable = match plan.kind {
         EngineKind::Docker => host.env.text("DOCKER_HOST").is_some(),
         EngineKind::Podman => host.env.text("CONTAINER_HOST").is_some(),
-        EngineKind::Native | EngineKind::SandboxExec => plan.problem.is_none(),
+        EngineKind::Native | EngineKind::SandboxExec | EngineKind::Kubernetes => plan.problem.is_none(),
     };
     (!is_reachable).then(|| EngineError::InSandbox { sandbox }.into())
 }
@@ -283,6 +294,7 @@ fn named_engine(kind: EngineKind, config: &Config, facts: &Facts) -> EnginePlan 
         EngineKind::Docker => facts.docker.as_ref().and_then(docker_problem).map(or_use(EngineKind::Podman)),
         EngineKind::Native => native_problem(facts).cloned(),
         EngineKind::SandboxExec => seatbelt::problem(facts),
+        EngineKind::Kubernetes => facts.kubernetes.as_ref().and_then(kubernetes_problem),
     };
     EnginePlan::new(kind, "chosen explicitly; no other engine is tried".to_owned(), config, facts, problem)
 }
@@ -326,6 +338,15 @@ fn automatic(config: &Config, facts: &Facts, image: Option<&ImagePlan>) -> Engin
 
 fn native_problem(facts: &Facts) -> Option<&Error> {
     facts.native.as_ref().and_then(|native| native.problem.as_ref())
+}
+
+/// Returns the reason for which kubectl cannot be used. The cluster itself is asked at the launch.
+pub fn kubernetes_problem(facts: &KubernetesFacts) -> Option<Error> {
+    match &facts.reach {
+        Reach::Answers => None,
+        Reach::NoProgram => Some(EngineError::KubectlMissing.into()),
+        Reach::Denied(error) | Reach::Silent(error) => Some(EngineError::NoCluster { error: error.clone() }.into()),
+    }
 }
 
 /// Returns the reason for which Docker cannot be used.

@@ -125,7 +125,7 @@ impl Draft<'_> {
             client: None,
             detach: false,
             handover: None,
-            owner: self.host.platform == Platform::Linux,
+            owner: self.host.platform == Platform::Linux && self.engine != EngineKind::Kubernetes,
             control_dir: None,
             opened: Vec::new(),
             nested: false,
@@ -158,6 +158,10 @@ impl Draft<'_> {
             return Ok(None);
         };
         let control_dir = self.control_dir();
+        if self.engine == EngineKind::Kubernetes {
+            // It is sent into the pod, and speaks to the launcher over the link.
+            return Ok(Some(control_dir.join("sandpen")));
+        }
         // A file and not a directory, so that the guest cannot leave other files behind.
         let status = self.session_dir.join(STATUS);
         self.prepare.push(Prepare::Shared { path: status.clone() });

@@ -14,6 +14,7 @@ mod git;
 mod helper;
 mod hidden;
 mod host_proxy;
+pub mod kubernetes;
 mod mount_points;
 mod mounts;
 mod nested;
@@ -45,6 +46,7 @@ pub use engine::{EnginePlan, ImagePlan};
 pub use entry::{Mount, Source, Topic, Variable, VariableValue, Why};
 pub use git::{GitSettingChange, SettingEffect};
 pub use helper::{Forward, HelperConfig};
+pub use kubernetes::KubernetesPlan;
 pub use mounts::flat_name;
 pub use nested::NestedPlan;
 pub use network::{HANDOVER, NetworkPlan, ProxyPlan};
@@ -122,6 +124,8 @@ pub struct Plan {
     /// `None` for other engines than Seatbelt.
     pub(crate) seatbelt: Option<SeatbeltPlan>,
     pub(crate) helper_config: HelperConfig,
+    /// `None` for other engines than Kubernetes.
+    pub(crate) kubernetes: Option<KubernetesPlan>,
     /// The path of the guest helper inside a container; `None` if there is no helper.
     pub helper: Option<GuestPath>,
     /// The command and its arguments; empty for an interactive shell.
@@ -266,15 +270,16 @@ impl Plan {
         };
         draft.requested_mounts()?;
         let (secrets, network) = draft.secrets(&engine, network)?;
+        draft.refuse_for_kubernetes(&network)?;
         let git_mode = draft.git_mode()?;
         let repositories = if git_mode == GitMode::Private { draft.private_repositories() } else { Vec::new() };
         draft.workspace_mounts();
         let fixed = draft.fixed_files(git_mode);
-        if engine.kind.is_container() {
+        if engine.kind.is_container() && engine.kind != EngineKind::Kubernetes {
             draft.virtual_env();
         }
         draft.preset_mounts();
-        if engine.kind != EngineKind::SandboxExec {
+        if !matches!(engine.kind, EngineKind::SandboxExec | EngineKind::Kubernetes) {
             draft.package_caches();
         }
         draft.git_configuration();
@@ -339,10 +344,11 @@ impl Plan {
         let repository_gate = draft.repository_gate(repositories, &fixed);
         warn_of_home(inputs, &mut draft.warnings);
         let hidden = draft.hide()?;
+        let kubernetes = draft.kubernetes();
         let hide_details = draft.hide_details();
         let Draft { mounts, env, mut prepare, cache_layers, warnings, agent_state, .. } = draft;
         let mounts = mounts.into_sorted();
-        if seatbelt.is_none() {
+        if seatbelt.is_none() && engine.kind != EngineKind::Kubernetes {
             prepare.extend(mount_points::mount_points(&mounts, &session_dir));
         }
         let terminal = host.terminal.stdin && host.terminal.stdout;
@@ -366,6 +372,7 @@ impl Plan {
             secrets,
             seatbelt,
             helper_config,
+            kubernetes,
             helper,
             command: request.command.clone(),
             program: facts.tools.program.clone(),

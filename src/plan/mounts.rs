@@ -312,7 +312,8 @@ impl Draft<'_> {
     /// guest has another uid, whose files could not be removed afterwards; otherwise in the
     /// session's directory.
     pub fn scratch(&mut self, name: &str, target: GuestPath, mode: u32, why: Why) {
-        if self.engine == EngineKind::Native || !self.user.is_host_user() {
+        let is_in_memory = matches!(self.engine, EngineKind::Native | EngineKind::Kubernetes);
+        if is_in_memory || !self.user.is_host_user() {
             self.mounts.add(Mount::tmpfs(target, mode, why));
             return;
         }

@@ -116,6 +116,7 @@ fn unavailable(inputs: Inputs, engine: EngineKind) -> Option<&'static str> {
         EngineKind::Native => None,
         EngineKind::Docker => Some("Docker's seccomp profile denies new namespaces"),
         EngineKind::Podman => unavailable_in_podman(inputs),
+        EngineKind::Kubernetes => Some("pods have no user namespaces of their own"),
         EngineKind::SandboxExec => Some("macOS denies a sandbox within a sandbox"),
     }
 }

@@ -54,6 +54,7 @@ pub fn questions(
         mounted: mounted(host, config, workspace).collect(),
         writable: writable(host, config, workspace).collect(),
         preset_directories: preset_directories.collect(),
+        kubernetes_context: config.context.as_ref().map(|asked| asked.value.clone()),
         seatbelt_profile: own_profile.cloned(),
         git: GitQuestion {
             directory: workspace.workdir.clone(),
@@ -114,6 +115,8 @@ pub fn engine_candidates(setting: EngineSetting, names_image: bool, platform: Pl
         EngineSetting::Podman => vec![EngineKind::Podman],
         EngineSetting::Native => vec![EngineKind::Native],
         EngineSetting::SandboxExec => vec![EngineKind::SandboxExec],
+        // `auto` never takes it: files leave this machine only when asked to.
+        EngineSetting::Kubernetes => vec![EngineKind::Kubernetes],
         EngineSetting::Auto if names_image => containers.to_vec(),
         EngineSetting::Auto => {
             let host_tools = match platform {

@@ -174,6 +174,14 @@ impl Draft<'_> {
             let reason = error.to_string();
             return SshPlan { problem: Some(error.into()), ..SshPlan::not(SshState::Skipped, reason) };
         }
+        if self.engine == EngineKind::Kubernetes {
+            let why = "the agent is not yet relayed into pods";
+            warnings.push(Warning::new(
+                WarningTopic::SshAgent,
+                format!("SSH agent forwarding is unavailable: {why}. SSH keys do not work inside; silence this with --ssh-agent off"),
+            ));
+            return SshPlan::not(SshState::Skipped, why);
+        }
         match (&self.facts.desktop, &self.facts.connection) {
             (Some(desktop), _) => self.host_service(desktop, keys, warnings),
             (None, Some(Ok(connection))) => self.tunnel(connection, socket, keys),

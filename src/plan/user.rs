@@ -7,9 +7,13 @@ use super::Inputs;
 use super::engine::EnginePlan;
 use crate::config::value::{EngineKind, UserMode};
 use crate::facts::ImageFacts;
-use crate::host::Platform;
+use crate::host::{Host, Platform};
 use crate::path::{GuestPath, constant};
 use crate::warning::{Warning, WarningTopic};
+
+/// The user in a pod if the host's is not possible there.
+const POD_USER: u32 = 1000;
+const POD_USER_NAME: &str = "sandpen";
 
 /// The mechanism by which the guest gets its user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -60,12 +64,16 @@ pub fn needs_image_facts(inputs: Inputs) -> bool {
 pub fn plan(inputs: Inputs, engine: &EnginePlan, warnings: &mut Vec<Warning>) -> UserPlan {
     let Inputs { host, config, facts, workspace, .. } = inputs;
     let wanted = match config.user.value {
+        UserMode::Auto if engine.kind == EngineKind::Kubernetes => UserMode::Host,
         UserMode::Auto if host.platform == Platform::Macos && engine.kind.is_container() => UserMode::Image,
         UserMode::Auto => UserMode::Host,
         asked => asked,
     };
     if wanted == UserMode::Image && engine.kind.is_container() {
         return image_user(inputs, warnings);
+    }
+    if engine.kind == EngineKind::Kubernetes {
+        return pod_user(host);
     }
     let docker_rootless =
         engine.kind == EngineKind::Docker && facts.docker.as_ref().is_some_and(|docker| docker.rootless);
@@ -100,6 +108,18 @@ pub fn plan(inputs: Inputs, engine: &EnginePlan, warnings: &mut Vec<Warning>) ->
         )));
     }
     UserPlan { uid: Some(uid), gid: Some(gid), name: name.to_owned(), home: host.home.to_guest(), how, reason }
+}
+
+/// Returns the user in a pod: clusters refuse root, and a user namespace has no ids above 65535.
+fn pod_user(host: &Host) -> UserPlan {
+    let is_possible = |id: &u32| (1..=u32::from(u16::MAX)).contains(id);
+    let uid = Some(host.uid).filter(is_possible).unwrap_or(POD_USER);
+    let gid = Some(host.gid).filter(is_possible).unwrap_or(uid);
+    let (name, reason) = match uid == host.uid {
+        true => (host.user.as_str(), format!("as on the host: uid {uid}")),
+        false => (POD_USER_NAME, format!("a pod's user is none of root and ids above 65535: uid {uid} instead of {}", host.uid)),
+    };
+    UserPlan { uid: Some(uid), gid: Some(gid), name: name.to_owned(), home: host.home.to_guest(), how: UserHow::Host, reason }
 }
 
 fn image_user(inputs: Inputs, warnings: &mut Vec<Warning>) -> UserPlan {

@@ -2,6 +2,8 @@
 //! sandboxes.
 
 pub mod cgroup_events;
+#[cfg(target_os = "linux")]
+pub mod controlling_terminal;
 mod client;
 mod copy_bytes;
 #[cfg(target_os = "linux")]

@@ -13,6 +13,7 @@
 //!   pseudo-terminal, which makes a signal of it, for the command's group.
 //! - `A`: sandpen → client → helper → command, each with `kill`.
 //! - `B`: sandpen → pid 1 of the sandbox → command.
+//! - `R`: sandpen → link → helper → command.
 //! - `K`: sandpen → the command's process group, as a key does.
 //! - `C`: sandpen → process group of helper and command. The helper forwards nothing.
 //! - –: The terminal does not send it, or the guest has no terminal that could change its size.
@@ -25,6 +26,9 @@
 //! | native, terminal                 | `relay`  | –       | `B` (4) (6) | `relay` (5) | size (7)    |
 //! | native, terminal, in pipeline    | `K`      | –       | `B` (4) (6) | both (8)    | size (7)    |
 //! | native, `kill` of sandpen        | `B`      | `B` (4) | `B` (4)     | both (8)    | `B`, (7)    |
+//! | pod, terminal                    | `relay`  | –       | `R` (4) (6) | `relay` (1) | `R`, size   |
+//! | pod, terminal, in pipeline       | `R`      | –       | `R` (4) (6) | stops (3)   | –           |
+//! | pod, `kill` of sandpen           | `R`      | `R` (4) | `R` (4)     | stops (3)   | `R`, size   |
 //! | Seatbelt, terminal               | `group`  | –       | `C` (4) (6) | `group` (1) | `group`     |
 //! | Seatbelt, terminal, in pipeline  | `C`      | –       | `C` (4) (6) | stops (3)   | `C`         |
 //! | Seatbelt, `kill` of sandpen      | `C`      | `C` (4) | `C` (4)     | stops (3)   | `C`         |
@@ -129,17 +133,23 @@ pub enum SignalTarget {
         /// Whether it has a terminal, which changes its size.
         has_terminal: bool,
     },
+    /// A command on another machine.
+    Remote(Box<dyn Fn(Signal) + Send>),
 }
 
 impl SignalTarget {
     /// Tells whether the terminal of sandpen does not signal the target.
     fn is_separate(&self) -> bool {
-        matches!(self, SignalTarget::Group(_) | SignalTarget::Sandbox { .. })
+        matches!(self, SignalTarget::Group(_) | SignalTarget::Sandbox { .. } | SignalTarget::Remote(_))
     }
 
     /// Sends a signal; `is_key` if the terminal made it of a key.
     fn send(&self, signal: Signal, is_key: bool) {
         let _ = match self {
+            SignalTarget::Remote(send) => {
+                send(signal);
+                Ok(())
+            }
             SignalTarget::Group(group) => kill_process_group(*group, signal),
             SignalTarget::Sandbox { has_terminal: true, .. } if signal == Signal::WINCH => Ok(()),
             SignalTarget::Sandbox { init, command, .. } => match command().filter(|_| is_key) {

@@ -114,7 +114,7 @@ pub fn refuse_seatbelt(config: &Config) -> Result<()> {
 pub fn check_engine(config: &Config) -> Result<()> {
     let Sourced { value: engine, origin } = &config.engine;
     match *engine {
-        engine @ (EngineSetting::Native | EngineSetting::SandboxExec) => {
+        engine @ (EngineSetting::Native | EngineSetting::SandboxExec | EngineSetting::Kubernetes) => {
             Err(BuildError::NoImages { origin: origin.clone(), engine }.into())
         }
         _ => Ok(()),

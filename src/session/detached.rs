@@ -40,6 +40,9 @@ pub fn screen_of(session: &HostPath) -> String {
 
 /// Starts a sandbox, prints its id and returns. If it does not start, returns its outcome.
 pub fn detach(host: &Host, plan: &Plan, launch: &Launch, ui: Ui) -> Result<Outcome> {
+    if let Launch::Kubernetes(_) = launch {
+        super::kubernetes::refuse_detach()?;
+    }
     if let Launch::Seatbelt(_) = launch {
         return Err(SessionError::DetachSeatbelt.into());
     }

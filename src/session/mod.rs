@@ -24,6 +24,7 @@ mod environment;
 mod error;
 mod failure;
 mod gates;
+mod kubernetes;
 #[cfg(target_os = "linux")]
 mod mount_sources;
 #[cfg(target_os = "linux")]
@@ -149,6 +150,7 @@ fn run_with<T>(
     let outcome = match launch {
         Launch::Container(launch) => container::run(&mut session, launch, signals, &mut streams),
         Launch::Seatbelt(launch) => seatbelt::run(&mut session, launch, signals),
+        Launch::Kubernetes(launch) => kubernetes::run(&mut session, launch, signals),
         #[cfg(target_os = "linux")]
         Launch::Native(launch) => native::run(&mut session, launch, signals, &mut streams),
     };

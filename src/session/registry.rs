@@ -73,9 +73,24 @@ pub struct Record {
     /// Whether programs in a native sandbox may make sandboxes of their own.
     #[serde(default)]
     pub nested: bool,
+    /// The pod, for `kubernetes`.
+    #[serde(default)]
+    pub pod: Option<PodRecord>,
     /// The calls that the launcher left, because the engine did not answer.
     #[serde(default)]
     pub unfinished: Option<UnfinishedCalls>,
+}
+
+/// A pod, for the commands that find it later.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PodRecord {
+    /// The arguments of kubectl that select the cluster and the namespace.
+    pub cluster: Vec<String>,
+    pub namespace: String,
+    /// The labels by which it is found if its uid is not known.
+    pub labels: serde_json::Value,
+    /// `None` before the pod was created.
+    pub uid: Option<String>,
 }
 
 impl Record {
@@ -105,11 +120,20 @@ impl Record {
                 sidecar.remove.iter().map(arguments).collect()
             }),
             pids: match launch {
-                Launch::Container(_) | Launch::Seatbelt(_) => None,
+                Launch::Container(_) | Launch::Seatbelt(_) | Launch::Kubernetes(_) => None,
                 #[cfg(target_os = "linux")]
                 Launch::Native(launch) => launch.setup.limits.pids,
             },
             nested: plan.nested.is_allowed(),
+            pod: match launch {
+                Launch::Kubernetes(launch) => Some(PodRecord {
+                    cluster: launch.cluster.iter().map(text).collect(),
+                    namespace: launch.namespace.clone(),
+                    labels: launch.manifest.pointer("/metadata/labels").cloned().unwrap_or_default(),
+                    uid: None,
+                }),
+                _ => None,
+            },
             unfinished: None,
         }
     }

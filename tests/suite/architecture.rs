@@ -17,7 +17,7 @@ const LAYERS: &[&[&str]] = &[
     &["facts"],
     &["plan"],
     &["launch"],
-    &["native"],
+    &["native", "link"],
     &["helper", "gate"],
     &["session"],
     &["resolve"],

@@ -100,7 +100,7 @@ impl DoctorInput<'_> {
         match kind {
             EngineKind::Docker => Some(self.fix_docker(&self.checkup.docker)),
             EngineKind::Podman => Some(self.fix_podman(&self.checkup.podman)),
-            EngineKind::Native | EngineKind::SandboxExec => None,
+            EngineKind::Native | EngineKind::SandboxExec | EngineKind::Kubernetes => None,
         }
     }
 

@@ -66,7 +66,7 @@ impl DoctorInput<'_> {
                 None => Some((self.old_podman()?, None)),
             },
             EngineKind::Native => Some((self.checkup.kernel.problem.clone()?, None)),
-            EngineKind::SandboxExec => None,
+            EngineKind::SandboxExec | EngineKind::Kubernetes => None,
         }
     }
 
@@ -80,7 +80,7 @@ impl DoctorInput<'_> {
         let answer = match kind {
             EngineKind::Docker => &self.checkup.docker_says,
             EngineKind::Podman => &self.checkup.podman_says,
-            EngineKind::Native | EngineKind::SandboxExec => return None,
+            EngineKind::Native | EngineKind::SandboxExec | EngineKind::Kubernetes => return None,
         };
         answer.as_ref()?.as_ref().ok()
     }

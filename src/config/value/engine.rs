@@ -14,6 +14,8 @@ pub enum EngineKind {
     SandboxExec,
     /// Linux namespaces.
     Native,
+    /// A pod in a Kubernetes cluster.
+    Kubernetes,
 }
 
 impl EngineKind {
@@ -24,11 +26,12 @@ impl EngineKind {
             EngineKind::Podman => "podman",
             EngineKind::SandboxExec => "sandbox-exec",
             EngineKind::Native => "native",
+            EngineKind::Kubernetes => "kubernetes",
         }
     }
 
     /// Whether the guest runs in a container.
     pub fn is_container(self) -> bool {
-        matches!(self, EngineKind::Docker | EngineKind::Podman)
+        matches!(self, EngineKind::Docker | EngineKind::Podman | EngineKind::Kubernetes)
     }
 }

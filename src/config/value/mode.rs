@@ -82,7 +82,7 @@ fn choice_schema<T: ValueEnum>() -> Json {
 
 choice! {
     /// The engine that is asked for.
-    EngineSetting, "an engine", "`auto`, `docker`, `podman`, `sandbox-exec` or `native`" {
+    EngineSetting, "an engine", "`auto`, `docker`, `podman`, `sandbox-exec`, `native` or `kubernetes`" {
         /// Chosen from the options and the engines that work
         Auto,
         /// Docker
@@ -93,6 +93,8 @@ choice! {
         SandboxExec,
         /// Linux namespaces, nothing to install
         Native,
+        /// A pod in a Kubernetes cluster, with copies of your files
+        Kubernetes,
     }
 }
 choice! {

@@ -86,6 +86,7 @@ impl Checkup {
             EngineKind::Docker => matches!(self.docker_says, Some(Ok(_))),
             EngineKind::Podman => matches!(self.podman_says, Some(Ok(_))),
             EngineKind::Native | EngineKind::SandboxExec => true,
+            EngineKind::Kubernetes => false,
         }
     }
 }

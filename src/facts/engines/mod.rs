@@ -5,6 +5,7 @@ pub mod ask;
 pub mod checkup;
 pub mod connection;
 pub mod docker;
+pub mod kubernetes;
 pub mod machine;
 pub mod native;
 pub mod podman;

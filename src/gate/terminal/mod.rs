@@ -9,7 +9,6 @@
 //! The guest never holds a descriptor of the caller's terminal, and is in another session, so it
 //! neither reads what is typed into the host's shell nor changes the terminal's settings.
 
-#[cfg(target_os = "linux")]
 mod caller;
 #[cfg(target_os = "linux")]
 mod guest;
@@ -18,6 +17,7 @@ mod queries;
 #[cfg(target_os = "linux")]
 mod relay;
 
+pub use caller::CallerTerminal;
 #[cfg(target_os = "linux")]
 pub use guest::GuestTerminal;
 pub use pty::Pty;

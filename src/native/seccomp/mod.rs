@@ -227,5 +227,12 @@ pub(crate) fn filter(namespaces: NewNamespaces) -> Program {
     program::assemble(rules)
 }
 
+/// Builds a filter that denies every socket but those of the local system. It comes on top of
+/// [`filter`], which denies io_uring, by which sockets can be made without the call.
+pub(crate) fn local_sockets_only() -> Program {
+    let local = vec![Test::NoneOf { argument: 0, values: &[libc::AF_UNIX as u32] }];
+    program::assemble(vec![(libc::SYS_socket as u32, Verdict::DenyIf(local))])
+}
+
 #[cfg(test)]
 mod tests;

@@ -108,7 +108,7 @@ impl Draft<'_> {
         }
         match self.engine {
             EngineKind::SandboxExec => return true,
-            EngineKind::Docker | EngineKind::Podman => return false,
+            EngineKind::Docker | EngineKind::Podman | EngineKind::Kubernetes => return false,
             EngineKind::Native => {}
         }
         let shows =

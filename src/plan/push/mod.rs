@@ -100,6 +100,7 @@ impl Draft<'_> {
         }
         let is_elsewhere = self.host.platform == Platform::Macos
             || engine.abilities.remote
+            || engine.kind == EngineKind::Kubernetes
             || (engine.kind == EngineKind::Docker && is_desktop);
         if is_elsewhere {
             return Err(unavailable("which runs on another machine").into());

@@ -1,0 +1,118 @@
+//! The parent of a command in the guest's container: starts it with pipes or a pseudo-terminal of its
+//! own, and speaks to the launcher in frames.
+
+use std::ffi::OsString;
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+use std::sync::mpsc;
+
+use super::connect;
+use super::running::Running;
+use crate::link::{LinkFrame, LinkReader, LinkWriter, PING_INTERVAL, StartRequest};
+use crate::plan::kubernetes::GUEST_SOCKET;
+use crate::process::KILLED;
+use crate::process::status_file::CommandStatus;
+
+/// A command whose description is not complete.
+#[derive(Default)]
+pub struct Described {
+    pub arguments: Vec<OsString>,
+    pub variables: Vec<(OsString, OsString)>,
+}
+
+/// The first process of the guest's container.
+pub fn connected_to_keeper() -> io::Result<u8> {
+    let keeper = connect(Path::new(GUEST_SOCKET))?;
+    let writer = LinkWriter::new(keeper.try_clone()?);
+    serve(keeper, writer)
+}
+
+/// A command of `sandpen exec`. It ends with its launcher, whose end closes stdin.
+pub fn on_standard_streams() -> io::Result<u8> {
+    let input = std::fs::File::from(rustix::stdio::stdin().as_fd().try_clone_to_owned()?);
+    let output = std::fs::File::from(rustix::stdio::stdout().as_fd().try_clone_to_owned()?);
+    let writer = LinkWriter::new(output);
+    writer.send(&LinkFrame::Ready { version: crate::link::VERSION })?;
+    let pings = writer.clone();
+    std::thread::spawn(move || {
+        while pings.send(&LinkFrame::Ping).is_ok() {
+            std::thread::sleep(PING_INTERVAL);
+        }
+    });
+    serve(input, writer)
+}
+
+/// What the main thread waits for.
+pub enum Event {
+    Frame(LinkFrame),
+    /// The launcher, or the keeper, has gone.
+    LinkLost,
+    /// The command has ended, and its output was sent.
+    Ended(CommandStatus),
+}
+
+fn serve(input: impl Read + Send + 'static, link: LinkWriter) -> io::Result<u8> {
+    let (sender, events) = mpsc::channel();
+    let frames = sender.clone();
+    std::thread::spawn(move || {
+        let mut reader = LinkReader::new(input);
+        while let Ok(Some(frame)) = reader.next() {
+            if frames.send(Event::Frame(frame)).is_err() {
+                return;
+            }
+        }
+        let _ = frames.send(Event::LinkLost);
+    });
+    let (mut described, mut running) = (Described::default(), None::<Running>);
+    for event in events {
+        match event {
+            Event::Frame(LinkFrame::Argument(word)) => described.arguments.push(word),
+            Event::Frame(LinkFrame::Variable(pair)) => described.variables.extend(divide(&pair)),
+            Event::Frame(LinkFrame::Start(json)) if running.is_none() => {
+                let request: StartRequest = serde_json::from_str(&json)?;
+                match Running::start(std::mem::take(&mut described), &request, &link, sender.clone()) {
+                    Ok(started) => {
+                        link.send(&LinkFrame::Status(CommandStatus::Started.to_text()))?;
+                        running = Some(started);
+                    }
+                    Err(status) => {
+                        link.send(&LinkFrame::Status(status.to_text()))?;
+                        return Ok(status.exit_code());
+                    }
+                }
+            }
+            Event::Frame(frame) => {
+                if let Some(running) = &mut running {
+                    running.handle(frame);
+                }
+            }
+            Event::LinkLost => {
+                // Everything in the container ends with its first process; a command of `exec` takes its
+                // descendants with it.
+                if running.is_some() {
+                    crate::process::descendants::end();
+                }
+                return Ok(KILLED.exit_code());
+            }
+            Event::Ended(status) => {
+                // A launcher that has gone needs no status.
+                let _ = link.send(&LinkFrame::Status(status.to_text()));
+                return Ok(match status {
+                    CommandStatus::Ended(code) => code,
+                    _ => KILLED.exit_code(),
+                });
+            }
+        }
+    }
+    Ok(KILLED.exit_code())
+}
+
+/// Divides `NAME=VALUE`.
+fn divide(pair: &OsString) -> Option<(OsString, OsString)> {
+    let bytes = pair.as_bytes();
+    let at = bytes.iter().position(|byte| *byte == b'=')?;
+    let os = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+    Some((os(bytes.get(..at)?), os(bytes.get(at + 1..)?)))
+}

@@ -1,0 +1,152 @@
+//! The first process of the keeper's container: takes the files, passes frames between the launcher
+//! and the guest, ends the guest when the launcher is lost, and keeps the work for some time.
+
+use std::io;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::receive::Receiver;
+use crate::link::{LinkFrame, LinkReader, LinkWriter, PING_INTERVAL, SILENCE_LIMIT, VERSION};
+use crate::plan::kubernetes::{GUEST_SOCKET, LINK_SOCKET};
+use crate::process::signals::GRACE_PERIOD;
+
+/// How long the work is kept for a launcher that comes back.
+const LINGER: Duration = Duration::from_secs(3600);
+/// How long the guest's container may take to start after the keeper's.
+const GUEST_TIMEOUT: Duration = Duration::from_secs(25);
+
+/// The two ends that frames are passed between.
+#[derive(Default)]
+struct Ends {
+    guest: Option<LinkWriter>,
+    /// Whether the guest was there and has gone.
+    is_guest_lost: bool,
+    launcher: Option<LinkWriter>,
+}
+
+#[derive(Default)]
+struct Shared {
+    ends: Mutex<Ends>,
+    changed: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Ends> {
+        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until the guest's container has started.
+    fn guest(&self) -> Option<LinkWriter> {
+        let waiting = |ends: &mut Ends| ends.guest.is_none() && !ends.is_guest_lost;
+        let waited = self.changed.wait_timeout_while(self.lock(), GUEST_TIMEOUT, waiting);
+        waited.unwrap_or_else(PoisonError::into_inner).0.guest.clone()
+    }
+
+    fn to_launcher(&self, frame: &LinkFrame) {
+        let launcher = self.lock().launcher.clone();
+        if let Some(launcher) = launcher {
+            // A launcher that is gone shows where it is read from.
+            let _ = launcher.send(frame);
+        }
+    }
+}
+
+pub fn run() -> io::Result<()> {
+    let guests = UnixListener::bind(GUEST_SOCKET)?;
+    let links = UnixListener::bind(LINK_SOCKET)?;
+    let shared = Arc::new(Shared::default());
+    let for_guest = shared.clone();
+    thread::spawn(move || serve_guest(&guests, &for_guest));
+    let mut receiver = Receiver::default();
+    while let Some(link) = accept_within(&links, LINGER)? {
+        let _ = serve_launcher(link, &shared, &mut receiver);
+        shared.lock().launcher = None;
+        end_guest(&shared);
+    }
+    Ok(())
+}
+
+/// Waits for a launcher; `None` if none came.
+fn accept_within(links: &UnixListener, timeout: Duration) -> io::Result<Option<UnixStream>> {
+    let limit = Instant::now() + timeout;
+    loop {
+        let left = Timespec::try_from(limit.saturating_duration_since(Instant::now())).ok();
+        match poll(&mut [PollFd::new(links, PollFlags::IN)], left.as_ref()) {
+            Ok(0) => return Ok(None),
+            Ok(_) => return Ok(Some(links.accept()?.0)),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+/// Passes the guest's frames on. Only the first process of the guest's container is accepted, which
+/// connects before it starts the command: nothing that the command starts can pretend to be it.
+fn serve_guest(guests: &UnixListener, shared: &Shared) {
+    let Ok((guest, _)) = guests.accept() else { return };
+    let _ = std::fs::remove_file(Path::new(GUEST_SOCKET));
+    let Ok(to_guest) = guest.try_clone() else { return };
+    shared.lock().guest = Some(LinkWriter::new(to_guest));
+    shared.changed.notify_all();
+    let mut reader = LinkReader::new(guest);
+    while let Ok(Some(frame)) = reader.next() {
+        if let LinkFrame::Output { .. } | LinkFrame::Credit { .. } | LinkFrame::Status(_) = frame {
+            shared.to_launcher(&frame);
+        }
+    }
+    {
+        let mut ends = shared.lock();
+        (ends.guest, ends.is_guest_lost) = (None, true);
+    }
+    shared.changed.notify_all();
+    shared.to_launcher(&LinkFrame::GuestLost);
+}
+
+/// Serves a launcher until it ends, or has said nothing for too long.
+fn serve_launcher(link: UnixStream, shared: &Shared, receiver: &mut Receiver) -> io::Result<()> {
+    link.set_read_timeout(Some(SILENCE_LIMIT))?;
+    // A launcher that reads nothing must not hold up the guest's end for ever.
+    link.set_write_timeout(Some(SILENCE_LIMIT))?;
+    let launcher = LinkWriter::new(link.try_clone()?);
+    launcher.send(&LinkFrame::Ready { version: VERSION })?;
+    shared.lock().launcher = Some(launcher.clone());
+    let pings = launcher.clone();
+    thread::spawn(move || {
+        while pings.send(&LinkFrame::Ping).is_ok() {
+            thread::sleep(PING_INTERVAL);
+        }
+    });
+    let mut reader = LinkReader::new(link);
+    while let Some(frame) = reader.next()? {
+        if frame.is_for_guest() {
+            match shared.guest() {
+                Some(guest) => drop(guest.send(&frame)),
+                None if shared.lock().is_guest_lost => launcher.send(&LinkFrame::GuestLost)?,
+                None => launcher.send(&LinkFrame::Failed("the guest's container does not start".into()))?,
+            }
+            continue;
+        }
+        if let Some(answer) = receiver.handle(frame) {
+            answer.into_iter().try_for_each(|frame| launcher.send(&frame))?;
+        }
+    }
+    Ok(())
+}
+
+/// Ends the guest as a terminal that hangs up does, and kills it if it does not end by that.
+fn end_guest(shared: &Shared) {
+    let guest = shared.lock().guest.clone();
+    let Some(guest) = guest else { return };
+    let _ = guest.send(&LinkFrame::Signal(libc::SIGTERM));
+    let there = |ends: &mut Ends| ends.guest.is_some();
+    let waited = shared.changed.wait_timeout_while(shared.lock(), GRACE_PERIOD, there);
+    let is_there = waited.unwrap_or_else(PoisonError::into_inner).0.guest.is_some();
+    if is_there {
+        let _ = guest.send(&LinkFrame::Signal(libc::SIGKILL));
+    }
+}
