@@ -61,6 +61,8 @@ mod helper;
 #[allow(missing_docs)]
 mod host;
 #[allow(missing_docs)]
+mod kept_copy;
+#[allow(missing_docs)]
 mod launch;
 #[allow(missing_docs)]
 #[cfg(target_os = "linux")]

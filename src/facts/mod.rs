@@ -4,6 +4,7 @@
 //! decides nothing.
 
 mod agent;
+mod copies;
 pub mod engines;
 mod files;
 pub mod git;
@@ -21,6 +22,7 @@ use std::os::unix::fs::MetadataExt;
 use serde::Serialize;
 
 pub use agent::{AgentFacts, count_agent_keys};
+pub use copies::{CopyFacts, CopyQuestion};
 pub use engines::docker::{DockerFacts, EndpointOrigin, MachineProvider};
 pub use engines::machine::{DesktopFacts, MachineQuestion};
 pub use engines::native::NativeFacts;
@@ -93,6 +95,7 @@ pub struct Questions {
     pub seatbelt_profile: Option<Sourced<String>>,
     pub git: GitQuestion,
     pub hide: HideQuestion,
+    pub copy: CopyQuestion,
     /// Called once Git's settings are known.
     pub after_git: fn(&Host, &GitFacts) -> FurtherQuestions,
 }
@@ -137,6 +140,8 @@ pub struct Facts {
     pub git: GitFacts,
     /// The files of the workspace that are hidden.
     pub hidden: HiddenFacts,
+    /// Kept copies of workspaces.
+    pub copies: CopyFacts,
     /// One entry per repository of `GitQuestion::repositories`, in the same order.
     pub git_dirs: Vec<GitDirs>,
     /// The directory in which session directories are made.
@@ -187,7 +192,9 @@ impl Facts {
         let names = questions.programs.into_iter().chain(further.programs);
         let programs = names.filter_map(|name| path.examine(host, &name).map(|fact| (name, fact))).collect();
         let ssh_config = ssh_config(host.home.join(".ssh/config"));
+        let copies = CopyFacts::look(host, &session_base, &questions.copy);
         Ok(Facts {
+            copies,
             ssh_config,
             helper: helper(host),
             session_base,

@@ -10,3 +10,4 @@ pub mod repository;
 #[cfg(target_os = "linux")]
 pub mod streams;
 pub mod terminal;
+pub mod workspace;

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use super::LaunchError;
 use crate::config::value::Access;
+use crate::path::HostPath;
 use crate::plan::{EngineKind, Mount, Source};
 
 /// Returns the flag and its value.
@@ -20,6 +21,7 @@ pub fn arguments(mount: &Mount, engine: EngineKind) -> Result<[OsString; 2], Lau
         Source::Host(path) => text(path.to_str(), path, engine)?,
         Source::Machine(path) => text(path.to_str(), path, engine)?,
         Source::Volume(name) => name,
+        Source::Overlay { host, layer } => return overlay(host, layer, target, engine),
         Source::Link(_) | Source::Text(_) | Source::Cache { .. } => {
             return Err(LaunchError::UnsupportedSource { target: target.to_owned(), engine });
         }
@@ -51,6 +53,20 @@ pub fn arguments(mount: &Mount, engine: EngineKind) -> Result<[OsString; 2], Lau
     }
     let fields: Vec<String> = fields.into_iter().map(quote).collect();
     Ok(["--mount".into(), fields.join(",").into()])
+}
+
+/// Lays a directory for changes over a directory of the host. The marks of Docker's can be read
+/// without root; `copied_workspace` has checked that no name contains a separator.
+fn overlay(host: &HostPath, layer: &HostPath, target: &str, engine: EngineKind) -> Result<[OsString; 2], LaunchError> {
+    let (upper, work) = (layer.join("upper"), layer.join("work"));
+    let host = text(host.to_str(), host, engine)?;
+    let [upper, work] = [text(upper.to_str(), &upper, engine)?, text(work.to_str(), &work, engine)?];
+    if engine == EngineKind::Podman {
+        return Ok(["--volume".into(), format!("{host}:{target}:O,upperdir={upper},workdir={work}").into()]);
+    }
+    let options = format!("volume-opt=o=lowerdir={host},upperdir={upper},workdir={work},userxattr");
+    let kind = "type=volume,volume-driver=local,volume-opt=type=overlay,volume-opt=device=overlay";
+    Ok(["--mount".into(), format!("{kind},dst={target},{}", quote(options)).into()])
 }
 
 /// Quotes a field as CSV requires.

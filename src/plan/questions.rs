@@ -2,7 +2,7 @@
 
 use crate::config::Config;
 use crate::config::value::{Access, AgentMode, BuiltIn, EngineKind, EngineSetting};
-use crate::facts::{FurtherQuestions, GitFacts, GitQuestion, Questions};
+use crate::facts::{CopyQuestion, FurtherQuestions, GitFacts, GitQuestion, Questions};
 use crate::host::{Host, Platform};
 use crate::path::HostPath;
 
@@ -62,6 +62,7 @@ pub fn questions(
             shown: workspace.writable().cloned().collect(),
         },
         hide: hidden::question(config, workspace.trees().cloned().collect()),
+        copy: CopyQuestion { mode: config.workspace.value.clone(), trees: workspace.trees().cloned().collect() },
         after_git,
     }
 }

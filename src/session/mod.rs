@@ -15,6 +15,7 @@ pub(crate) mod cleanup;
 mod client_wait;
 mod container;
 mod container_entry;
+mod copied_workspace;
 mod detached;
 mod directory;
 mod end_calls;
@@ -46,16 +47,19 @@ pub use native_entry::{enter as enter_native, leave as leave_in_native};
 pub use ports::PortAccess;
 pub use seatbelt::enter as enter_seatbelt;
 
+use std::thread::JoinHandle;
+
 use crate::error::Result;
 use crate::gate::agent_state::{LiveState, StateExchange};
 use crate::gate::push::PushListener;
-use crate::gate::repository::{LiveExchange, Report, RepositoryExchange};
+use crate::gate::repository::{LiveExchange, Report, RepositoryExchange, make_kept};
 use crate::host::Host;
 use crate::launch::Launch;
 use crate::plan::Plan;
 use crate::process::Outcome;
 use crate::process::signals::SignalQueue;
 use crate::ui::Ui;
+use copied_workspace::{BaseScan, CopiedWorkspace};
 use detached::Detached;
 use end_calls::EndCalls;
 use error::SessionError;
@@ -96,6 +100,7 @@ fn run_with<T>(
 ) -> Result<(Outcome, T)> {
     // Signals are caught first, so that none ends sandpen before the guards below have run.
     let signals = SignalQueue::start().map_err(SessionError::Signals)?;
+    let mut copied = CopiedWorkspace::begin(plan, ui)?;
     let directory = directory::SessionDirectory::create(plan)?;
     let mut record = registry::Record::new(host, plan, launch);
     record.detached = matches!(streams, Streams::Detached(_));
@@ -108,11 +113,18 @@ fn run_with<T>(
     let record_start = |repositories: &mut Repositories| -> Result<()> {
         // Without a record `ps` does not list the sandbox, which runs all the same.
         let _ = registry::write(&plan.session_dir, &record);
+        if let Some(copied) = &mut copied {
+            make_kept(&plan.repository_gate, &copied.directory()).map_err(SessionError::Repositories)?;
+            let state = StateExchange::start(&plan.agent_state).map_err(SessionError::AgentState)?;
+            copied.keep();
+            *repositories = Repositories::Ready(GitSide::Copy(copied.base_scan()), state);
+            return Ok(());
+        }
         let started = RepositoryExchange::start(&plan.repository_gate, &plan.session_dir);
         let state = StateExchange::start(&plan.agent_state).map_err(SessionError::AgentState)?;
         let mut started = started.map_err(SessionError::Repositories)?;
         started.record_in(log);
-        *repositories = Repositories::Ready(Box::new(started), state);
+        *repositories = Repositories::Ready(GitSide::Host(Box::new(started)), state);
         Ok(())
     };
     let mut sweep = registry::BackgroundSweep::new(&plan.session_dir);
@@ -160,6 +172,9 @@ fn run_with<T>(
         }
     };
     gates.end(outcome.as_ref(), ui);
+    if let Some(copied) = copied {
+        copied.finish(ui);
+    }
     record.unfinished = calls.and_then(|calls| calls.unfinished());
     if record.unfinished.is_some() {
         ui.warn(&format!(
@@ -190,28 +205,46 @@ fn run_with<T>(
     Ok((outcome, inspected))
 }
 
-/// The exchange with the host's repositories and of the agent's files: before the launch, in this
+/// The exchange with the host's repositories, unless the guest works in a copy, and of the agent's
+/// files: before the launch, in this
 /// thread, or in another one.
 #[derive(Default)]
 pub enum Repositories {
     #[default]
     None,
-    Ready(Box<RepositoryExchange>, StateExchange),
-    Live(LiveExchange, LiveState),
+    Ready(GitSide, StateExchange),
+    Live(LiveGit, LiveState),
+}
+
+/// What happens with Git directories while a sandbox runs.
+pub enum GitSide {
+    /// They are exchanged with the host's.
+    Host(Box<RepositoryExchange>),
+    /// They stay with a copy of the workspace.
+    Copy(BaseScan),
+}
+
+pub enum LiveGit {
+    Host(LiveExchange),
+    Copy(JoinHandle<()>),
 }
 
 impl Repositories {
     /// Gives the guest, which has started, what it does not need at once.
     pub fn begin_delayed_copies(&self) {
-        if let Repositories::Ready(exchange, _) = self {
+        if let Repositories::Ready(GitSide::Host(exchange), _) = self {
             exchange.begin_delayed_copies();
         }
     }
 
     /// Lets other threads exchange what changes while the sandbox runs.
     pub fn exchange_in_background(&mut self) {
-        if let Repositories::Ready(exchange, state) = std::mem::take(self) {
-            *self = Repositories::Live(LiveExchange::start(*exchange), LiveState::start(state));
+        if let Repositories::Ready(side, state) = std::mem::take(self) {
+            let git = match side {
+                GitSide::Host(exchange) => LiveGit::Host(LiveExchange::start(*exchange)),
+                GitSide::Copy(scan) => LiveGit::Copy(std::thread::spawn(move || scan.run())),
+            };
+            *self = Repositories::Live(git, LiveState::start(state));
         }
     }
 
@@ -219,14 +252,24 @@ impl Repositories {
     fn finish(self, ui: Ui) -> std::result::Result<Report, Report> {
         match self {
             Repositories::None => Ok(Report::default()),
-            Repositories::Ready(mut exchange, mut state) => {
+            Repositories::Ready(side, mut state) => {
                 state.finish(ui);
-                exchange.finish()
+                match side {
+                    GitSide::Host(mut exchange) => exchange.finish(),
+                    GitSide::Copy(_) => Ok(Report::default()),
+                }
             }
             Repositories::Live(live, state) => {
                 if let Some(mut state) = state.stop() {
                     state.finish(ui);
                 }
+                let live = match live {
+                    LiveGit::Host(live) => live,
+                    LiveGit::Copy(scan) => {
+                        let _ = scan.join();
+                        return Ok(Report::default());
+                    }
+                };
                 live.stop().map_or_else(|| Err(Report::default()), |mut exchange| exchange.finish())
             }
         }

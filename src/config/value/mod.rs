@@ -16,6 +16,7 @@ mod preset;
 mod push_rule;
 mod seatbelt_profile;
 mod ssh_host;
+mod workspace_mode;
 
 use clap::builder::PossibleValue;
 
@@ -34,6 +35,7 @@ pub use preset::{HomePath, PartName, RestartCode, VariableName};
 pub use push_rule::{PushRule, PushVerdict, RefChange, is_ref_name, is_ref_path, short_name};
 pub use seatbelt_profile::{BuiltIn, Stance};
 pub use ssh_host::{SshDestination, SshHost};
+pub use workspace_mode::WorkspaceMode;
 
 use crate::error::{Diagnostic, Kind};
 

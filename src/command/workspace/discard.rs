@@ -1,0 +1,21 @@
+//! `sandpen discard`: removes copied workspaces with everything in them.
+
+use super::{WorkspaceCommandError, find};
+use crate::error::Result;
+use crate::host::Host;
+use crate::process::Outcome;
+use crate::ui::Ui;
+
+pub fn run(ids: &[String], ui: Ui) -> Result<Outcome> {
+    let host = Host::read()?;
+    // All are found before the first is removed.
+    let found: Result<Vec<_>> = ids.iter().map(|id| find::by_id(&host, id)).collect();
+    for found in found? {
+        let id = found.copy.id;
+        // Held until it is gone, so that no sandbox takes it meanwhile.
+        let _lock = found.store.lock(&id).map_err(|_| WorkspaceCommandError::Used(id.clone()))?;
+        found.store.remove(&id).map_err(WorkspaceCommandError::Own)?;
+        ui.notice(&format!("the copy `{id}` is removed"));
+    }
+    Ok(Outcome::Exited(0))
+}
