@@ -35,6 +35,7 @@ mod ports;
 mod proxy;
 mod proxy_process;
 pub(crate) mod registry;
+mod repositories;
 mod seatbelt;
 mod spare;
 mod tunnel;
@@ -47,23 +48,22 @@ pub use native_entry::{enter as enter_native, leave as leave_in_native};
 pub use ports::PortAccess;
 pub use seatbelt::enter as enter_seatbelt;
 
-use std::thread::JoinHandle;
+use std::sync::Arc;
 
 use crate::error::Result;
-use crate::gate::agent_state::{LiveState, StateExchange};
-use crate::gate::push::PushListener;
-use crate::gate::repository::{LiveExchange, Report, RepositoryExchange, make_kept};
+use crate::gate::push::{PushGate, PushListener};
 use crate::host::Host;
 use crate::launch::Launch;
 use crate::plan::Plan;
 use crate::process::Outcome;
 use crate::process::signals::SignalQueue;
 use crate::ui::Ui;
-use copied_workspace::{BaseScan, CopiedWorkspace};
+use copied_workspace::CopiedWorkspace;
 use detached::Detached;
 use end_calls::EndCalls;
 use error::SessionError;
 use gates::Gates;
+use repositories::Repositories;
 
 /// Runs a sandbox and waits for its end.
 pub fn run(host: &Host, plan: &Plan, launch: &Launch, ui: Ui) -> Result<Outcome> {
@@ -77,6 +77,39 @@ enum Streams {
     Caller,
     /// To clients of `sandpen attach`.
     Detached(Detached),
+}
+
+/// The parts of a session, which its engine uses while the sandbox runs.
+struct Session<'a> {
+    host: &'a Host,
+    plan: &'a Plan,
+    ui: Ui,
+    directory: directory::SessionDirectory,
+    record: registry::Record,
+    sweep: registry::BackgroundSweep,
+    /// The copy that the guest changes in place of the workspace.
+    copied: Option<CopiedWorkspace>,
+    repositories: Repositories,
+    gates: Gates,
+    /// Taken when the guest starts.
+    push: Option<PushListener>,
+    /// The calls of a container engine's client at the end.
+    calls: Option<Arc<EndCalls>>,
+}
+
+impl Session<'_> {
+    /// Lists the sandbox in `ps`, and makes what the guest needs of the host's repositories. Must be
+    /// done before the guest runs.
+    fn record_start(&mut self) -> Result<()> {
+        // Without a record `ps` does not list the sandbox, which runs all the same.
+        let _ = registry::write(&self.plan.session_dir, &self.record);
+        self.repositories.start(self.plan, self.gates.log.clone(), self.copied.as_mut())
+    }
+
+    /// Serves pushes until the returned value is dropped.
+    fn serve_pushes(&mut self) -> Option<PushGate> {
+        self.push.take().map(|push| push.serve(self.host, self.plan, self.gates.log.clone(), self.ui))
+    }
 }
 
 /// Runs a sandbox, and calls `inspect` after its end, before the session's directory is removed.
@@ -100,62 +133,31 @@ fn run_with<T>(
 ) -> Result<(Outcome, T)> {
     // Signals are caught first, so that none ends sandpen before the guards below have run.
     let signals = SignalQueue::start().map_err(SessionError::Signals)?;
-    let mut copied = CopiedWorkspace::begin(plan, ui)?;
+    let copied = CopiedWorkspace::begin(plan, ui)?;
     let directory = directory::SessionDirectory::create(plan)?;
     let mut record = registry::Record::new(host, plan, launch);
     record.detached = matches!(streams, Streams::Detached(_));
     let push = PushListener::open(plan).map_err(SessionError::Push)?;
-    let mut repositories = Repositories::default();
-    let mut gates = Gates::open(plan)?;
-    let log = gates.log.clone();
-    // Must be done before the guest runs; the native engine does it while the sandbox is being set
-    // up.
-    let record_start = |repositories: &mut Repositories| -> Result<()> {
-        // Without a record `ps` does not list the sandbox, which runs all the same.
-        let _ = registry::write(&plan.session_dir, &record);
-        if let Some(copied) = &mut copied {
-            make_kept(&plan.repository_gate, &copied.directory()).map_err(SessionError::Repositories)?;
-            let state = StateExchange::start(&plan.agent_state).map_err(SessionError::AgentState)?;
-            copied.keep();
-            *repositories = Repositories::Ready(GitSide::Copy(copied.base_scan()), state);
-            return Ok(());
-        }
-        let started = RepositoryExchange::start(&plan.repository_gate, &plan.session_dir);
-        let state = StateExchange::start(&plan.agent_state).map_err(SessionError::AgentState)?;
-        let mut started = started.map_err(SessionError::Repositories)?;
-        started.record_in(log);
-        *repositories = Repositories::Ready(GitSide::Host(Box::new(started)), state);
-        Ok(())
+    let mut session = Session {
+        host,
+        plan,
+        ui,
+        directory,
+        record,
+        sweep: registry::BackgroundSweep::new(&plan.session_dir),
+        copied,
+        repositories: Repositories::default(),
+        gates: Gates::open(plan)?,
+        push,
+        calls: None,
     };
-    let mut sweep = registry::BackgroundSweep::new(&plan.session_dir);
-    let mut calls = None;
     let outcome = match launch {
-        Launch::Container(launch) => {
-            record_start(&mut repositories)?;
-            repositories.exchange_in_background();
-            let _push = push.map(|push| push.serve(host, plan, gates.log.clone(), ui));
-            let calls = calls.insert(EndCalls::new(&launch.client));
-            container::run(host, plan, launch, &directory, &mut sweep, signals, &mut streams, calls, &mut gates, ui)
-        }
-        Launch::Seatbelt(launch) => {
-            record_start(&mut repositories)?;
-            seatbelt::run(host, plan, launch, &directory, &mut sweep, signals, &mut gates, ui)
-        }
+        Launch::Container(launch) => container::run(&mut session, launch, signals, &mut streams),
+        Launch::Seatbelt(launch) => seatbelt::run(&mut session, launch, signals),
         #[cfg(target_os = "linux")]
-        Launch::Native(launch) => native::run(
-            host,
-            plan,
-            launch,
-            push,
-            &mut sweep,
-            signals,
-            &mut streams,
-            &mut repositories,
-            &mut gates,
-            record_start,
-            ui,
-        ),
+        Launch::Native(launch) => native::run(&mut session, launch, signals, &mut streams),
     };
+    let Session { directory, mut record, sweep, copied, repositories, gates, calls, .. } = session;
     let inspected = inspect();
     sweep.finish().print(ui);
     let is_complete = match repositories.finish(ui) {
@@ -203,75 +205,4 @@ fn run_with<T>(
         directory.keep(launch.files.iter().map(|(path, _)| path));
     }
     Ok((outcome, inspected))
-}
-
-/// The exchange with the host's repositories, unless the guest works in a copy, and of the agent's
-/// files: before the launch, in this
-/// thread, or in another one.
-#[derive(Default)]
-pub enum Repositories {
-    #[default]
-    None,
-    Ready(GitSide, StateExchange),
-    Live(LiveGit, LiveState),
-}
-
-/// What happens with Git directories while a sandbox runs.
-pub enum GitSide {
-    /// They are exchanged with the host's.
-    Host(Box<RepositoryExchange>),
-    /// They stay with a copy of the workspace.
-    Copy(BaseScan),
-}
-
-pub enum LiveGit {
-    Host(LiveExchange),
-    Copy(JoinHandle<()>),
-}
-
-impl Repositories {
-    /// Gives the guest, which has started, what it does not need at once.
-    pub fn begin_delayed_copies(&self) {
-        if let Repositories::Ready(GitSide::Host(exchange), _) = self {
-            exchange.begin_delayed_copies();
-        }
-    }
-
-    /// Lets other threads exchange what changes while the sandbox runs.
-    pub fn exchange_in_background(&mut self) {
-        if let Repositories::Ready(side, state) = std::mem::take(self) {
-            let git = match side {
-                GitSide::Host(exchange) => LiveGit::Host(LiveExchange::start(*exchange)),
-                GitSide::Copy(scan) => LiveGit::Copy(std::thread::spawn(move || scan.run())),
-            };
-            *self = Repositories::Live(git, LiveState::start(state));
-        }
-    }
-
-    /// Exchanges everything after the guest has ended.
-    fn finish(self, ui: Ui) -> std::result::Result<Report, Report> {
-        match self {
-            Repositories::None => Ok(Report::default()),
-            Repositories::Ready(side, mut state) => {
-                state.finish(ui);
-                match side {
-                    GitSide::Host(mut exchange) => exchange.finish(),
-                    GitSide::Copy(_) => Ok(Report::default()),
-                }
-            }
-            Repositories::Live(live, state) => {
-                if let Some(mut state) = state.stop() {
-                    state.finish(ui);
-                }
-                let live = match live {
-                    LiveGit::Host(live) => live,
-                    LiveGit::Copy(scan) => {
-                        let _ = scan.join();
-                        return Ok(Report::default());
-                    }
-                };
-                live.stop().map_or_else(|| Err(Report::default()), |mut exchange| exchange.finish())
-            }
-        }
-    }
 }
