@@ -3,7 +3,7 @@
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -175,8 +175,7 @@ impl CopyStore {
     /// Lists all copies, the newest first.
     pub fn all(&self) -> Vec<KeptCopy> {
         let entries = fs::read_dir(self.base.as_path()).into_iter().flatten().flatten();
-        let mut copies: Vec<KeptCopy> =
-            entries.filter_map(|entry| self.find(entry.file_name().to_str()?)).collect();
+        let mut copies: Vec<KeptCopy> = entries.filter_map(|entry| self.find(entry.file_name().to_str()?)).collect();
         copies.sort_by(|one, other| other.made.cmp(&one.made).then_with(|| one.id.cmp(&other.id)));
         copies
     }
@@ -200,7 +199,8 @@ impl CopyStore {
             } else if self.find(name).is_none()
                 && !self.is_used(name)
                 && entry.metadata().and_then(|meta| meta.modified()).is_ok_and(is_old)
-                && fs::read_dir(entry.path()).is_ok_and(|mut files| files.all(|file| file.is_ok_and(|file| file.file_name() == LOCK)))
+                && fs::read_dir(entry.path())
+                    .is_ok_and(|mut files| files.all(|file| file.is_ok_and(|file| file.file_name() == LOCK)))
             {
                 remove_tree(&entry.path());
             }
@@ -212,23 +212,27 @@ fn is_old(time: SystemTime) -> bool {
     time.elapsed().is_ok_and(|age| age.as_secs() > 60)
 }
 
-/// Removes a directory of which the guest may have changed the permissions. The kernel's own directory
-/// of an overlay cannot be read either.
+/// Removes a directory of which the guest may have changed the permissions. A directory of the kernel's in
+/// an overlay may belong to another user and cannot be read, but it is empty.
 fn remove_tree(path: &Path) {
     if fs::remove_dir_all(path).is_err() {
-        grant_access(path);
-        let _ = fs::remove_dir_all(path);
+        remove_each(path);
     }
 }
 
-fn grant_access(directory: &Path) {
-    use std::os::unix::fs::PermissionsExt;
+fn remove_each(directory: &Path) {
+    if fs::remove_dir(directory).is_ok() {
+        return;
+    }
     let _ = fs::set_permissions(directory, fs::Permissions::from_mode(0o700));
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            grant_access(&entry.path());
+            remove_each(&entry.path());
+        } else {
+            let _ = fs::remove_file(entry.path());
         }
     }
+    let _ = fs::remove_dir(directory);
 }
 
 #[cfg(test)]

@@ -15,7 +15,8 @@ use super::sourced::Sourced;
 use super::table::{KeySpec, OptionSpec, changes, first, never, optional, options, present, resolved};
 use super::value::{
     Access, AgentMode, CacheMode, Cpus, EngineSetting, EnvRequest, GitMode, HideGlob, HostRule, ImageRef, Memory,
-    MountRequest, Name, NestedMode, NetworkMode, Pids, Port, PushRule, SshHost, TmpMode, UserMode, Value, WorkspaceMode,
+    MountRequest, Name, NestedMode, NetworkMode, Pids, Port, PushRule, SshHost, TmpMode, UserMode, Value,
+    WorkspaceMode,
 };
 use crate::host::{Environment, Platform};
 use crate::ui::Verbosity;

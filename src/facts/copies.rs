@@ -54,8 +54,15 @@ impl CopyFacts {
             WorkspaceMode::Kept(id) => {
                 let id = id.to_string();
                 let kept = store.find(&id);
-                let others = if kept.is_none() { store.all().into_iter().map(|copy| copy.id).collect() } else { Vec::new() };
-                CopyFacts { base: Some(store.directory("")), is_used: store.is_used(&id), kept, others, ..CopyFacts::default() }
+                let others =
+                    if kept.is_none() { store.all().into_iter().map(|copy| copy.id).collect() } else { Vec::new() };
+                CopyFacts {
+                    base: Some(store.directory("")),
+                    is_used: store.is_used(&id),
+                    kept,
+                    others,
+                    ..CopyFacts::default()
+                }
             }
         }
     }
@@ -93,7 +100,9 @@ fn obstacle(question: &CopyQuestion, base: &Path) -> Option<String> {
             return Some(format!("`{tree}` is case-insensitive"));
         }
         let below = mounts.split(|byte| *byte == b'\n').filter_map(mount_point);
-        if let Some(point) = below.into_iter().find(|point| point.starts_with(tree.as_path()) && point != tree.as_path()) {
+        if let Some(point) =
+            below.into_iter().find(|point| point.starts_with(tree.as_path()) && point != tree.as_path())
+        {
             return Some(format!("`{}` is a mount of its own", point.display()));
         }
     }
@@ -147,7 +156,11 @@ fn unmapped(host: &Host, question: &CopyQuestion) -> Option<String> {
     while let Some(path) = pending.pop_front() {
         let Ok(meta) = path.symlink_metadata() else { continue };
         if meta.uid() == host.uid && meta.gid() != host.gid {
-            return Some(format!("`{}` belongs to group {}, which does not exist in the sandbox", path.display(), meta.gid()));
+            return Some(format!(
+                "`{}` belongs to group {}, which does not exist in the sandbox",
+                path.display(),
+                meta.gid()
+            ));
         }
         if meta.is_dir() && path.file_name().is_none_or(|name| name != ".git") && left > 0 {
             for entry in std::fs::read_dir(path).into_iter().flatten().flatten().take(left) {

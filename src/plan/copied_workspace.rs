@@ -53,7 +53,9 @@ pub enum CopyError {
     SharedGit { origin: Origin },
     #[error("{origin}: `{directory}` contains sandpen's own files, so it cannot be copied")]
     OwnFiles { origin: Origin, directory: HostPath },
-    #[error("{origin}: the copy `{id}` was made by Podman as root, whose marks of replaced directories others cannot read")]
+    #[error(
+        "{origin}: the copy `{id}` was made by Podman as root, whose marks of replaced directories others cannot read"
+    )]
     OtherMarks { origin: Origin, id: String },
 }
 
@@ -72,7 +74,9 @@ impl Diagnostic for CopyError {
                 };
                 near.into_iter().chain([list]).collect()
             }
-            Self::Used { id, .. } => vec![format!("run a command in it with `sandpen exec`, or stop it: sandpen stop {id}")],
+            Self::Used { id, .. } => {
+                vec![format!("run a command in it with `sandpen exec`, or stop it: sandpen stop {id}")]
+            }
             Self::OtherDirectory { root, .. } => vec![format!("change to `{}`", root.display())],
             Self::Seatbelt { .. } => vec!["use a container: `--engine docker` or `--engine podman`".into()],
             Self::SharedGit { .. } => vec!["drop `--git shared`, or use `--workspace live`".into()],
@@ -124,7 +128,8 @@ impl WorkspacePlan {
             return Ok(WorkspacePlan { copy: Some(copy), copies, is_new: false, reason, from: origin });
         }
         let is_elsewhere = inputs.host.platform == Platform::Macos;
-        let elsewhere = is_elsewhere.then(|| "the engine's virtual machine cannot lay it over the directory".to_owned());
+        let elsewhere =
+            is_elsewhere.then(|| "the engine's virtual machine cannot lay it over the directory".to_owned());
         let unmapped = facts.unmapped.clone().filter(|_| engine == EngineKind::Native);
         let odd_name = facts.odd_name.clone().filter(|_| engine.is_container());
         let obstacle = elsewhere.or_else(|| facts.obstacle.clone()).or(unmapped).or(odd_name);
@@ -194,7 +199,8 @@ impl Draft<'_> {
         });
         for tree in &copy.trees {
             let (Ok(host), Ok(place)) = (HostPath::new(&tree.host), HostPath::new(&tree.place)) else { continue };
-            let why = super::Why::new("a copy of the directory: its changes wait to be applied", self.copied.from.clone());
+            let why =
+                super::Why::new("a copy of the directory: its changes wait to be applied", self.copied.from.clone());
             let why = why.about(Topic::Workspace);
             let target = host.to_guest();
             let mount = Mount::directory(place.join("files"), target, Access::Rw, why);
@@ -209,7 +215,8 @@ impl Draft<'_> {
     pub(super) fn shown_directory(&self, mount: &Mount) -> Option<HostPath> {
         let (Source::Host(source) | Source::Overlay { host: source, .. }) = &mount.source else { return None };
         let mut trees = self.copied.copy.iter().flat_map(|copy| &copy.trees);
-        let copied = trees.find(|tree| tree.files() == source.as_path()).and_then(|tree| HostPath::new(&tree.host).ok());
+        let copied =
+            trees.find(|tree| tree.files() == source.as_path()).and_then(|tree| HostPath::new(&tree.host).ok());
         Some(copied.unwrap_or_else(|| source.clone()))
     }
 

@@ -111,7 +111,9 @@ impl CopiedWorkspace {
         if let Err(error) = note_bases(&self.copy, &self.directory()) {
             ui.warn(&format!("what you change before `sandpen apply` cannot be merged: {error}"));
         }
-        ui.notice(&format!("the changes wait in the copy `{id}`: `sandpen diff {id}`, `sandpen apply {id}`, `sandpen discard {id}`"));
+        ui.notice(&format!(
+            "the changes wait in the copy `{id}`: `sandpen diff {id}`, `sandpen apply {id}`, `sandpen discard {id}`"
+        ));
     }
 }
 

@@ -123,9 +123,9 @@ impl Diagnostic for SessionError {
             SessionError::Copy { .. } => {
                 vec!["check free space and permissions, or set XDG_STATE_HOME to another directory of yours".into()]
             }
-            SessionError::CopyTaken(id) => vec![
-                format!("continue with `--workspace {id}`, remove it with `sandpen discard {id}`, or choose another name"),
-            ],
+            SessionError::CopyTaken(id) => vec![format!(
+                "continue with `--workspace {id}`, remove it with `sandpen discard {id}`, or choose another name"
+            )],
             SessionError::SandboxExecFailed => {
                 vec!["`sandpen explain` shows the exact command line and the profile".into()]
             }

@@ -32,3 +32,4 @@ mod support;
 mod terminal;
 mod tools;
 mod waiting;
+mod workspace;

@@ -96,7 +96,10 @@ fn report(review: &Review, files: &[&FileReview], ui: Ui) {
     }
     let conflicts = files.iter().filter(|file| matches!(file.state, State::Conflict(_))).count();
     if conflicts > 0 {
-        ui.warn(&format!("{} changed here meanwhile as well and cannot be applied as they are", counted(conflicts, "file")));
+        ui.warn(&format!(
+            "{} changed here meanwhile as well and cannot be applied as they are",
+            counted(conflicts, "file")
+        ));
     }
 }
 

@@ -50,13 +50,20 @@ pub fn by_arguments(host: &Host, arguments: &[OsString]) -> Result<(Found, Vec<T
         Some(copy) => (copy, &arguments[1..]),
         None => {
             let mut all = copies.all();
-            let here = all.iter().position(|copy| copy.trees.iter().any(|tree| host.cwd.as_path().starts_with(&tree.host)));
+            let here =
+                all.iter().position(|copy| copy.trees.iter().any(|tree| host.cwd.as_path().starts_with(&tree.host)));
             // A word that is neither a file nor below the directory is a wrong id.
             let looks_like_id = first.filter(|word| !word.contains('/') && !host.cwd.as_path().join(word).exists());
             match (here, looks_like_id) {
                 (Some(here), None) => (all.swap_remove(here), arguments),
-                (Some(here), Some(_)) if is_changed_path(&all[here], host.cwd.as_path(), &arguments[0]) => (all.swap_remove(here), arguments),
-                (_, Some(id)) => return Err(by_id(host, id).err().unwrap_or_else(|| WorkspaceCommandError::Outside(id.into()).into())),
+                (Some(here), Some(_)) if is_changed_path(&all[here], host.cwd.as_path(), &arguments[0]) => {
+                    (all.swap_remove(here), arguments)
+                }
+                (_, Some(id)) => {
+                    return Err(by_id(host, id)
+                        .err()
+                        .unwrap_or_else(|| WorkspaceCommandError::Outside(id.into()).into()));
+                }
                 (None, None) => {
                     let others = all.into_iter().map(|copy| copy.id).collect();
                     let directory = host.cwd.as_path().to_owned();
@@ -65,7 +72,8 @@ pub fn by_arguments(host: &Host, arguments: &[OsString]) -> Result<(Found, Vec<T
             }
         }
     };
-    let paths: Result<Vec<TreePath>> = paths.iter().map(|path| tree_path(&copy, host.cwd.as_path(), Path::new(path))).collect();
+    let paths: Result<Vec<TreePath>> =
+        paths.iter().map(|path| tree_path(&copy, host.cwd.as_path(), Path::new(path))).collect();
     let found = Found { directory: copies.directory(&copy.id), copy, store: copies };
     Ok((found, paths?))
 }
@@ -79,13 +87,19 @@ fn is_changed_path(copy: &KeptCopy, cwd: &Path, path: &OsString) -> bool {
 
 fn tree_path(copy: &KeptCopy, cwd: &Path, path: &Path) -> Result<TreePath> {
     let whole = resolve_dots(&cwd.join(path));
-    let found = copy.trees.iter().enumerate().find_map(|(number, tree)| {
-        whole.strip_prefix(&tree.host).ok().map(|below| (number, below.to_owned()))
-    });
+    let found = copy
+        .trees
+        .iter()
+        .enumerate()
+        .find_map(|(number, tree)| whole.strip_prefix(&tree.host).ok().map(|below| (number, below.to_owned())));
     found.ok_or_else(|| WorkspaceCommandError::Outside(path.to_owned()).into())
 }
 
 /// Returns the path as it is shown: below the first directory, or the whole path.
 pub fn shown(copy: &KeptCopy, tree: usize, path: &Path) -> PathBuf {
-    if tree == 0 { path.to_owned() } else { copy.trees.get(tree).map_or_else(|| path.to_owned(), |tree| tree.host.join(path)) }
+    if tree == 0 {
+        path.to_owned()
+    } else {
+        copy.trees.get(tree).map_or_else(|| path.to_owned(), |tree| tree.host.join(path))
+    }
 }

@@ -118,7 +118,8 @@ impl Patch {
 
     /// Writes one hunk.
     pub fn hunk(&mut self, hunk: &Hunk) {
-        let range = |start: usize, lines: usize| if lines == 1 { start.to_string() } else { format!("{start},{lines}") };
+        let range =
+            |start: usize, lines: usize| if lines == 1 { start.to_string() } else { format!("{start},{lines}") };
         let (old, new) = (range(hunk.old_start, hunk.old_lines), range(hunk.new_start, hunk.new_lines));
         self.line(CYAN, format!("@@ -{old} +{new} @@").as_bytes());
         for line in &hunk.lines {
@@ -202,7 +203,8 @@ fn escape_controls(line: &[u8], to: &mut Vec<u8>) {
 pub fn stat(copy: &KeptCopy, files: &[&FileReview]) -> Vec<u8> {
     let mut text = Vec::new();
     let (mut added, mut removed) = (0, 0);
-    let width = files.iter().map(|file| quoted("", &shown(copy, file.tree, &file.path)).len()).max().unwrap_or(0).min(80);
+    let width =
+        files.iter().map(|file| quoted("", &shown(copy, file.tree, &file.path)).len()).max().unwrap_or(0).min(80);
     for file in files {
         let name = quoted("", &shown(copy, file.tree, &file.path));
         let (plus, minus) = file.lines();

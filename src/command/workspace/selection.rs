@@ -14,9 +14,9 @@ pub fn is_selected(paths: &[TreePath], tree: usize, path: &Path) -> bool {
 
 /// Tells whether a file was named itself, or a directory above it.
 pub fn is_named(paths: &[TreePath], file: &FileReview) -> bool {
-    paths.iter().any(|(number, above)| {
-        *number == file.tree && !above.as_os_str().is_empty() && file.path.starts_with(above)
-    })
+    paths
+        .iter()
+        .any(|(number, above)| *number == file.tree && !above.as_os_str().is_empty() && file.path.starts_with(above))
 }
 
 /// Reviews the copy, and checks that each path that was named selects something.

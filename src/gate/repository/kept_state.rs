@@ -180,7 +180,8 @@ fn list_commits(git: &HostGit, dir: &PrivateGitDir, new: &ObjectId, known: &[Str
     let records = text.split("\0\u{1}\n").filter(|record| !record.trim().is_empty());
     let commits = records.filter_map(|record| {
         // Git writes a line with the id before each record.
-        let record = record.split_once('\n').filter(|(first, _)| first.starts_with("commit ")).map_or(record, |(_, rest)| rest);
+        let record =
+            record.split_once('\n').filter(|(first, _)| first.starts_with("commit ")).map_or(record, |(_, rest)| rest);
         let mut fields = record.split('\0');
         Some(Commit {
             id: fields.next()?.to_owned(),

@@ -1,6 +1,7 @@
 //! Takes changes of a copy over to the directory of the user, by a three-way merge with what the user
 //! changed meanwhile.
 
+use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -33,8 +34,8 @@ pub fn apply(
 ) -> Result<UndoRecord, TransactionError> {
     let mut steps = Vec::new();
     let mut conflicts = Vec::new();
+    let mut planned = Planned { copy, steps: &mut steps, made: HashSet::new() };
     for selected in selected {
-        let mut planned = Planned { copy, steps: &mut steps };
         match planned.file(reviewer, selected, has_markers)? {
             None => {}
             Some(reason) => conflicts.push((selected.file.path.clone(), reason)),
@@ -50,8 +51,7 @@ pub fn apply(
         let taken = selected.hunks.is_none().then_some(TakenVersion { stamp: file.guest });
         for (path, taken) in [(Some(&file.path), taken), (file.from.as_ref(), Some(TakenVersion { stamp: None }))] {
             let Some(path) = path else { continue };
-            let host = HostTree::open(&copy.trees[file.tree].host)?.look(path)?;
-            reviewer.bases.set(copy, file.tree, path, host, taken)?;
+            reviewer.bases.note_applied(copy, file.tree, path, taken, file.state == State::Clean)?;
         }
     }
     reviewer.bases.save()?;
@@ -74,16 +74,26 @@ fn order(step: &Step) -> (u8, std::cmp::Reverse<usize>, usize, PathBuf) {
 struct Planned<'a> {
     copy: &'a KeptCopy,
     steps: &'a mut Vec<Step>,
+    /// The directories that a step makes.
+    made: HashSet<(usize, PathBuf)>,
 }
 
 impl Planned<'_> {
     fn add(&mut self, tree: usize, path: &Path, before: Option<(Node, Stamp)>, action: Action) {
+        if matches!(action, Action::MakeDirectory { .. }) {
+            self.made.insert((tree, path.to_owned()));
+        }
         let root = self.copy.trees[tree].host.clone();
         self.steps.push(Step { tree, root, path: path.to_owned(), before, action });
     }
 
     /// Plans the steps for one file. Returns the reason if it conflicts.
-    fn file(&mut self, reviewer: &mut Reviewer<'_>, selected: &Selected<'_>, has_markers: bool) -> io::Result<Option<String>> {
+    fn file(
+        &mut self,
+        reviewer: &mut Reviewer<'_>,
+        selected: &Selected<'_>,
+        has_markers: bool,
+    ) -> io::Result<Option<String>> {
         let file = selected.file;
         let tree = HostTree::open(&self.copy.trees[file.tree].host)?;
         let Some(node) = &file.new else {
@@ -115,7 +125,9 @@ impl Planned<'_> {
             Ok(before) => before,
             Err(error) => return Ok(Some(error.to_string())),
         };
-        if before.as_ref().map(|(_, stamp)| *stamp) != file.host && !before.as_ref().is_some_and(|(node, _)| node.is_directory()) {
+        if before.as_ref().map(|(_, stamp)| *stamp) != file.host
+            && !before.as_ref().is_some_and(|(node, _)| node.is_directory())
+        {
             return Ok(Some("changed here just now".into()));
         }
         self.directories_above(&tree, file, reviewer)?;
@@ -152,9 +164,7 @@ impl Planned<'_> {
     fn directories_above(&mut self, tree: &HostTree, file: &FileReview, reviewer: &Reviewer<'_>) -> io::Result<()> {
         let above: Vec<&Path> = file.path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()).collect();
         for above in above.into_iter().rev() {
-            let is_planned = self.steps.iter().any(|step| {
-                step.tree == file.tree && step.path == above && matches!(step.action, Action::MakeDirectory { .. })
-            });
+            let is_planned = self.made.contains(&(file.tree, above.to_owned()));
             if !is_planned && tree.look(above)?.is_none() {
                 let mode = reviewer.directory_mode(file.tree, above).unwrap_or(0o755);
                 self.add(file.tree, above, None, Action::MakeDirectory { mode });
@@ -178,7 +188,9 @@ impl Planned<'_> {
             _ => mode,
         };
         if file.state == State::Clean && selected.hunks.is_none() {
-            let Some(source) = reviewer.new_file(file.tree, &file.path)? else { return Ok(Err("it was removed in the copy just now".into())) };
+            let Some(source) = reviewer.new_file(file.tree, &file.path)? else {
+                return Ok(Err("it was removed in the copy just now".into()));
+            };
             let meta = rustix::fs::fstat(&source)?;
             if Some(Stamp::of(&meta)) != file.guest {
                 return Ok(Err("it was changed in the copy just now".into()));
@@ -220,7 +232,9 @@ impl Planned<'_> {
                 let mode = if selected.hunks.is_some() { host_mode } else { mode };
                 Ok(Action::Write { content: StepContent::Bytes(text), mode, times: None })
             }
-            Merge::Conflict(text) if has_markers => Ok(Action::Write { content: StepContent::Bytes(text), mode: host_mode, times: None }),
+            Merge::Conflict(text) if has_markers => {
+                Ok(Action::Write { content: StepContent::Bytes(text), mode: host_mode, times: None })
+            }
             Merge::Conflict(_) => Err("the same lines were changed here meanwhile".into()),
             Merge::Impossible => Err("changed here meanwhile, and it cannot be merged".into()),
         })

@@ -47,6 +47,16 @@ struct Known {
     /// Whether the common version is not known, because the user changed the file before it was noted.
     #[serde(default)]
     is_unknown: bool,
+    /// What was known before the last `apply`, for `undo`.
+    #[serde(default)]
+    before: Option<Box<BeforeApply>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct BeforeApply {
+    known: Option<Known>,
+    /// Whether the user's version was the common one.
+    was_host: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,7 +80,10 @@ pub enum Base {
     Host,
     /// There was none.
     Missing,
-    Kept { node: Node, content: Option<Vec<u8>> },
+    Kept {
+        node: Node,
+        content: Option<Vec<u8>>,
+    },
     Unknown,
 }
 
@@ -131,7 +144,7 @@ impl Bases {
             _ => None,
         };
         let (node, stamp) = host.unzip();
-        let known = Known { tree, path: path.to_owned(), node, stamp, content, taken, is_unknown: false };
+        let known = Known { tree, path: path.to_owned(), node, stamp, content, taken, is_unknown: false, before: None };
         match self.by_path.get(&(tree, path.to_owned())) {
             Some(at) => self.record.known[*at] = known,
             None => {
@@ -151,6 +164,50 @@ impl Bases {
         fs::write(contents.join(&name), &content)?;
         self.record.size += content.len() as u64;
         Ok(Some(name))
+    }
+
+    /// Notes the user's version after `apply`. `was_host` tells whether the version before was the common
+    /// one.
+    pub fn note_applied(
+        &mut self,
+        copy: &KeptCopy,
+        tree: usize,
+        path: &Path,
+        taken: Option<TakenVersion>,
+        was_host: bool,
+    ) -> io::Result<()> {
+        let key = (tree, path.to_owned());
+        let mut known = self.by_path.get(&key).and_then(|at| self.record.known.get(*at)).cloned();
+        known.iter_mut().for_each(|known| known.before = None);
+        self.set(copy, tree, path, self.look(copy, tree, path)?, taken)?;
+        if let Some(now) = self.by_path.get(&key).and_then(|at| self.record.known.get_mut(*at)) {
+            now.before = Some(Box::new(BeforeApply { known, was_host }));
+        }
+        Ok(())
+    }
+
+    /// Restores what was known before `apply`, which `undo` has taken back.
+    pub fn note_undone(&mut self, copy: &KeptCopy, tree: usize, path: &Path) -> io::Result<()> {
+        let Some(at) = self.by_path.get(&(tree, path.to_owned())).copied() else { return Ok(()) };
+        let Some(before) = self.record.known.get_mut(at).and_then(|known| known.before.take()) else { return Ok(()) };
+        match before.known {
+            _ if before.was_host => self.set(copy, tree, path, self.look(copy, tree, path)?, None),
+            Some(known) => {
+                self.record.known[at] = known;
+                Ok(())
+            }
+            None => {
+                self.record.known[at].taken = None;
+                self.record.known[at].is_unknown = true;
+                Ok(())
+            }
+        }
+    }
+
+    fn look(&self, copy: &KeptCopy, tree: usize, path: &Path) -> io::Result<Option<(Node, Stamp)>> {
+        let Some(tree) = copy.trees.get(tree) else { return Ok(None) };
+        let host = Node::at(&UntrustedDir::open(&tree.host)?, path)?;
+        Ok(host.map(|(node, stat)| (node, Stamp::of(&stat))))
     }
 
     /// Notes the tracked files that differ from the index, so that all others can be read from the
@@ -208,7 +265,9 @@ impl Bases {
 
     /// Finds the common version of a changed file.
     pub fn find(&mut self, copy: &KeptCopy, change: &Change) -> Base {
-        if let Some(known) = self.by_path.get(&(change.tree, change.path.clone())).and_then(|at| self.record.known.get(*at)) {
+        if let Some(known) =
+            self.by_path.get(&(change.tree, change.path.clone())).and_then(|at| self.record.known.get(*at))
+        {
             if known.is_unknown {
                 return Base::Unknown;
             }

@@ -98,7 +98,13 @@ impl Walk<'_> {
 
     /// Lists what an overlay keeps: files that were changed or made, directories that contain such, and
     /// marks of what was removed.
-    fn overlay(&mut self, upper: &UntrustedDir, host: Option<&UntrustedDir>, path: &Path, depth: usize) -> io::Result<()> {
+    fn overlay(
+        &mut self,
+        upper: &UntrustedDir,
+        host: Option<&UntrustedDir>,
+        path: &Path,
+        depth: usize,
+    ) -> io::Result<()> {
         check_depth(path, depth)?;
         let is_replaced = depth > 0 && is_opaque(upper);
         let entries = upper.entries(MAX_CHANGES)?;
@@ -152,7 +158,13 @@ impl Walk<'_> {
         self.add(path, None, Some((old, stat)))
     }
 
-    fn removed_below(&mut self, host: Option<&UntrustedDir>, name: &OsStr, path: &Path, depth: usize) -> io::Result<()> {
+    fn removed_below(
+        &mut self,
+        host: Option<&UntrustedDir>,
+        name: &OsStr,
+        path: &Path,
+        depth: usize,
+    ) -> io::Result<()> {
         check_depth(path, depth)?;
         let Some(host) = host else { return Ok(()) };
         let directory = host.directory(Path::new(name))?;
@@ -184,10 +196,8 @@ impl Walk<'_> {
                     }
                     let (copied, host) = (copied.directory(Path::new(name))?, host.directory(Path::new(name))?);
                     self.files(&copied, &host, &below, depth + 1)?;
-                } else {
-                    if is_changed {
-                        self.add(&below, Some((new, stat)), old)?;
-                    }
+                } else if is_changed {
+                    self.add(&below, Some((new, stat)), old)?;
                     self.made(&copied.directory(Path::new(name))?, &below, depth + 1)?;
                 }
             } else if is_changed {
@@ -208,7 +218,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Adds what the guest made in a directory that the user does not have.
+    /// Adds what is in a directory that the guest made or renamed. Files in a renamed one keep their times.
     fn made(&mut self, copied: &UntrustedDir, path: &Path, depth: usize) -> io::Result<()> {
         check_depth(path, depth)?;
         for (name, _) in copied.entries(MAX_CHANGES)? {
@@ -218,9 +228,7 @@ impl Walk<'_> {
             }
             let Some((new, stat)) = Node::at(copied, Path::new(&name))? else { continue };
             let is_directory = new.is_directory();
-            if Stamp::of(&stat).changed > self.copy.made {
-                self.add(&below, Some((new, stat)), None)?;
-            }
+            self.add(&below, Some((new, stat)), None)?;
             if is_directory {
                 self.made(&copied.directory(Path::new(&name))?, &below, depth + 1)?;
             }
@@ -230,8 +238,7 @@ impl Walk<'_> {
 
     /// Tells whether an entry of the user's was made after the copy.
     fn is_young(&self, host: &UntrustedDir, name: &OsStr) -> bool {
-        let made = time_of_creation(host, name)
-            .or_else(|| host.stat(name).ok().map(|stat| Stamp::of(&stat).changed));
+        let made = time_of_creation(host, name).or_else(|| host.stat(name).ok().map(|stat| Stamp::of(&stat).changed));
         made.is_some_and(|made| made > self.copy.made)
     }
 }

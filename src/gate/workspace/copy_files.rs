@@ -45,7 +45,15 @@ impl FileCopy<'_> {
         Ok(())
     }
 
-    fn entry(&mut self, from: &UntrustedDir, to: &UntrustedDir, name: &OsStr, kind: FileType, path: &Path, depth: usize) -> io::Result<()> {
+    fn entry(
+        &mut self,
+        from: &UntrustedDir,
+        to: &UntrustedDir,
+        name: &OsStr,
+        kind: FileType,
+        path: &Path,
+        depth: usize,
+    ) -> io::Result<()> {
         let stat = match rustix::fs::statat(from, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
             // Somebody has removed it meanwhile.

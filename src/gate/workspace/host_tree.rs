@@ -124,7 +124,12 @@ fn check(path: &Path) -> io::Result<()> {
     for part in path.components() {
         match part {
             Component::Normal(name) if !is_git_name(name) => {}
-            _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path leads out of the workspace or into `.git`")),
+            _ => {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    "the path leads out of the workspace or into `.git`",
+                ));
+            }
         }
     }
     Ok(())

@@ -126,9 +126,7 @@ pub fn is_missing(error: &io::Error) -> bool {
 /// its path comes out of a copy.
 pub fn is_git_name(name: &OsStr) -> bool {
     // HFS+ ignores these characters in names.
-    let ignored = |c: &char| {
-        matches!(c, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}')
-    };
+    let ignored = |c: &char| matches!(c, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}');
     let text = String::from_utf8_lossy(name.as_bytes());
     let plain: String = text.chars().filter(|c| !ignored(c)).flat_map(char::to_lowercase).collect();
     // NTFS ignores dots and spaces at the end, and has short names and streams.

@@ -125,9 +125,10 @@ impl<'a> Reviewer<'a> {
         let changes = changes::list(self.copy)?;
         let mut files = Vec::new();
         for change in changes.list.iter().filter(|change| is_wanted(change.tree, &change.path)) {
-            files.extend(self.file(change).map_err(|error| {
-                io::Error::new(error.kind(), format!("`{}`: {error}", change.path.display()))
-            })?);
+            files.extend(
+                self.file(change)
+                    .map_err(|error| io::Error::new(error.kind(), format!("`{}`: {error}", change.path.display())))?,
+            );
         }
         self.find_ignored(&mut files);
         self.find_renamed(&mut files)?;
@@ -187,14 +188,18 @@ impl<'a> Reviewer<'a> {
                 _ if size == other && self.is_same(change)? => Content::Same,
                 _ => Content::Large,
             },
-            (None | Some(Node::Directory { .. }), Some(Node::File { .. })) => one_sided(new.as_deref(), |new| text::hunks(b"", new)),
+            (None | Some(Node::Directory { .. }), Some(Node::File { .. })) => {
+                one_sided(new.as_deref(), |new| text::hunks(b"", new))
+            }
             (Some(Node::File { .. }), _) => one_sided(old.as_deref(), |old| text::hunks(old, b"")),
             _ => Content::Same,
         };
         let state = match &base {
             Base::Host => State::Clean,
             Base::Missing if host_node.is_none() => State::Clean,
-            Base::Unknown => State::Conflict("changed here meanwhile, and the version that the sandbox started from is not known".into()),
+            Base::Unknown => State::Conflict(
+                "changed here meanwhile, and the version that the sandbox started from is not known".into(),
+            ),
             Base::Missing => State::Conflict("made here meanwhile as well".into()),
             Base::Kept { node, content } => match (&host_node, &change.new) {
                 (None, None) => return Ok(None),
@@ -234,7 +239,9 @@ impl<'a> Reviewer<'a> {
     }
 
     fn is_same(&self, change: &Change) -> io::Result<bool> {
-        let (Some(mut one), Some(mut other)) = (self.host_file(change.tree, &change.path)?, self.new_file(change.tree, &change.path)?) else {
+        let (Some(mut one), Some(mut other)) =
+            (self.host_file(change.tree, &change.path)?, self.new_file(change.tree, &change.path)?)
+        else {
             return Ok(false);
         };
         is_same_content(&mut one, &mut other)
@@ -272,15 +279,21 @@ impl<'a> Reviewer<'a> {
 
     /// Makes one renamed file of a removed and a new one that are alike, as Git does.
     fn find_renamed(&self, files: &mut Vec<FileReview>) -> io::Result<()> {
-        let is_file = |node: &Option<Node>| matches!(node, Some(Node::File { size, .. }) if (1..=MAX_RENAMED).contains(size));
+        let is_file =
+            |node: &Option<Node>| matches!(node, Some(Node::File { size, .. }) if (1..=MAX_RENAMED).contains(size));
         let is_clean = |file: &FileReview| file.state == State::Clean && !file.is_ignored;
-        let removed: Vec<usize> = (0..files.len()).filter(|at| files[*at].new.is_none() && is_file(&files[*at].old) && is_clean(&files[*at])).collect();
-        let made: Vec<usize> = (0..files.len()).filter(|at| files[*at].old.is_none() && is_file(&files[*at].new) && is_clean(&files[*at])).collect();
+        let removed: Vec<usize> = (0..files.len())
+            .filter(|at| files[*at].new.is_none() && is_file(&files[*at].old) && is_clean(&files[*at]))
+            .collect();
+        let made: Vec<usize> = (0..files.len())
+            .filter(|at| files[*at].old.is_none() && is_file(&files[*at].new) && is_clean(&files[*at]))
+            .collect();
         if removed.is_empty() || made.is_empty() || removed.len() * made.len() > MAX_PAIRS {
             return Ok(());
         }
         let read = |file: &FileReview, of_host: bool| -> io::Result<Vec<u8>> {
-            let opened = if of_host { self.host_file(file.tree, &file.path)? } else { self.new_file(file.tree, &file.path)? };
+            let opened =
+                if of_host { self.host_file(file.tree, &file.path)? } else { self.new_file(file.tree, &file.path)? };
             let mut content = Vec::new();
             if let Some(opened) = opened {
                 opened.take(MAX_RENAMED).read_to_end(&mut content)?;
@@ -294,8 +307,11 @@ impl<'a> Reviewer<'a> {
         let mut gone = Vec::new();
         for at in made {
             let content = read(&files[at], false)?;
-            let alike = old.iter().map(|(from, old)| (likeness(old, &content), *from)).filter(|(likeness, _)| *likeness >= 50);
-            let Some((_, from)) = alike.max_by_key(|(likeness, from)| (*likeness, std::cmp::Reverse(*from))) else { continue };
+            let alike =
+                old.iter().map(|(from, old)| (likeness(old, &content), *from)).filter(|(likeness, _)| *likeness >= 50);
+            let Some((_, from)) = alike.max_by_key(|(likeness, from)| (*likeness, std::cmp::Reverse(*from))) else {
+                continue;
+            };
             let Some(before) = old.remove(&from) else { continue };
             let (path, node) = (files[from].path.clone(), files[from].old.clone());
             if files[from].tree != files[at].tree {
@@ -351,7 +367,8 @@ fn likeness(old: &[u8], new: &[u8]) -> usize {
 
 /// Tells whether anything changed in a copy: files, refs or HEAD.
 pub fn has_changes(copy: &KeptCopy, directory: &HostPath) -> bool {
-    let has_files = changes::list(copy).map_or(true, |changes| !changes.list.is_empty() || !changes.git_dirs.is_empty());
+    let has_files =
+        changes::list(copy).map_or(true, |changes| !changes.list.is_empty() || !changes.git_dirs.is_empty());
     has_files || Bases::load(directory).repositories().is_some_and(|repositories| repositories.has_changed_refs())
 }
 
@@ -365,8 +382,7 @@ pub fn note_bases(copy: &KeptCopy, directory: &HostPath) -> io::Result<()> {
 pub fn forget_taken(copy: &KeptCopy, directory: &HostPath, record: &UndoRecord) -> io::Result<()> {
     let mut bases = Bases::load(directory);
     for done in &record.done {
-        let host = Node::at(&UntrustedDir::open(&done.root)?, &done.path)?;
-        bases.set(copy, done.tree, &done.path, host.map(|(node, stat)| (node, Stamp::of(&stat))), None)?;
+        bases.note_undone(copy, done.tree, &done.path)?;
     }
     bases.save()
 }

@@ -101,7 +101,8 @@ pub fn with_hunks<'a>(old: &[u8], hunks: impl Iterator<Item = &'a Hunk>) -> Vec<
         // Without old lines, the start is the line after which new ones come.
         let start = if hunk.old_lines == 0 { hunk.old_start } else { hunk.old_start.saturating_sub(1) };
         result.extend(old.get(at..start).unwrap_or_default().concat());
-        result.extend(hunk.lines.iter().filter(|line| line.side != Side::Old).flat_map(|line| line.text.iter().copied()));
+        result
+            .extend(hunk.lines.iter().filter(|line| line.side != Side::Old).flat_map(|line| line.text.iter().copied()));
         at = start + hunk.old_lines;
     }
     result.extend(old.get(at..).unwrap_or_default().concat());
@@ -166,7 +167,9 @@ mod tests {
         let base = b"1\n2\n3\n4\n5\n6\n7\n8\n9\n";
         let host = b"one\n2\n3\n4\n5\n6\n7\n8\n9\n";
         let copy = b"1\n2\n3\n4\n5\n6\n7\n8\nnine\n";
-        assert!(matches!(merge(base, host, copy), Merge::Clean(merged) if merged == b"one\n2\n3\n4\n5\n6\n7\n8\nnine\n"));
+        assert!(
+            matches!(merge(base, host, copy), Merge::Clean(merged) if merged == b"one\n2\n3\n4\n5\n6\n7\n8\nnine\n")
+        );
         assert!(matches!(merge(base, host, b"uno\n2\n3\n4\n5\n6\n7\n8\n9\n"), Merge::Conflict(_)));
         assert!(matches!(merge(base, b"\0", copy), Merge::Impossible));
     }

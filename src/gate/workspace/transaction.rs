@@ -1,6 +1,7 @@
 //! Carries out a list of changes to files of the user, all or none, and keeps what is needed to take
 //! them back.
 
+use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
@@ -146,9 +147,15 @@ impl UndoStore {
     }
 
     /// Carries out all steps, or none. Keeps what is needed to take them back.
-    pub fn carry_out(&self, copy: &str, refs: Vec<RefChange>, steps: Vec<Step>) -> Result<UndoRecord, TransactionError> {
+    pub fn carry_out(
+        &self,
+        copy: &str,
+        refs: Vec<RefChange>,
+        steps: Vec<Step>,
+    ) -> Result<UndoRecord, TransactionError> {
         let mut conflicts = Vec::new();
-        for step in &steps {
+        let is_later = have_earlier(steps.iter().map(|step| (step.root.as_path(), step.path.as_path())));
+        for step in steps.iter().zip(&is_later).filter(|(_, is_later)| !**is_later).map(|(step, _)| step) {
             let now = HostTree::open(&step.root).and_then(|tree| tree.look(&step.path));
             match now {
                 Ok(now) if is_expected(&now, &step.before) => {}
@@ -161,7 +168,7 @@ impl UndoStore {
         }
         let current = self.directory.join(CURRENT);
         DirBuilder::new().mode(0o700).create(&current)?;
-        let kept = steps.iter().enumerate().map(|(number, step)| self.keep(number, step));
+        let kept = steps.iter().enumerate().map(|(number, step)| self.keep(number, step, is_later[number]));
         let done = kept.collect::<io::Result<Vec<Done>>>();
         let done = done.inspect_err(|_| drop(fs::remove_dir_all(&current)))?;
         let mut record = UndoRecord { copy: copy.to_owned(), refs, done };
@@ -186,7 +193,7 @@ impl UndoStore {
     }
 
     /// Keeps the version that a step replaces.
-    fn keep(&self, number: usize, step: &Step) -> io::Result<Done> {
+    fn keep(&self, number: usize, step: &Step, is_later: bool) -> io::Result<Done> {
         let tree = HostTree::open(&step.root)?;
         let kept = match &step.before {
             Some((Node::File { .. }, _)) => {
@@ -202,7 +209,7 @@ impl UndoStore {
             _ => None,
         };
         // The new name has changed the time of the file.
-        let before_stamp = tree.look(&step.path)?.map(|(_, stamp)| stamp);
+        let before_stamp = if is_later { None } else { tree.look(&step.path)?.map(|(_, stamp)| stamp) };
         Ok(Done {
             tree: step.tree,
             root: step.root.clone(),
@@ -222,11 +229,15 @@ impl UndoStore {
         match step.action {
             Action::Write { content, mode, times } => {
                 match content {
-                    StepContent::Bytes(bytes) => tree.write(path, &mut bytes.as_slice(), mode, times.as_ref(), expected)?,
+                    StepContent::Bytes(bytes) => {
+                        tree.write(path, &mut bytes.as_slice(), mode, times.as_ref(), expected)?
+                    }
                     StepContent::File(mut file) => tree.write(path, &mut file, mode, times.as_ref(), expected)?,
                 }
                 done.is_done = true;
-                if let Some(mut file) = tree.file(path)?.filter(|file| file.metadata().is_ok_and(|meta| meta.len() <= MAX_WRITTEN)) {
+                if let Some(mut file) =
+                    tree.file(path)?.filter(|file| file.metadata().is_ok_and(|meta| meta.len() <= MAX_WRITTEN))
+                {
                     let name = format!("after-{number}");
                     copy_content(&mut file, &mut File::create(self.directory.join(CURRENT).join(&name))?)?;
                     done.written = Some(name);
@@ -295,7 +306,14 @@ impl UndoStore {
     pub fn undo(&self, record: &UndoRecord) -> Result<Vec<PathBuf>, TransactionError> {
         let mut conflicts = Vec::new();
         let mut merged: Vec<Option<Vec<u8>>> = Vec::new();
-        for done in record.done.iter() {
+        let paths = record.done.iter().rev().map(|done| (done.root.as_path(), done.path.as_path()));
+        let mut is_followed = have_earlier(paths);
+        is_followed.reverse();
+        for (done, is_followed) in record.done.iter().zip(is_followed) {
+            if is_followed {
+                merged.push(None);
+                continue;
+            }
             let tree = HostTree::open(&done.root)?;
             let now = tree.look(&done.path);
             let stamp = now.as_ref().ok().and_then(Option::as_ref).map(|(_, stamp)| *stamp);
@@ -346,6 +364,13 @@ impl UndoStore {
             Merge::Conflict(_) | Merge::Impossible => None,
         }
     }
+}
+
+/// Tells of each entry whether an earlier one of the list has the same path: a step that removes a file
+/// where another one makes a directory.
+fn have_earlier<'a>(paths: impl Iterator<Item = (&'a Path, &'a Path)>) -> Vec<bool> {
+    let mut seen = HashSet::new();
+    paths.map(|path| !seen.insert(path)).collect()
 }
 
 fn is_expected(now: &Option<(Node, Stamp)>, before: &Option<(Node, Stamp)>) -> bool {

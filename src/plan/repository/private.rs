@@ -160,7 +160,9 @@ impl Draft<'_> {
         let worktrees = dirs.worktrees.iter().enumerate().map(|(number, dir)| PrivateWorktree {
             host: owned(&dir.path),
             base: owned(&place.join(format!("base-worktree-{}", self.numbered(number, &dir.path)))),
-            given_index: owned(&self.repository_files(place).join(format!("index-{}-{number}", flat_name(dir.path.as_path())))),
+            given_index: owned(
+                &self.repository_files(place).join(format!("index-{}-{number}", flat_name(dir.path.as_path()))),
+            ),
             private_root: owned(&inside),
             private: owned(
                 &inside.join(dir.path.as_path().strip_prefix(common.as_path()).unwrap_or(dir.path.as_path())),
