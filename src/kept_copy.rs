@@ -181,12 +181,14 @@ impl CopyStore {
     }
 
     /// Removes a copy, whose lock the caller holds. It is renamed first, so that no other process finds
-    /// half of it.
-    pub fn remove(&self, id: &str) -> io::Result<()> {
+    /// half of it. Returns the directory with what belongs to other users and cannot be removed: in a user
+    /// namespace of an engine, the kernel makes files of an overlay for its root.
+    pub fn remove(&self, id: &str) -> io::Result<Option<PathBuf>> {
         let aside = self.base.join(format!("{id}{REMOVED}-{}", std::process::id()));
         fs::rename(self.directory(id).as_path(), aside.as_path())?;
         remove_tree(aside.as_path());
-        Ok(())
+        let is_left = aside.as_path().symlink_metadata().is_ok();
+        Ok(is_left.then(|| aside.as_path().to_owned()))
     }
 
     /// Removes what a killed process left while it created or removed a copy.

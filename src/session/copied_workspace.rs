@@ -4,7 +4,7 @@
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::error::SessionError;
@@ -12,10 +12,13 @@ use crate::error::Result;
 use crate::gate::workspace::{copy_files, has_changes, note_bases, scan_bases};
 use crate::kept_copy::{CopyHow, CopyStore, FileTime, KeptCopy};
 use crate::path::HostPath;
-use crate::plan::Plan;
+use crate::plan::{EngineKind, Plan};
+use crate::process::{CallResult, Client};
 use crate::ui::Ui;
 use crate::ui::progress::Progress;
 
+/// How long Podman may take to remove files.
+const REMOVE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The steps in which a file system's clock is read until it goes on.
 const CLOCK_INTERVAL: Duration = Duration::from_millis(1);
 
@@ -26,6 +29,8 @@ pub struct CopiedWorkspace {
     is_new: bool,
     /// Whether the guest may have changed anything.
     is_kept: bool,
+    /// The client of a rootless engine.
+    client: Option<Client>,
     _lock: File,
 }
 
@@ -44,7 +49,14 @@ impl CopiedWorkspace {
         let mut copy = copy.clone();
         copy.engine = plan.engine.kind.name().to_owned();
         copy.command = plan.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-        let mut begun = CopiedWorkspace { store, copy, is_new: plan.workspace.is_new, is_kept: false, _lock: lock };
+        let mut begun = CopiedWorkspace {
+            store,
+            copy,
+            is_new: plan.workspace.is_new,
+            is_kept: false,
+            client: rootless_client(plan),
+            _lock: lock,
+        };
         begun.make(ui).map_err(fail)?;
         Ok(Some(begun))
     }
@@ -136,8 +148,29 @@ impl BaseScan {
 impl Drop for CopiedWorkspace {
     fn drop(&mut self) {
         if self.is_new && !self.is_kept {
-            let _ = self.store.remove(&self.copy.id);
+            let _ = remove_copy(&self.store, &self.copy.id, self.client.as_ref());
         }
+    }
+}
+
+/// Returns the client that removes files of Podman's user namespace.
+fn rootless_client(plan: &Plan) -> Option<Client> {
+    let program = plan.engine.program.clone().filter(|_| plan.engine.kind == EngineKind::Podman)?;
+    let path = PathBuf::from("/usr/bin:/bin");
+    Some(Client { program: Some(program), path, machine: None })
+}
+
+/// Removes a copy, whose lock the caller holds. What belongs to other users is removed in the user
+/// namespace of rootless Podman, which made it.
+pub fn remove_copy(store: &CopyStore, id: &str, podman: Option<&Client>) -> io::Result<()> {
+    let Some(left) = store.remove(id)? else { return Ok(()) };
+    let removed = podman.map(|client| {
+        let arguments = ["unshare".as_ref(), "rm".as_ref(), "-rf".as_ref(), "--".as_ref(), left.as_os_str()];
+        client.run_quietly(arguments, REMOVE_TIMEOUT)
+    });
+    match removed {
+        Some(CallResult::Succeeded) => Ok(()),
+        _ => Err(io::Error::other(format!("`{}` has files of other users; remove it as root", left.display()))),
     }
 }
 

@@ -42,6 +42,7 @@ mod tunnel;
 
 pub use container::{has_host_service, run_engine};
 pub use container_entry::ContainerCommand;
+pub use copied_workspace::remove_copy;
 pub use detached::{detach, socket_of};
 #[cfg(target_os = "linux")]
 pub use native_entry::{enter as enter_native, leave as leave_in_native};
