@@ -33,6 +33,7 @@
 //! | `resolve` | does what must be asked or made before a plan is final: builds, pulls, asks a virtual machine |
 //! | `native` | executes the native engine's steps |
 //! | `session` | starts a sandbox, waits for it and cleans up |
+//! | `kept_copy` | records of copied workspaces |
 //! | `event_log` | records what a sandbox asked of the outside |
 //! | `process` | signals, terminals, exit codes, locks |
 //! | `channel` | carries many streams between the launcher and a process inside over one pair of byte streams |
@@ -63,6 +64,8 @@ mod gate;
 mod helper;
 #[allow(missing_docs)]
 mod host;
+#[allow(missing_docs)]
+mod kept_copy;
 #[allow(missing_docs)]
 mod launch;
 #[allow(missing_docs)]

@@ -27,6 +27,8 @@ pub const GIT_IDENTITY: &[&str] =
 pub const SANDBOX: &str = "SANDBOX";
 /// Counts how often a command has asked to be started again; sandpen sets it for itself.
 pub const RESTARTS: &str = "SANDPEN_RESTARTS";
+/// Selects the copy of the workspace with which a command is started again; sandpen sets it for itself.
+pub const WORKSPACE: &str = "SANDPEN_WORKSPACE";
 /// Set inside (R2.1), so that Git looks for a repository across mount points.
 pub const GIT_DISCOVERY: &str = "GIT_DISCOVERY_ACROSS_FILESYSTEM";
 /// Set inside: the home directory.

@@ -141,6 +141,18 @@ pub enum Command {
         #[arg(long, value_enum, default_value_t = Format::Text)]
         format: Format,
     },
+    /// Show what a sandbox with a copied workspace changed
+    Diff(Diff),
+    /// Take what a sandbox changed in a copied workspace over to the directory
+    Apply(Apply),
+    /// Remove copied workspaces, with everything in them
+    Discard {
+        /// The ids of the copies
+        #[arg(required = true)]
+        ids: Vec<String>,
+    },
+    /// Take the last `apply` in this directory back
+    Undo,
     /// Show the configuration and its origins; list and create profiles
     #[command(after_help = PROFILE)]
     Profile {
@@ -236,6 +248,43 @@ pub struct Build {
     /// The image's name (default: derived from the project or the agent)
     #[arg(short = 't', long, value_name = "IMAGE")]
     pub tag: Option<String>,
+}
+
+/// Arguments of `diff`.
+#[derive(Debug, Args)]
+pub struct Diff {
+    /// The id of the copy (default: the newest of this directory), and files or directories
+    #[arg(value_name = "[ID] [PATH]...")]
+    pub what: Vec<OsString>,
+    /// Show only how many lines changed in each file
+    #[arg(long, conflicts_with_all = ["name_only", "format"])]
+    pub stat: bool,
+    /// Show only the names of changed files
+    #[arg(long, conflicts_with = "format")]
+    pub name_only: bool,
+    /// Exit with 1 if anything changed
+    #[arg(long)]
+    pub exit_code: bool,
+    /// Show files that Git ignores as well
+    #[arg(long)]
+    pub ignored: bool,
+    /// Output format
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+}
+
+/// Arguments of `apply`.
+#[derive(Debug, Args)]
+pub struct Apply {
+    /// The id of the copy (default: the newest of this directory), and files or directories
+    #[arg(value_name = "[ID] [PATH]...")]
+    pub what: Vec<OsString>,
+    /// Ask for each hunk
+    #[arg(short, long)]
+    pub patch: bool,
+    /// Write texts that conflict with conflict markers
+    #[arg(long)]
+    pub markers: bool,
 }
 
 /// Arguments of `trust`.

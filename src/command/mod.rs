@@ -20,6 +20,7 @@ pub mod run;
 pub mod selftest;
 pub mod stop;
 pub mod trust;
+pub mod workspace;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -130,6 +131,10 @@ fn dispatch(cli: Cli, ui: Ui) -> Result<Outcome> {
         Some(Command::Attach { id, read_only, detach_keys }) => attach::run(&id, read_only, detach_keys.as_deref(), ui),
         Some(Command::Stop { ids, all, time }) => stop::run(&ids, all, Duration::from_secs(time), ui),
         Some(Command::Log { id, follow, format }) => log::run(id.as_deref(), follow, format, ui),
+        Some(Command::Diff(arguments)) => workspace::diff::run(&arguments, ui),
+        Some(Command::Apply(arguments)) => workspace::apply::run(&arguments, ui),
+        Some(Command::Discard { ids }) => workspace::discard::run(&ids, ui),
+        Some(Command::Undo) => workspace::undo::run(ui),
         Some(Command::Prune { cache }) => prune::run(cache, ui),
     }
 }

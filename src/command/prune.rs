@@ -22,6 +22,7 @@ pub fn run(cache: bool, ui: Ui) -> Result<Outcome> {
     #[cfg(target_os = "linux")]
     let stale = stale + crate::native::remove_stale();
     let running: Vec<String> = cleanup::running(&base).into_iter().map(|record| record.id).collect();
+    crate::kept_copy::CopyStore::beside(&base).remove_unfinished();
     event_log::remove_old(&base, |id| running.iter().any(|known| known == id));
     ui.notice(&format!("{} removed", counted(stale, "leftover")));
     if kept > 0 {

@@ -24,7 +24,10 @@ pub fn run(arguments: Run, ui: Ui) -> Result<Outcome> {
     let outcome = session::run(&resolved.host, &plan, &launch, ui)?;
     if plan.restart_on.is_some_and(|code| outcome == Outcome::Exited(code)) {
         ui.verbose(&format!("the command asks to be started again (exit code {})", outcome.exit_code()));
-        match restart::restart(&resolved.host) {
+        let copy = plan.workspace.copy.as_ref().map(|copy| copy.id.clone());
+        // Without changes it was removed.
+        let copy = copy.filter(|id| super::workspace::waiting(&resolved.host).iter().any(|copy| copy.id == *id));
+        match restart::restart(&resolved.host, copy.as_deref()) {
             Some(error) => ui.warn(&format!("cannot start the command again: {error}")),
             None => ui.warn("the command asked too often to be started again"),
         }

@@ -16,7 +16,7 @@ use super::table::{KeySpec, OptionSpec, changes, first, never, optional, options
 use super::value::{
     Access, AgentMode, CacheMode, Cpus, EngineSetting, EnvRequest, GitMode, HideGlob, HostRule, ImageRef, KeysMode,
     Memory, MountRequest, Name, NestedMode, NetworkMode, NodeSelector, ObjectName, Pids, Port, PushRule, SecretRequest,
-    SshHost, TmpMode, Toleration, UserMode, Value,
+    SshHost, TmpMode, Toleration, UserMode, Value, WorkspaceMode,
 };
 use crate::host::{Environment, Platform};
 use crate::ui::Verbosity;
@@ -83,6 +83,21 @@ options! {
         key: "includeDirs", example r#"["../library"]"#;
         describe: |directory| format!("`{}` is a workspace directory, too", directory.display());
         opens: |_, _| Some("the sandbox can read and write it");
+    }
+    workspace: Sourced<WorkspaceMode> = WorkspaceMode::Live => {
+        "What the sandbox changes. `live`: the directory itself. `copy`: a copy of it at the same path, which is kept \
+         until `sandpen discard`; `sandpen diff` shows what changed, `sandpen apply` takes it over. An id continues \
+         with a copy.";
+        flag: workspace: Option<String> = "--workspace" ["WORKSPACE"], "Files", "live, copy, or the id of a kept copy";
+        variables: ["SANDPEN_WORKSPACE"];
+        key: "workspace", example r#""copy""#;
+        describe: |workspace| match workspace {
+            WorkspaceMode::Live => "the sandbox changes the directory itself".to_owned(),
+            WorkspaceMode::Copy => "the sandbox changes a copy of the directory".to_owned(),
+            WorkspaceMode::Kept(id) => format!("the sandbox changes the copy `{id}`"),
+        };
+        opens: |workspace, now| (*workspace == WorkspaceMode::Live && now.workspace.value != WorkspaceMode::Live)
+            .then_some("the sandbox changes the directory itself instead of a copy");
     }
     hide: Vec<Sourced<HideGlob>> => {
         "Files of the workspace that read as empty inside: patterns as in `.gitignore`. Git must not track them.";

@@ -4,6 +4,7 @@
 //! decides nothing.
 
 mod agent;
+mod copies;
 pub mod engines;
 mod files;
 pub mod git;
@@ -24,6 +25,7 @@ use serde::Serialize;
 
 pub use agent::{AgentFacts, count_agent_keys};
 pub use engines::kubernetes::KubernetesFacts;
+pub use copies::{CopyFacts, CopyQuestion};
 pub use engines::docker::{DockerFacts, EndpointOrigin, MachineProvider};
 pub use engines::machine::{DesktopFacts, MachineQuestion};
 pub use engines::native::NativeFacts;
@@ -104,6 +106,7 @@ pub struct Questions {
     pub cache_layers: Option<HostPath>,
     /// Keys whose values stay outside.
     pub secrets: Vec<SecretQuestion>,
+    pub copy: CopyQuestion,
     /// Called once Git's settings are known.
     pub after_git: fn(&Host, &GitFacts) -> FurtherQuestions,
 }
@@ -154,6 +157,8 @@ pub struct Facts {
     /// The values of keys that stay outside.
     #[serde(skip)]
     pub secrets: SecretFacts,
+    /// Kept copies of workspaces.
+    pub copies: CopyFacts,
     /// One entry per repository of `GitQuestion::repositories`, in the same order.
     pub git_dirs: Vec<GitDirs>,
     /// The directory in which session directories are made.
@@ -204,7 +209,9 @@ impl Facts {
         let names = questions.programs.into_iter().chain(further.programs);
         let programs = names.filter_map(|name| path.examine(host, &name).map(|fact| (name, fact))).collect();
         let ssh_config = ssh_config(host.home.join(".ssh/config"));
+        let copies = CopyFacts::look(host, &session_base, &questions.copy);
         Ok(Facts {
+            copies,
             ssh_config,
             helper: helper(host),
             session_base,

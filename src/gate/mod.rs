@@ -11,3 +11,4 @@ pub mod secrets;
 #[cfg(target_os = "linux")]
 pub mod streams;
 pub mod terminal;
+pub mod workspace;

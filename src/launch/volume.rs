@@ -5,6 +5,7 @@ use std::ffi::OsString;
 
 use super::LaunchError;
 use crate::config::value::Access;
+use crate::path::HostPath;
 use crate::plan::{EngineKind, Mount, Source};
 
 /// Returns the flag and its value.
@@ -21,7 +22,7 @@ pub fn arguments(mount: &Mount, engine: EngineKind) -> Result<[OsString; 2], Lau
         Source::Host(path) => text(path.to_str(), path, engine)?,
         Source::Machine(path) => text(path.to_str(), path, engine)?,
         Source::Volume(name) => name,
-        Source::Cache { host, layer } => {
+        Source::Cache { host, layer } | Source::Overlay { host, layer } => {
             let parts = [host.clone(), layer.join("upper"), layer.join("work")];
             let [host, upper, work] = parts.each_ref().map(|path| text(path.to_str(), path, engine));
             return Ok(overlay(target, host?, upper?, work?, engine));

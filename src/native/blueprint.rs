@@ -13,7 +13,7 @@ use crate::launch::native::step::{Bind, NativeSetup, Step};
 pub(crate) enum Operation<'a> {
     Dir { at: CString, mode: u32 },
     Bind { source: CString, at: CString, attributes: u64 },
-    Cache { host: CString, upper: CString, work: CString, at: CString },
+    Cache { host: CString, upper: CString, work: CString, at: CString, is_needed: bool },
     Tmpfs { at: CString, mode: u32 },
     Symlink { at: CString, to: CString },
     File { at: CString, content: &'a [u8], mode: u32 },
@@ -73,6 +73,7 @@ impl Links {
                 upper: absolute(&cache.layer.join("upper"))?,
                 work: absolute(&cache.layer.join("work"))?,
                 at: self.target(&cache.target)?,
+                is_needed: cache.is_needed,
             },
             Step::Tmpfs { path, mode } => Operation::Tmpfs { at: self.target(path)?, mode: *mode },
             Step::Symlink { path, to } => self.link(path, to)?,

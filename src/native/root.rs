@@ -58,7 +58,9 @@ fn open_sources(blueprint: &Blueprint<'_>) -> std::result::Result<Vec<OpenSource
     let open = |(index, operation): (usize, &Operation<'_>)| {
         let opened = match operation {
             Operation::Bind { source, attributes, .. } => copy_tree(source, *attributes).map(OpenSource::Tree),
-            Operation::Cache { host, upper, work, .. } => overlay(host, upper, work).map(OpenSource::Tree),
+            Operation::Cache { host, upper, work, is_needed, .. } => {
+                overlay(host, upper, work, *is_needed).map(OpenSource::Tree)
+            }
             Operation::Dev => device::open().map(OpenSource::Devices),
             _ => Ok(OpenSource::Nothing),
         };
@@ -92,8 +94,8 @@ fn open_place(path: &CStr) -> Result<OwnedFd> {
 }
 
 /// Mounts the directory `upper` over `host`, which is only read; or `upper` alone, if the file
-/// systems cannot be combined.
-fn overlay(host: &CStr, upper: &CStr, work: &CStr) -> Result<OwnedFd> {
+/// systems cannot be combined and the overlay is not needed.
+fn overlay(host: &CStr, upper: &CStr, work: &CStr, is_needed: bool) -> Result<OwnedFd> {
     let places = [open_place(host)?, open_place(upper)?, open_place(work)?];
     // The kernel limits a value to 255 bytes, and a colon divides directories.
     let name = |place: &OwnedFd| {
@@ -107,7 +109,10 @@ fn overlay(host: &CStr, upper: &CStr, work: &CStr) -> Result<OwnedFd> {
         rustix::mount::fsconfig_set_flag(context.as_fd(), c"userxattr")?;
         create(&context, &options, NO_DEVICES)
     };
-    mounted().or_else(|_: Errno| copy_tree(upper, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV))
+    match mounted() {
+        Err(_) if !is_needed => copy_tree(upper, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV),
+        mounted => mounted,
+    }
 }
 
 fn execute(operation: &Operation<'_>, source: OpenSource, guest: &mut Tree) -> Result<()> {

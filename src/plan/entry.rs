@@ -100,6 +100,13 @@ pub enum Source {
         /// Contains `upper`, with what was added, and `work`.
         layer: HostPath,
     },
+    /// A directory of the host under a layer, to which all changes go.
+    Overlay {
+        /// The directory, which is never written.
+        host: HostPath,
+        /// Contains `upper`, with what changed, and `work`.
+        layer: HostPath,
+    },
     /// A symbolic link to create. Only the native engine uses it, which assembles the root
     /// directory.
     Link(PathBuf),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::Draft;
 use super::detail::Detail;
-use super::entry::{Mount, Source, Topic, Why};
+use super::entry::{Mount, Topic, Why};
 use super::prepare::Prepare;
 use crate::config::value::{Access, EngineKind};
 use crate::config::{Config, Origin};
@@ -81,11 +81,11 @@ impl Draft<'_> {
                 .mounts
                 .iter()
                 .filter_map(|mount| {
-                    let Source::Host(source) = &mount.source else { return None };
+                    let source = self.shown_directory(mount)?;
                     // A mount of the file itself was requested explicitly.
                     let below = file.path.as_path().strip_prefix(source.as_path()).ok()?;
                     let target = mount.target.join(below);
-                    let is_itself = *source == file.path;
+                    let is_itself = source == file.path;
                     (!is_itself).then(|| match file.is_directory {
                         true => Mount::directory(empty_directory.clone(), target, Access::Ro, why.clone()),
                         false => Mount::file(empty_file.clone(), target, Access::Ro, why.clone()),

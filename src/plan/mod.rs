@@ -5,6 +5,7 @@ mod agent_gate;
 mod agent_state;
 pub mod cache;
 mod cache_view;
+mod copied_workspace;
 mod detail;
 pub mod engine;
 mod entry;
@@ -41,6 +42,7 @@ pub use crate::config::value::EngineKind;
 pub use crate::secret::Secret;
 pub use agent_gate::AgentGatePlan;
 pub use agent_state::{AgentState, KeptFile, Sharing};
+pub use copied_workspace::WorkspacePlan;
 pub use detail::Detail;
 pub use engine::{EnginePlan, ImagePlan};
 pub use entry::{Mount, Source, Topic, Variable, VariableValue, Why};
@@ -104,6 +106,7 @@ pub struct Plan {
     pub host_name: String,
     /// The current directory, on the host and inside.
     pub workdir: HostPath,
+    pub(crate) workspace: WorkspacePlan,
     /// The user that the command runs as.
     pub user: UserPlan,
     /// Sorted so that parents come first.
@@ -215,6 +218,7 @@ pub struct Draft<'a> {
     user: &'a UserPlan,
     session_dir: &'a HostPath,
     id: &'a SessionId,
+    copied: &'a WorkspacePlan,
     mounts: entry::MountTable,
     env: entry::VariableTable,
     prepare: Vec<Prepare>,
@@ -246,6 +250,7 @@ impl Plan {
                 format!("{}: `{}` applies to Docker and Podman only and has no effect here", flag.origin, flag.value),
             ));
         }
+        let copied = WorkspacePlan::decide(inputs, engine.kind, &id)?;
         let network = network::plan(inputs, &engine)?;
         let nested = nested::plan(inputs, request, engine.kind, &mut warnings);
         let user = user::plan(inputs, &engine, &mut warnings);
@@ -261,6 +266,7 @@ impl Plan {
             user: &user,
             session_dir: &session_dir,
             id: &id,
+            copied: &copied,
             mounts: entry::MountTable::default(),
             env,
             prepare: Vec::new(),
@@ -342,6 +348,7 @@ impl Plan {
             draft.probe();
         }
         let repository_gate = draft.repository_gate(repositories, &fixed);
+        draft.copy_workspace();
         warn_of_home(inputs, &mut draft.warnings);
         let hidden = draft.hide()?;
         let kubernetes = draft.kubernetes();
@@ -353,6 +360,7 @@ impl Plan {
         }
         let terminal = host.terminal.stdin && host.terminal.stdout;
         let mut details = detail::details(config, &engine, &nested, &helper_config, terminal, helper.is_some());
+        details.extend(copied.detail());
         details.extend(hide_details.into_iter().chain(ssh_details));
         details.extend(inputs.preset.into_iter().flat_map(|preset| agent_state.details(preset)));
         Ok(Plan {
@@ -390,6 +398,7 @@ impl Plan {
             cache_layers,
             keep: config.keep.clone(),
             strict: config.strict.value,
+            workspace: copied,
             warnings,
             user,
             session_dir,

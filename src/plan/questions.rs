@@ -2,7 +2,7 @@
 
 use crate::config::Config;
 use crate::config::value::{Access, AgentMode, BuiltIn, EngineKind, EngineSetting};
-use crate::facts::{FurtherQuestions, GitFacts, GitQuestion, Questions};
+use crate::facts::{CopyQuestion, FurtherQuestions, GitFacts, GitQuestion, Questions};
 use crate::host::{Host, Platform};
 use crate::path::HostPath;
 
@@ -66,6 +66,7 @@ pub fn questions(
         hide: hidden::question(config, workspace.trees().cloned().collect()),
         cache_layers: cache::layers(host, config),
         secrets: secrets::questions(config, preset),
+        copy: CopyQuestion { mode: config.workspace.value.clone(), trees: workspace.trees().cloned().collect() },
         after_git,
     }
 }

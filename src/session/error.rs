@@ -44,6 +44,14 @@ pub enum SessionError {
     },
     #[error("a sandbox named `{0}` already exists")]
     NameTaken(SessionId),
+    #[error("cannot make the copied workspace `{id}`")]
+    Copy {
+        id: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error("a copied workspace `{0}` exists already, or another sandbox uses it")]
+    CopyTaken(String),
     #[error("cannot make a private Git directory")]
     Repositories(#[source] io::Error),
     #[error("cannot copy the agent's files")]
@@ -112,6 +120,12 @@ impl Diagnostic for SessionError {
                 format!("choose another name, or stop it with `sandpen stop {id}`; `sandpen ps` lists all sandboxes"),
                 "if it has ended and was kept, remove it with `sandpen prune`".into(),
             ],
+            SessionError::Copy { .. } => {
+                vec!["check free space and permissions, or set XDG_STATE_HOME to another directory of yours".into()]
+            }
+            SessionError::CopyTaken(id) => vec![format!(
+                "continue with `--workspace {id}`, remove it with `sandpen discard {id}`, or choose another name"
+            )],
             SessionError::SandboxExecFailed => {
                 vec!["`sandpen explain` shows the exact command line and the profile".into()]
             }

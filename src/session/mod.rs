@@ -16,6 +16,7 @@ mod client_wait;
 mod container;
 mod container_cache;
 mod container_entry;
+mod copied_workspace;
 mod detached;
 mod directory;
 mod end_calls;
@@ -43,6 +44,7 @@ mod tunnel;
 
 pub use container::{has_host_service, run_engine};
 pub use container_entry::ContainerCommand;
+pub use copied_workspace::remove_copy;
 pub use detached::{detach, socket_of};
 #[cfg(target_os = "linux")]
 pub use native_entry::{enter as enter_native, leave as leave_in_native};
@@ -59,6 +61,7 @@ use crate::plan::Plan;
 use crate::process::Outcome;
 use crate::process::signals::SignalQueue;
 use crate::ui::Ui;
+use copied_workspace::CopiedWorkspace;
 use detached::Detached;
 use end_calls::EndCalls;
 use error::SessionError;
@@ -87,6 +90,8 @@ struct Session<'a> {
     directory: directory::SessionDirectory,
     record: registry::Record,
     sweep: registry::BackgroundSweep,
+    /// The copy that the guest changes in place of the workspace.
+    copied: Option<CopiedWorkspace>,
     repositories: Repositories,
     gates: Gates,
     /// Taken when the guest starts.
@@ -101,7 +106,7 @@ impl Session<'_> {
     fn record_start(&mut self) -> Result<()> {
         // Without a record `ps` does not list the sandbox, which runs all the same.
         let _ = registry::write(&self.plan.session_dir, &self.record);
-        self.repositories.start(self.plan, self.gates.log.clone())
+        self.repositories.start(self.plan, self.gates.log.clone(), self.copied.as_mut())
     }
 
     /// Serves pushes until the returned value is dropped.
@@ -131,6 +136,7 @@ fn run_with<T>(
 ) -> Result<(Outcome, T)> {
     // Signals are caught first, so that none ends sandpen before the guards below have run.
     let signals = SignalQueue::start().map_err(SessionError::Signals)?;
+    let copied = CopiedWorkspace::begin(plan, ui)?;
     let directory = directory::SessionDirectory::create(plan)?;
     let mut record = registry::Record::new(host, plan, launch);
     record.detached = matches!(streams, Streams::Detached(_));
@@ -142,6 +148,7 @@ fn run_with<T>(
         directory,
         record,
         sweep: registry::BackgroundSweep::new(&plan.session_dir),
+        copied,
         repositories: Repositories::default(),
         gates: Gates::open(host, plan)?,
         push,
@@ -154,7 +161,7 @@ fn run_with<T>(
         #[cfg(target_os = "linux")]
         Launch::Native(launch) => native::run(&mut session, launch, signals, &mut streams),
     };
-    let Session { directory, mut record, sweep, repositories, gates, calls, .. } = session;
+    let Session { directory, mut record, sweep, copied, repositories, gates, calls, .. } = session;
     let inspected = inspect();
     sweep.finish().print(ui);
     let is_complete = match repositories.finish(ui) {
@@ -171,6 +178,9 @@ fn run_with<T>(
         }
     };
     gates.end(outcome.as_ref(), ui);
+    if let Some(copied) = copied {
+        copied.finish(ui);
+    }
     record.unfinished = calls.and_then(|calls| calls.unfinished());
     if record.unfinished.is_some() {
         ui.warn(&format!(

@@ -129,7 +129,7 @@ impl Relayed<'_> {
 /// of the session if another sandbox has them: two overlays must not share one.
 fn take_layers(plan: &Plan, launch: &NativeLaunch, taken: &mut Option<CacheLayers>) -> Result<Option<NativeLaunch>> {
     let project = launch.setup.steps.iter().find_map(|step| match step {
-        Step::Cache(cache) => cache.layer.parent(),
+        Step::Cache(cache) if !cache.is_needed => cache.layer.parent(),
         _ => None,
     });
     let Some(project) = project else { return Ok(None) };
@@ -139,7 +139,9 @@ fn take_layers(plan: &Plan, launch: &NativeLaunch, taken: &mut Option<CacheLayer
     }
     let mut changed = launch.clone();
     for step in &mut changed.setup.steps {
-        if let Step::Cache(cache) = step {
+        if let Step::Cache(cache) = step
+            && !cache.is_needed
+        {
             let place = layers.place(&cache.layer, &plan.session_dir).map_err(SessionError::Cache)?.into_owned();
             cache.layer = place;
         }

@@ -1,47 +1,73 @@
 //! Exchanges what changes in repositories and in the agent's files during a session.
 
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
+use super::copied_workspace::{BaseScan, CopiedWorkspace};
 use super::error::SessionError;
 use crate::error::Result;
 use crate::event_log::EventLog;
 use crate::gate::agent_state::{LiveState, StateExchange};
-use crate::gate::repository::{LiveExchange, Report, RepositoryExchange};
+use crate::gate::repository::{LiveExchange, Report, RepositoryExchange, make_kept};
 use crate::plan::Plan;
 use crate::ui::Ui;
 
-/// The exchange with the host's repositories and of the agent's files: before the launch, in this
-/// thread, or in another one.
+/// The exchange with the host's repositories, unless the guest works in a copy, and of the agent's
+/// files: before the launch, in this thread, or in another one.
 #[derive(Default)]
 pub enum Repositories {
     #[default]
     None,
-    Ready(Box<RepositoryExchange>, StateExchange),
-    Live(LiveExchange, LiveState),
+    Ready(GitSide, StateExchange),
+    Live(LiveGit, LiveState),
+}
+
+/// What happens with Git directories while a sandbox runs.
+pub enum GitSide {
+    /// They are exchanged with the host's.
+    Host(Box<RepositoryExchange>),
+    /// They stay with a copy of the workspace.
+    Copy(BaseScan),
+}
+
+pub enum LiveGit {
+    Host(LiveExchange),
+    Copy(JoinHandle<()>),
 }
 
 impl Repositories {
     /// Makes what the guest is given, before it starts.
-    pub fn start(&mut self, plan: &Plan, log: Arc<EventLog>) -> Result<()> {
+    pub fn start(&mut self, plan: &Plan, log: Arc<EventLog>, copied: Option<&mut CopiedWorkspace>) -> Result<()> {
+        if let Some(copied) = copied {
+            make_kept(&plan.repository_gate, &copied.directory()).map_err(SessionError::Repositories)?;
+            let state = StateExchange::start(&plan.agent_state).map_err(SessionError::AgentState)?;
+            copied.keep();
+            *self = Repositories::Ready(GitSide::Copy(copied.base_scan()), state);
+            return Ok(());
+        }
         let started = RepositoryExchange::start(&plan.repository_gate, &plan.session_dir);
         let state = StateExchange::start(&plan.agent_state).map_err(SessionError::AgentState)?;
         let mut started = started.map_err(SessionError::Repositories)?;
         started.record_in(log);
-        *self = Repositories::Ready(Box::new(started), state);
+        *self = Repositories::Ready(GitSide::Host(Box::new(started)), state);
         Ok(())
     }
 
     /// Gives the guest, which has started, what it does not need at once.
     pub fn begin_delayed_copies(&self) {
-        if let Repositories::Ready(exchange, _) = self {
+        if let Repositories::Ready(GitSide::Host(exchange), _) = self {
             exchange.begin_delayed_copies();
         }
     }
 
     /// Lets other threads exchange what changes while the sandbox runs.
     pub fn exchange_in_background(&mut self) {
-        if let Repositories::Ready(exchange, state) = std::mem::take(self) {
-            *self = Repositories::Live(LiveExchange::start(*exchange), LiveState::start(state));
+        if let Repositories::Ready(side, state) = std::mem::take(self) {
+            let git = match side {
+                GitSide::Host(exchange) => LiveGit::Host(LiveExchange::start(*exchange)),
+                GitSide::Copy(scan) => LiveGit::Copy(std::thread::spawn(move || scan.run())),
+            };
+            *self = Repositories::Live(git, LiveState::start(state));
         }
     }
 
@@ -49,14 +75,24 @@ impl Repositories {
     pub fn finish(self, ui: Ui) -> std::result::Result<Report, Report> {
         match self {
             Repositories::None => Ok(Report::default()),
-            Repositories::Ready(mut exchange, mut state) => {
+            Repositories::Ready(side, mut state) => {
                 state.finish(ui);
-                exchange.finish()
+                match side {
+                    GitSide::Host(mut exchange) => exchange.finish(),
+                    GitSide::Copy(_) => Ok(Report::default()),
+                }
             }
             Repositories::Live(live, state) => {
                 if let Some(mut state) = state.stop() {
                     state.finish(ui);
                 }
+                let live = match live {
+                    LiveGit::Host(live) => live,
+                    LiveGit::Copy(scan) => {
+                        let _ = scan.join();
+                        return Ok(Report::default());
+                    }
+                };
                 live.stop().map_or_else(|| Err(Report::default()), |mut exchange| exchange.finish())
             }
         }

@@ -31,6 +31,8 @@ pub enum Verbosity {
 pub enum UiError {
     #[error("cannot write to stdout")]
     Stdout { source: io::Error },
+    #[error("cannot read from stdin")]
+    Stdin { source: io::Error },
     #[error("cannot write the report as JSON")]
     Json { source: serde_json::Error },
 }
@@ -126,10 +128,23 @@ impl Ui {
         asked.is_ok() && read.is_ok() && matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
     }
 
+    /// Asks a question; `None` at the end of the input.
+    pub fn prompt(self, question: &str) -> Result<Option<String>> {
+        self.bytes(question.as_bytes())?;
+        let mut answer = String::new();
+        let read = io::stdin().read_line(&mut answer).map_err(|source| UiError::Stdin { source })?;
+        Ok((read > 0).then_some(answer))
+    }
+
     /// Writes to stdout. A reader that closed the pipe is not an error.
     pub fn data(self, text: &str) -> Result<()> {
+        self.bytes(text.as_bytes())
+    }
+
+    /// Writes bytes to stdout that need not be text.
+    pub fn bytes(self, text: &[u8]) -> Result<()> {
         let mut out = io::stdout().lock();
-        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        match out.write_all(text).and_then(|()| out.flush()) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(UiError::Stdout { source: error }.into()),
             _ => Ok(()),
         }

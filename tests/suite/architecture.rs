@@ -12,7 +12,7 @@ const LAYERS: &[&[&str]] = &[
     &["host"],
     &["ui", "process"],
     &["config", "event_log", "channel"],
-    &["session_id", "cli", "proxy"],
+    &["session_id", "cli", "proxy", "kept_copy"],
     &["tls"],
     &["facts"],
     &["plan"],

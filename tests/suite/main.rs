@@ -33,3 +33,4 @@ mod support;
 mod terminal;
 mod tools;
 mod waiting;
+mod workspace;

@@ -100,6 +100,8 @@ fn place(mount: &Mount, plan: &Plan, view: View) -> String {
         Source::Volume(name) => format!("{target} ← volume {name}"),
         Source::Cache { host, .. } if host.as_path() == target.as_path() && !view.detailed => target.to_string(),
         Source::Cache { host, layer } => format!("{target} ← {host}, changes in {layer}"),
+        Source::Overlay { layer, .. } if view.detailed => format!("{target}, changes in {layer}"),
+        Source::Overlay { .. } => target.to_string(),
         Source::Text(_) => format!("{target} ← generated"),
         Source::Link(to) => format!("{target} → {}", to.display()),
     }

@@ -24,6 +24,7 @@ pub fn json(host: &Host, plan: &Plan, launch: &Launch) -> Result<String> {
             "reference": image.reference, "reason": image.reason, "from": image.from,
         })),
         "host": {"platform": host.platform, "home": host.home, "uid": host.uid, "gid": host.gid},
+        "workspace": {"mode": plan.workspace.mode(), "how": plan.workspace.how(), "reason": plan.workspace.reason},
         "workdir": {"host": plan.workdir, "guest": plan.workdir},
         "user": {
             "uid": plan.user.uid, "gid": plan.user.gid, "home": plan.user.home, "how": plan.user.how, "reason": plan.user.reason,
@@ -103,6 +104,7 @@ fn mount_json(mount: &Mount) -> Value {
         Source::Tmpfs { .. } => "tmpfs".into(),
         Source::Volume(name) => format!("volume {name}"),
         Source::Cache { host, layer } => format!("{host}, changes in {layer}"),
+        Source::Overlay { host, layer } => format!("{host}, changes in {layer}"),
         Source::Text(_) => "generated".into(),
         Source::Link(to) => format!("link to {}", to.display()),
     };

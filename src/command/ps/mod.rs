@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use memory::Processes;
 
+use super::workspace::waiting;
 use crate::cli::Format;
 use crate::config::value::{Name, Value as _};
 use crate::error::Result;
@@ -47,6 +48,12 @@ fn table(host: &Host, all: bool) -> String {
         let age = age(record.age());
         rows.push([record.id, record.engine, state, age, memory, record.directory, command]);
     }
+    let running: Vec<String> = rows.iter().map(|row| row[0].clone()).collect();
+    for copy in waiting(host).into_iter().filter(|copy| !running.contains(&copy.id)) {
+        let command: String = copy.command.join(" ").chars().take(MAX_COMMAND_LENGTH).collect();
+        let (age, directory) = (age(Duration::from_secs(copy.age())), copy.workdir.display().to_string());
+        rows.push([copy.id, copy.engine, "copy".into(), age, "-".into(), directory, command]);
+    }
     let width = |column: usize| rows.iter().map(|row| escape(&row[column]).chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..6).map(width).collect();
     let mut text = String::new();
@@ -62,16 +69,26 @@ fn table(host: &Host, all: bool) -> String {
 
 fn json(host: &Host, all: bool) -> Result<String> {
     let processes = Processes::read();
+    let waiting = waiting(host);
     let object = |entry: &Entry| -> Option<Value> {
         let record = entry.record.as_ref()?;
         Some(json!({
             "id": record.id, "name": record.name, "engine": record.engine, "image": record.image, "command": record.command,
-            "directory": record.directory, "age": record.age().as_secs(), "state": state(entry), "attached": attached(entry), "exit_code": record.ended,
+            "directory": record.directory, "age": record.age().as_secs(), "state": state(entry), "attached": attached(entry), "exit_code": record.ended, "changes": waiting.iter().any(|copy| copy.id == record.id),
             "memory": entry.is_live.then(|| processes.memory(entry, record)).flatten(),
             "pid": entry.is_live.then_some(record.owner.pid),
         }))
     };
-    let records: Vec<Value> = listed(host, all).iter().filter_map(|(entry, _)| object(entry)).collect();
+    let mut records: Vec<Value> = listed(host, all).iter().filter_map(|(entry, _)| object(entry)).collect();
+    let known: Vec<Value> = records.iter().map(|record| record["id"].clone()).collect();
+    let kept = waiting.iter().filter(|copy| !known.contains(&json!(copy.id))).map(|copy| {
+        json!({
+            "id": copy.id, "name": null, "engine": copy.engine, "image": null, "command": copy.command,
+            "directory": copy.workdir.to_string_lossy(), "age": copy.age(), "state": "kept", "attached": null,
+            "exit_code": null, "changes": true, "memory": null, "pid": null,
+        })
+    });
+    records.extend(kept);
     ui::json(&records)
 }
 

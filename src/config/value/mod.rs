@@ -18,6 +18,7 @@ mod push_rule;
 mod seatbelt_profile;
 mod secret;
 mod ssh_host;
+mod workspace_mode;
 
 use clap::builder::PossibleValue;
 
@@ -38,6 +39,7 @@ pub use push_rule::{PushRule, PushVerdict, RefChange, is_ref_name, is_ref_path, 
 pub use seatbelt_profile::{BuiltIn, Stance};
 pub use secret::{SecretHeader, SecretHost, SecretRequest, SecretSource};
 pub use ssh_host::{SshDestination, SshHost};
+pub use workspace_mode::WorkspaceMode;
 
 use crate::error::{Diagnostic, Kind};
 

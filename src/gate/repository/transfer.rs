@@ -60,17 +60,7 @@ impl Transfer {
             return Ok(Taken::default());
         }
         make_import(dir)?;
-        let guest = UntrustedDir::open(&dir.private_objects)?;
-        let import = &dir.import;
-        self.copy.update(&guest, &mut self.budget, &mut |pack| {
-            let indexed =
-                git.call(import, &["index-pack", "--stdin"]).input_file(File::open(pack)?).and_then(|call| call.run());
-            match indexed {
-                Ok(_) => Ok(true),
-                Err(error) if error.is_temporary() => Err(io::Error::other(error)),
-                Err(_) => Ok(false),
-            }
-        })?;
+        self.copy_objects(git, dir)?;
         let mut taken = self.look_up(git, dir, wanted)?;
         let present: Vec<ObjectId> = taken.kinds.keys().copied().collect();
         let mut attempts = 0;
@@ -107,6 +97,22 @@ impl Transfer {
         Ok(taken)
     }
 
+    /// Copies the guest's objects to the repository for them.
+    pub fn copy_objects(&mut self, git: &HostGit, dir: &PrivateGitDir) -> GitResult<()> {
+        let guest = UntrustedDir::open(&dir.private_objects)?;
+        let import = &dir.import;
+        self.copy.update(&guest, &mut self.budget, &mut |pack| {
+            let indexed =
+                git.call(import, &["index-pack", "--stdin"]).input_file(File::open(pack)?).and_then(|call| call.run());
+            match indexed {
+                Ok(_) => Ok(true),
+                Err(error) if error.is_temporary() => Err(io::Error::other(error)),
+                Err(_) => Ok(false),
+            }
+        })?;
+        Ok(())
+    }
+
     /// Asks for the types of objects, and notes those that do not exist.
     fn look_up(&self, git: &HostGit, dir: &PrivateGitDir, wanted: &BTreeSet<ObjectId>) -> GitResult<Taken> {
         let list: String = wanted.iter().map(|id| format!("{id}\n")).collect();
@@ -129,7 +135,7 @@ impl Transfer {
 }
 
 /// Makes the repository for the guest's objects.
-fn make_import(dir: &PrivateGitDir) -> io::Result<()> {
+pub fn make_import(dir: &PrivateGitDir) -> io::Result<()> {
     let import = &dir.import;
     if import.join("HEAD").exists() {
         return copy_shallow(dir);

@@ -59,9 +59,18 @@ pub fn compile(plan: &Plan) -> Result<NativeLaunch> {
             Source::Tmpfs { mode } => Step::Tmpfs { path: target, mode: *mode },
             // Only container engines have volumes and virtual machines.
             Source::Volume(_) | Source::Machine(_) => Step::Dir { path: target, mode: 0o755 },
-            Source::Cache { host, layer } => {
-                Step::Cache(CacheStep { host: host.as_path().to_owned(), layer: layer.as_path().to_owned(), target })
-            }
+            Source::Cache { host, layer } => Step::Cache(CacheStep {
+                host: host.as_path().to_owned(),
+                layer: layer.as_path().to_owned(),
+                target,
+                is_needed: false,
+            }),
+            Source::Overlay { host, layer } => Step::Cache(CacheStep {
+                host: host.as_path().to_owned(),
+                layer: layer.as_path().to_owned(),
+                target,
+                is_needed: true,
+            }),
             Source::Text(content) => Step::File { path: target, content: content.clone().into_bytes(), mode: 0o644 },
             Source::Link(to) => Step::Symlink { path: target, to: to.clone() },
         }

@@ -53,6 +53,9 @@ pub struct CacheStep {
     /// Contains the directories `upper` and `work`. One sandbox at a time may use it.
     pub layer: PathBuf,
     pub target: PathBuf,
+    /// Whether the launch fails if the file systems cannot be combined. Otherwise the guest sees the
+    /// layer alone.
+    pub is_needed: bool,
 }
 
 impl Step {

@@ -48,6 +48,7 @@ impl Draft<'_> {
                 self.fix_hooks(hooks, dirs, mode, &mut fixed);
             }
             match mode {
+                GitMode::Private if self.copied.copy.is_some() => {}
                 GitMode::Private => self.empty_submodules(dirs, &mut fixed),
                 GitMode::Shared => self.shared_repository(dirs, &mut fixed),
             }

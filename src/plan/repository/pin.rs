@@ -23,7 +23,8 @@ impl Draft<'_> {
     }
 
     pub(super) fn is_below_root(&self, path: &HostPath) -> bool {
-        self.workspace.writable().any(|root| path.is_within(root) && path != root)
+        // In a copy the guest may change everything: nothing of it is in the directory of the user.
+        self.copied.copy.is_none() && self.workspace.writable().any(|root| path.is_within(root) && path != root)
     }
 
     fn pin_one(&mut self, directory: &HostPath) {

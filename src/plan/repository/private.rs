@@ -97,7 +97,11 @@ impl Draft<'_> {
         }
         for (number, dirs) in self.facts.git_dirs.iter().enumerate() {
             let Some(common) = dirs.full.first().map(|dir| &dir.path) else { continue };
-            let place = memory.clone().unwrap_or_else(|| self.session_dir.join(GIT)).join(number.to_string());
+            let place = match self.kept_git_dir() {
+                // Numbers could change until the next sandbox over the copy.
+                Some(kept) => kept.join(flat_name(common.as_path())),
+                None => memory.clone().unwrap_or_else(|| self.session_dir.join(GIT)).join(number.to_string()),
+            };
             if repositories.iter().any(|known| known.common_dir == common.as_path()) {
                 continue;
             }
@@ -120,8 +124,20 @@ impl Draft<'_> {
     /// and removed within a millisecond, which takes much longer on some file systems. The user may
     /// have several directories of sessions, with sandboxes of the same name.
     pub(super) fn repository_memory(&self) -> Option<HostPath> {
-        let memory = self.facts.memory_dir.as_ref().filter(|_| self.engine == EngineKind::Native)?;
+        let is_in_memory = self.engine == EngineKind::Native && self.copied.copy.is_none();
+        let memory = self.facts.memory_dir.as_ref().filter(|_| is_in_memory)?;
         Some(memory.join(format!("sandpen-{}-{}", self.host.uid, crate::plan::flat_name(self.session_dir.as_path()))))
+    }
+
+    /// Returns the directory for what belongs to a private Git directory and is not mounted with it.
+    fn repository_files(&self, place: &HostPath) -> HostPath {
+        if self.copied.copy.is_some() { place.clone() } else { self.session_dir.clone() }
+    }
+
+    /// Names the files of a Git directory: by its number, which may change until the next sandbox over a
+    /// copy, or by its path.
+    fn numbered(&self, number: usize, git_dir: &HostPath) -> String {
+        if self.copied.copy.is_some() { flat_name(git_dir.as_path()) } else { number.to_string() }
     }
 
     fn private_repository(&mut self, dirs: &GitDirs, place: &HostPath, count: &mut usize) -> PrivateRepository {
@@ -133,7 +149,7 @@ impl Draft<'_> {
             let private = match dir.path.as_path().strip_prefix(common.as_path()) {
                 Ok(below) => inside.join(below),
                 Err(_) => {
-                    let private = place.join(format!("{INSIDE}-{number}"));
+                    let private = place.join(format!("{INSIDE}-{}", self.numbered(number, &dir.path)));
                     self.pin_above(&dir.path);
                     self.private_directory(&private, &dir.path, "a private Git directory of a submodule");
                     private
@@ -143,8 +159,10 @@ impl Draft<'_> {
         }
         let worktrees = dirs.worktrees.iter().enumerate().map(|(number, dir)| PrivateWorktree {
             host: owned(&dir.path),
-            base: owned(&place.join(format!("base-worktree-{number}"))),
-            given_index: owned(&self.session_dir.join(format!("index-{}-{number}", flat_name(dir.path.as_path())))),
+            base: owned(&place.join(format!("base-worktree-{}", self.numbered(number, &dir.path)))),
+            given_index: owned(
+                &self.repository_files(place).join(format!("index-{}-{number}", flat_name(dir.path.as_path()))),
+            ),
             private_root: owned(&inside),
             private: owned(
                 &inside.join(dir.path.as_path().strip_prefix(common.as_path()).unwrap_or(dir.path.as_path())),
@@ -171,8 +189,13 @@ impl Draft<'_> {
     ) -> PrivateGitDir {
         let number = *count;
         let own = dir.path.join("objects");
-        let private_objects = self.session_dir.join(format!("objects-{number}"));
-        self.prepare.push(Prepare::Objects { path: private_objects.clone() });
+        let files = self.repository_files(place);
+        let name = self.numbered(number, &dir.path);
+        let private_objects = files.join(format!("objects-{name}"));
+        self.prepare.push(match self.copied.copy {
+            Some(_) => Prepare::Keep { path: private_objects.clone() },
+            None => Prepare::Objects { path: private_objects.clone() },
+        });
         let why = Why::default("the sandbox's own objects").about(Topic::Repository);
         self.mounts.add(Mount::directory(private_objects.clone(), own.to_guest(), Access::Rw, why));
         let (mut alternates, mut objects) = (Vec::new(), Vec::new());
@@ -210,10 +233,10 @@ impl Draft<'_> {
             host: owned(&dir.path),
             private_root: owned(if private.is_within(&inside) { &inside } else { &private }),
             private: owned(&private),
-            base: owned(&place.join(format!("base-{number}"))),
-            import: owned(&self.session_dir.join(format!("import-{number}"))),
+            base: owned(&place.join(format!("base-{name}"))),
+            import: owned(&files.join(format!("import-{name}"))),
             private_objects: owned(&private_objects),
-            given_index: owned(&self.session_dir.join(format!("index-{number}"))),
+            given_index: owned(&files.join(format!("index-{name}"))),
             work_tree: dir.work_tree.as_ref().map(owned),
             is_sha256,
             is_reftable,

@@ -12,6 +12,8 @@ pub const HEADER_SIZE: usize = 12;
 /// Times, device, inode, mode, user, group and size, before the id.
 pub const STAT_SIZE: usize = 40;
 pub const MODE_OFFSET: usize = 24;
+const MODIFIED_OFFSET: usize = 8;
+const SIZE_OFFSET: usize = 36;
 const FLAGS_SIZE: usize = 2;
 /// Git makes each entry of versions 2 and 3 a multiple of this size, and ends it with 1 to 8 zeros.
 const ENTRY_ALIGNMENT: usize = 8;
@@ -26,6 +28,10 @@ pub const EXTENDED_INTENT_TO_ADD: u16 = 0x2000;
 
 pub struct RawEntry<'a> {
     pub mode: u32,
+    /// The seconds and nanoseconds of the last change of the content, as Git saw the file.
+    pub modified: (u32, u32),
+    /// The size of the file, modulo 2^32.
+    pub size: u32,
     pub id: &'a [u8],
     pub flags: u16,
     /// Zero if the entry has no extended flags.
@@ -116,7 +122,9 @@ impl EntryReader {
         if path.len().min(usize::from(LENGTH_MASK)) != usize::from(flags & LENGTH_MASK) {
             return Err(IndexError::Path);
         }
-        Ok((RawEntry { mode, id, flags, extended, path }, fixed_size + name_offset + name_size))
+        let modified = (read_u32(fixed, MODIFIED_OFFSET)?, read_u32(fixed, MODIFIED_OFFSET + 4)?);
+        let size = read_u32(fixed, SIZE_OFFSET)?;
+        Ok((RawEntry { mode, modified, size, id, flags, extended, path }, fixed_size + name_offset + name_size))
     }
 }
 

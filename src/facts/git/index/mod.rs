@@ -39,6 +39,30 @@ pub struct Entry {
     pub is_assumed_valid: bool,
 }
 
+/// A tracked file as Git last saw it in the working tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SeenFile {
+    pub id: ObjectId,
+    /// Seconds and nanoseconds, each modulo 2^32.
+    pub modified: (u32, u32),
+    /// Modulo 2^32.
+    pub size: u32,
+}
+
+/// Lists the regular files and links of an index without conflicts, by path.
+pub fn seen_files(content: &[u8], id_len: usize) -> Result<BTreeMap<Vec<u8>, SeenFile>, IndexError> {
+    let mut files = BTreeMap::new();
+    for_each_entry(content, id_len, |raw| {
+        let is_file = !matches!(raw.mode, MODE_DIRECTORY | MODE_GITLINK);
+        if is_file && (raw.flags >> STAGE_SHIFT) & 3 == 0 {
+            let id = ObjectId::from_bytes(raw.id).ok_or(IndexError::IdLength(id_len))?;
+            files.insert(raw.path.to_vec(), SeenFile { id, modified: raw.modified, size: raw.size });
+        }
+        Ok(())
+    })?;
+    Ok(files)
+}
+
 #[derive(Default, Clone, PartialEq, Eq, Debug)]
 pub struct Index {
     /// By path and stage. Paths are not checked; see [`is_valid_path`].

@@ -1,0 +1,76 @@
+//! `sandpen apply`: takes what a sandbox changed in a copy over to the working directory.
+
+use super::find::{self, Found};
+use super::hunk_prompt::{self, Chosen};
+use super::selection;
+use super::{WorkspaceCommandError, diff};
+use crate::cli::Apply;
+use crate::error::Result;
+use crate::gate::workspace::{FileReview, Selected, State, UndoStore, apply, shown as shown_path};
+use crate::host::Host;
+use crate::process::Outcome;
+use crate::ui::{Ui, counted};
+
+pub fn run(arguments: &Apply, ui: Ui) -> Result<Outcome> {
+    let host = Host::read()?;
+    if arguments.patch && !(host.terminal.stdin && host.terminal.stdout) {
+        return Err(WorkspaceCommandError::NoTerminal.into());
+    }
+    let (found, paths) = find::by_arguments(&host, &arguments.what)?;
+    let store = UndoStore::open(&host.state_dir(), found.copy.root()).map_err(WorkspaceCommandError::Own)?;
+    let (mut reviewer, review) = selection::review(&found, &paths)?;
+    let is_wanted = |file: &&FileReview| !file.is_ignored || selection::is_named(&paths, file);
+    let files: Vec<&FileReview> = review.files.iter().filter(is_wanted).collect();
+    let selected = if arguments.patch { chosen(&host, &found, &files, ui)? } else { all(&files) };
+    let record = apply(&found.copy, &mut reviewer, &selected, arguments.markers, Vec::new(), &store);
+    let record = record.map_err(WorkspaceCommandError::from)?;
+    let count = selected.iter().filter(|selected| selected.file.state != State::Stays).count();
+    if record.done.is_empty() {
+        ui.notice("nothing to apply");
+    } else {
+        ui.notice(&format!("{} applied; `sandpen undo` takes them back", counted(count, "file")));
+    }
+    report(&found, &review.files, &files, &selected, arguments.markers, ui);
+    Ok(Outcome::Exited(0))
+}
+
+fn all<'a>(files: &[&'a FileReview]) -> Vec<Selected<'a>> {
+    files.iter().map(|file| Selected { file, hunks: None }).collect()
+}
+
+fn chosen<'a>(host: &Host, found: &Found, files: &[&'a FileReview], ui: Ui) -> Result<Vec<Selected<'a>>> {
+    let colours = host.env.text("NO_COLOR").is_none_or(str::is_empty);
+    let mut selected = Vec::new();
+    for file in files.iter().filter(|file| file.state != State::Stays) {
+        match hunk_prompt::choose(found, file, colours, ui)? {
+            None => break,
+            Some(Chosen::None) => {}
+            Some(Chosen::All) => selected.push(Selected { file, hunks: None }),
+            Some(Chosen::Hunks(hunks)) => selected.push(Selected { file, hunks: Some(hunks) }),
+        }
+    }
+    Ok(selected)
+}
+
+/// Says what was not taken, and what needs a look.
+fn report(found: &Found, all: &[FileReview], files: &[&FileReview], selected: &[Selected<'_>], markers: bool, ui: Ui) {
+    let ignored = all.len() - files.len();
+    if ignored > 0 {
+        ui.notice(&format!("{} that Git ignores stay in the copy; name them to take them", counted(ignored, "file")));
+    }
+    for selected in selected {
+        let path = shown_path(&find::shown(&found.copy, selected.file.tree, &selected.file.path));
+        match &selected.file.state {
+            State::Stays => {
+                let word = selected.file.new.as_ref().map_or("file", |node| node.word());
+                ui.notice(&format!("`{path}` is a {word} and stays in the copy"));
+            }
+            State::Conflict(_) if markers => ui.warn(&format!("`{path}` has conflict markers now")),
+            _ => {}
+        }
+    }
+    let commits: usize = diff::refs(found).map_or(0, |refs| refs.iter().map(|change| change.commits.len()).sum());
+    if commits > 0 {
+        ui.notice(&format!("{} made in the copy stay there", counted(commits, "commit")));
+    }
+}

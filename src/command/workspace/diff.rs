@@ -1,0 +1,174 @@
+//! `sandpen diff`: shows what a sandbox with a copied workspace changed.
+
+use std::ffi::OsString;
+
+use serde_json::{Value, json};
+
+use super::find::{self, Found, shown};
+use super::patch::{Look, Patch, stat};
+use super::selection;
+use super::{WorkspaceCommandError, pager};
+use crate::cli::{Diff, Format};
+use crate::error::Result;
+use crate::gate::repository::{KeptRepositories, RefReview};
+use crate::gate::workspace::{Content, FileReview, Review, Side, State, shown as shown_path};
+use crate::host::Host;
+use crate::process::Outcome;
+use crate::ui::{self, Ui, counted, size};
+
+pub fn run(arguments: &Diff, ui: Ui) -> Result<Outcome> {
+    let host = Host::read()?;
+    let (found, paths) = find::by_arguments(&host, &arguments.what)?;
+    let (_, review) = selection::review(&found, &paths)?;
+    let refs = if paths.is_empty() { refs(&found)? } else { Vec::new() };
+    let is_shown = |file: &&FileReview| arguments.ignored || !file.is_ignored || selection::is_named(&paths, file);
+    let files: Vec<&FileReview> = review.files.iter().filter(is_shown).collect();
+    if arguments.format == Format::Json {
+        ui.data(&json(&found, &review, &refs)?)?;
+    } else if arguments.name_only {
+        let names = files.iter().flat_map(|file| {
+            let mut name = super::patch::quoted("", &shown(&found.copy, file.tree, &file.path));
+            name.push(b'\n');
+            name
+        });
+        ui.bytes(&names.collect::<Vec<u8>>())?;
+    } else {
+        show(&host, &found, arguments, &files, &refs, ui)?;
+    }
+    report(&review, &files, ui);
+    let has_changes = !files.is_empty() || !refs.is_empty();
+    Ok(Outcome::Exited(u8::from(arguments.exit_code && has_changes)))
+}
+
+/// Lists the commits that were made in the copy.
+pub fn refs(found: &Found) -> Result<Vec<RefReview>> {
+    let repositories = KeptRepositories::open(&found.directory);
+    let refs = repositories.map_or(Ok(Vec::new()), |repositories| repositories.changed_refs());
+    let fail = |error: crate::gate::repository::host_git::GitError| WorkspaceCommandError::Commits(error.to_string());
+    Ok(refs.map_err(fail)?)
+}
+
+fn show(host: &Host, found: &Found, arguments: &Diff, files: &[&FileReview], refs: &[RefReview], ui: Ui) -> Result<()> {
+    let colours = host.terminal.stdout && host.env.text("NO_COLOR").is_none_or(str::is_empty);
+    let look = if host.terminal.stdout { Look::Terminal { colours } } else { Look::Plain };
+    let mut patch = Patch::new(look);
+    for change in refs {
+        let name = change.name.strip_prefix("refs/heads/").unwrap_or(&change.name);
+        match (&change.new, change.commits.len()) {
+            (None, _) => patch.note(&format!("`{name}` was deleted in the copy")),
+            (Some(_), 0) => patch.note(&format!("`{name}` was moved in the copy")),
+            (Some(_), count) => patch.note(&format!("{} on `{name}`", counted(count, "commit"))),
+        }
+        for commit in &change.commits {
+            let subject = commit.message.lines().next().unwrap_or_default();
+            let id: String = commit.id.chars().take(10).collect();
+            patch.note(&format!("  {id} {subject} ({})", commit.author));
+            if !arguments.stat {
+                commit.message.lines().skip(1).for_each(|line| patch.note(&format!("    {line}")));
+            }
+        }
+    }
+    if !refs.is_empty() {
+        patch.note("");
+    }
+    if arguments.stat {
+        patch.text.extend(stat(&found.copy, files));
+    } else {
+        files.iter().for_each(|file| patch.file(&found.copy, file));
+    }
+    if patch.text.is_empty() { Ok(()) } else { pager::show(host, &patch.text, ui) }
+}
+
+/// Says what is not shown, and what cannot be applied.
+fn report(review: &Review, files: &[&FileReview], ui: Ui) {
+    let hidden = review.files.len() - files.len();
+    if hidden > 0 {
+        let is_hidden = |file: &&FileReview| !files.iter().any(|shown| std::ptr::eq(*shown, *file));
+        let bytes: u64 = review.files.iter().filter(is_hidden).map(bytes_of).sum();
+        ui.notice(&format!(
+            "{} that Git ignores ({}) not shown; `--ignored` lists them",
+            counted(hidden, "file"),
+            size(bytes)
+        ));
+    }
+    for directory in &review.git_dirs {
+        ui.notice(&format!("`{}` was made in the sandbox and stays in the copy", shown_path(directory)));
+    }
+    let conflicts = files.iter().filter(|file| matches!(file.state, State::Conflict(_))).count();
+    if conflicts > 0 {
+        ui.warn(&format!(
+            "{} changed here meanwhile as well and cannot be applied as they are",
+            counted(conflicts, "file")
+        ));
+    }
+}
+
+fn bytes_of(file: &FileReview) -> u64 {
+    match &file.new {
+        Some(crate::gate::workspace::Node::File { size, .. }) => *size,
+        _ => 0,
+    }
+}
+
+fn json(found: &Found, review: &Review, refs: &[RefReview]) -> Result<String> {
+    let files: Vec<Value> = review.files.iter().map(|file| file_json(found, file)).collect();
+    ui::json(&json!({
+        "schema": 1,
+        "id": found.copy.id,
+        "directory": shown_path(found.copy.root()),
+        "files": files,
+        "refs": refs,
+        "git_directories": review.git_dirs.iter().map(|path| shown_path(path)).collect::<Vec<_>>(),
+    }))
+}
+
+fn file_json(found: &Found, file: &FileReview) -> Value {
+    let (added, removed) = file.lines();
+    let (state, reason) = match &file.state {
+        State::Clean => ("clean", None),
+        State::Merges => ("merges", None),
+        State::Conflict(reason) => ("conflict", Some(reason.clone())),
+        State::Stays => ("stays", None),
+    };
+    let (content, hunks) = match &file.content {
+        Content::Same => ("same", Vec::new()),
+        Content::Binary => ("binary", Vec::new()),
+        Content::Large => ("large", Vec::new()),
+        Content::Text(hunks) => ("text", hunks.clone()),
+    };
+    let hunks: Vec<Value> = hunks
+        .iter()
+        .map(|hunk| {
+            let line = |line: &crate::gate::workspace::Line| {
+                let side = match line.side {
+                    Side::Both => "both",
+                    Side::Old => "old",
+                    Side::New => "new",
+                };
+                json!({"side": side, "text": String::from_utf8_lossy(&line.text)})
+            };
+            json!({
+                "old_start": hunk.old_start, "old_lines": hunk.old_lines,
+                "new_start": hunk.new_start, "new_lines": hunk.new_lines,
+                "lines": hunk.lines.iter().map(line).collect::<Vec<_>>(),
+            })
+        })
+        .collect();
+    let node = |node: &Option<crate::gate::workspace::Node>| {
+        node.as_ref().map(|node| json!({"kind": node.word(), "mode": node.git_mode()}))
+    };
+    json!({
+        "path": shown_path(&shown(&found.copy, file.tree, &file.path)),
+        "from": file.from.as_ref().map(|from| shown_path(&shown(&found.copy, file.tree, from))),
+        "change": file.letter().to_string(),
+        "old": node(&file.old),
+        "new": node(&file.new),
+        "state": state,
+        "reason": reason,
+        "ignored": file.is_ignored,
+        "content": content,
+        "added": added,
+        "removed": removed,
+        "hunks": hunks,
+    })
+}

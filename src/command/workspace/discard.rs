@@ -1,0 +1,26 @@
+//! `sandpen discard`: removes copied workspaces with everything in them.
+
+use super::{WorkspaceCommandError, find};
+use crate::error::Result;
+use crate::facts;
+use crate::host::Host;
+use crate::process::{Client, Outcome};
+use crate::session::remove_copy;
+use crate::ui::Ui;
+
+pub fn run(ids: &[String], ui: Ui) -> Result<Outcome> {
+    let host = Host::read()?;
+    let path = facts::search_path(&host);
+    let podman =
+        path.find("podman").map(|program| Client { program: Some(program), path: path.for_host(), machine: None });
+    // All are found before the first is removed.
+    let found: Result<Vec<_>> = ids.iter().map(|id| find::by_id(&host, id)).collect();
+    for found in found? {
+        let id = found.copy.id;
+        // Held until it is gone, so that no sandbox takes it meanwhile.
+        let _lock = found.store.lock(&id).map_err(|_| WorkspaceCommandError::Used(id.clone()))?;
+        remove_copy(&found.store, &id, podman.as_ref()).map_err(WorkspaceCommandError::Own)?;
+        ui.notice(&format!("the copy `{id}` is removed"));
+    }
+    Ok(Outcome::Exited(0))
+}

@@ -1,0 +1,79 @@
+//! Makes the private Git directories of a copied workspace, which stay with the copy: nothing comes out
+//! of them before `apply`, and the next sandbox over the copy continues with them.
+
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::host_git::HostGit;
+use super::nested_baseline::NestedBaseline;
+use super::watched::Stamps;
+use super::{FILE, SavedRef, make};
+use crate::path::HostPath;
+use crate::plan::RepositoryGate;
+use crate::plan::repository::{PrivateGitDir, PrivateRepository};
+use crate::process::untrusted_dir::UntrustedDir;
+
+/// Exists in the directory of a repository once its private directories are complete.
+const MADE: &str = "made";
+
+/// Makes the private directories that do not exist yet. `directory` is that of the copy.
+pub fn make_kept(gate: &RepositoryGate, directory: &HostPath) -> io::Result<()> {
+    let git = HostGit::new(gate, directory.as_path().to_owned());
+    for repository in &gate.repositories {
+        let made = repository.place.join(MADE);
+        if made.symlink_metadata().is_err() {
+            remove_unfinished(repository)?;
+            make::make(repository, git.as_ref(), false)?;
+            if gate.is_other_user {
+                make::open_to_all(repository)?;
+            }
+            fs::write(made, "")?;
+        } else {
+            // The numbers of the mounted objects may be others than in the last sandbox.
+            repository.full.iter().try_for_each(write_alternates)?;
+        }
+    }
+    let saved = SavedRef { gate, stamps: &Stamps::default(), baseline: &NestedBaseline::default() };
+    fs::write(directory.join(FILE).as_path(), serde_json::to_vec(&saved)?)
+}
+
+/// Empties the directories of a repository, which a killed launcher may have left half made.
+fn remove_unfinished(repository: &PrivateRepository) -> io::Result<()> {
+    for dir in &repository.full {
+        // They are perhaps being mounted already, so the directories themselves stay.
+        for path in [&dir.private_root, &dir.private_objects] {
+            for entry in fs::read_dir(path)? {
+                remove(&entry?.path())?;
+            }
+        }
+        for path in [&dir.base, &dir.import, &dir.given_index] {
+            remove(path)?;
+        }
+    }
+    let worktrees = repository.worktrees.iter();
+    worktrees.flat_map(|tree| [&tree.base, &tree.given_index]).try_for_each(|path| remove(path))
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    let removed = match path.symlink_metadata() {
+        Ok(meta) if meta.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(error) => Err(error),
+    };
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+fn write_alternates(dir: &PrivateGitDir) -> io::Result<()> {
+    let lines: Vec<&[u8]> = dir.alternates.iter().map(|path| path.as_os_str().as_bytes()).collect();
+    let text = [lines.join(&b'\n'), b"\n".to_vec()].concat();
+    let objects = UntrustedDir::open(&dir.private_objects)?;
+    objects.create_directory(Path::new("info"))?;
+    let lock: PathBuf = "info/alternates.lock".into();
+    objects.remove_file(&lock)?;
+    objects.replace("info/alternates", &text, || true).map(drop)
+}

@@ -1,0 +1,74 @@
+//! Tests `--workspace` itself: wrong values, what `explain` shows, and what a project file may say.
+
+use super::{in_copy, prepare, sandpen};
+use crate::support::{Engine, Fixture, RunToEnd};
+
+#[test]
+fn wrong_values_say_what_is_expected() {
+    Fixture::on(Engine::Native, |fixture| {
+        prepare(fixture);
+        for (value, expected) in [
+            ("Live", "expected `live`, `copy`, or the id of a copy that `sandpen ps` lists"),
+            ("../x", "expected `live`"),
+            ("missing", "no copied workspace has the id `missing`"),
+        ] {
+            let mut command = fixture.run();
+            let finished = command.args(["--workspace", value, "--", "true"]).finish();
+            assert!(finished.failure(2).contains(expected), "{value}: {}", finished.stderr);
+        }
+        let mut command = fixture.run();
+        let finished = command.args(["--workspace", "copy", "--git", "shared", "--", "true"]).finish();
+        assert!(finished.failure(2).contains("needs a private Git directory"), "{}", finished.stderr);
+        in_copy(fixture, "there", "echo x > x");
+        let mut command = fixture.run();
+        let finished = command.args(["--workspace", "ther", "--", "true"]).finish();
+        assert!(finished.failure(2).contains("did you mean `there`?"), "{}", finished.stderr);
+        let other = fixture.home.join("other");
+        fixture.write("other/file", "");
+        let mut command = fixture.run();
+        let finished = command.current_dir(&other).args(["--workspace", "there", "--", "true"]).finish();
+        assert!(finished.failure(2).contains("`there` is a copy of"), "{}", finished.stderr);
+        let mut command = fixture.run();
+        let finished = command.args(["--name", "there", "--workspace", "copy", "--", "true"]).finish();
+        assert!(finished.failure(44).contains("exists already"), "{}", finished.stderr);
+        assert!(sandpen(fixture, &["discard", "ther"]).failure(1).contains("did you mean `there`?"));
+        assert!(sandpen(fixture, &["diff", "ther"]).failure(1).contains("did you mean `there`?"));
+        let piped = sandpen(fixture, &["apply", "-p"]);
+        assert!(piped.failure(2).contains("needs a terminal"), "{}", piped.stderr);
+    });
+}
+
+#[test]
+fn explain_shows_the_copy_and_its_reason() {
+    Fixture::on(Engine::Native, |fixture| {
+        prepare(fixture);
+        let live = fixture.explain(&["--", "true"]);
+        assert_eq!((&live["workspace"]["mode"], &live["workspace"]["how"]), (&"live".into(), &"mount".into()));
+        let copy = fixture.explain(&["--workspace", "copy", "--", "true"]);
+        assert_eq!((&copy["workspace"]["mode"], &copy["workspace"]["how"]), (&"copy".into(), &"overlay".into()));
+        let project = fixture.project.display().to_string();
+        for mount in copy["mounts"].as_array().expect("mounts") {
+            let (source, mode) = (mount["source"].as_str().unwrap_or_default(), &mount["mode"]);
+            let is_overlay = source.contains(", changes in ");
+            assert!(is_overlay || mode != "rw" || !source.starts_with(&project), "{mount}");
+        }
+        let mut command = fixture.sandpen(["explain", "--format", "json", "--engine", "native", "--", "true"]);
+        let explained = command.env("SANDPEN_WORKSPACE", "copy").finish().json();
+        assert_eq!(explained["workspace"]["mode"], "copy");
+        assert!(!fixture.home.join(".local/state/sandpen/copies").exists(), "explain makes nothing");
+    });
+}
+
+#[test]
+fn a_file_chooses_a_copy_but_not_which() {
+    Fixture::on(Engine::Native, |fixture| {
+        prepare(fixture);
+        fixture.write_config("workspace = \"copy\"\n");
+        assert_eq!(fixture.explain(&["--", "true"])["workspace"]["mode"], "copy");
+        assert_eq!(fixture.explain(&["--workspace", "live", "--", "true"])["workspace"]["mode"], "live");
+        fixture.write_config("workspace = \"some-id\"\n");
+        let mut command = fixture.run();
+        let finished = command.args(["--", "true"]).finish();
+        assert!(finished.failure(2).contains("`live` or `copy`"), "{}", finished.stderr);
+    });
+}
