@@ -140,7 +140,9 @@ fn command(host: &Host, plan: &Plan, request: &Request) -> Result<Vec<OsString>>
     let helper: OsString = match plan.engine.kind {
         EngineKind::SandboxExec => host.executable.as_ref().map(|program| program.as_os_str().to_owned()),
         EngineKind::Native => Some(format!("{CONTROL_DIR}/sandpen").into()),
-        EngineKind::Docker | EngineKind::Podman | EngineKind::Kubernetes => plan.helper.as_ref().map(|helper| helper.as_os_str().to_owned()),
+        EngineKind::Docker | EngineKind::Podman | EngineKind::Kubernetes => {
+            plan.helper.as_ref().map(|helper| helper.as_os_str().to_owned())
+        }
     }
     .ok_or(SelftestError::NoHelper)?;
     let request = serde_json::to_string(request).map_err(|source| SelftestError::Request { source })?;

@@ -105,7 +105,12 @@ fn downgrades(plan: &Plan) -> Vec<Downgrade> {
         let is_read_only = mount.access == Access::Ro;
         downgrades.push(Downgrade {
             kind: DowngradeKind::Copied,
-            asked: format!("`{}` {} ({})", mount.target, if is_read_only { "read-only" } else { "read-write" }, mount.why.from),
+            asked: format!(
+                "`{}` {} ({})",
+                mount.target,
+                if is_read_only { "read-only" } else { "read-write" },
+                mount.why.from
+            ),
             got: if is_read_only { "a copy as of the start" } else { "a copy; changes do not come back" }.into(),
             reason: "nothing of this machine can be mounted in a pod".into(),
         });

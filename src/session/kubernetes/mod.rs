@@ -25,9 +25,9 @@ use crate::error::Result;
 use crate::launch::KubernetesLaunch;
 use crate::link::{LinkFrame, StartRequest};
 use crate::plan::{Plan, VariableValue};
+use crate::process::Outcome;
 use crate::process::signals::{SignalQueue, SignalTarget};
 use crate::process::status_file::CommandStatus;
-use crate::process::Outcome;
 use crate::ui::progress::Progress;
 use crate::ui::{counted, size};
 
@@ -137,8 +137,16 @@ impl ClusterSession<'_, '_> {
         drop(progress);
         match answer {
             Ok((LinkFrame::Received, sent)) => {
-                let text = format!("{} ({}) copied into the pod", counted(usize::try_from(sent.files).unwrap_or_default(), "file"), size(sent.bytes));
-                if sent.bytes > ANNOUNCED { self.session.ui.notice(&text) } else { self.session.ui.verbose(&text) }
+                let text = format!(
+                    "{} ({}) copied into the pod",
+                    counted(usize::try_from(sent.files).unwrap_or_default(), "file"),
+                    size(sent.bytes)
+                );
+                if sent.bytes > ANNOUNCED {
+                    self.session.ui.notice(&text)
+                } else {
+                    self.session.ui.verbose(&text)
+                }
                 Ok(())
             }
             Ok((LinkFrame::Failed(message), _)) => Err(ClusterError::Copy { message }.into()),
