@@ -5,7 +5,6 @@ use std::ffi::OsString;
 
 use super::LaunchError;
 use crate::config::value::Access;
-use crate::path::HostPath;
 use crate::plan::{EngineKind, Mount, Source};
 
 /// Returns the flag and its value.

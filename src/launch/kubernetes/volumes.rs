@@ -38,7 +38,12 @@ impl Volumes {
                 // A file of sandpen's own, such as host keys for all users: the home has them, too.
                 Source::Host(_) if mount.why.topic != Topic::Asked => {}
                 Source::Host(source) => return Err(no_place(source, mount)),
-                Source::Text(_) | Source::Link(_) | Source::Machine(_) | Source::Volume(_) | Source::Cache { .. } => {
+                Source::Text(_)
+                | Source::Link(_)
+                | Source::Machine(_)
+                | Source::Volume(_)
+                | Source::Cache { .. }
+                | Source::Overlay { .. } => {
                     let engine = plan.engine.kind;
                     return Err(LaunchError::UnsupportedSource { target: mount.target.to_string(), engine });
                 }
