@@ -144,7 +144,7 @@ fn layers_that_became_too_large_are_emptied(fixture: &Fixture) {
     let layers = fs::read_dir(fixture.home.join(".local/state/sandpen/cache")).expect("layers");
     for project in layers.flatten() {
         fs::write(project.path().join("full"), "").expect("note");
-        fixture.give_to_user(&project.path().join("full"));
+        fixture.give_to_user(project.path().join("full"));
     }
     assert_eq!(in_project(fixture, &fixture.project, &format!("ls ~/{CACHE}")), "content");
 }
