@@ -3,7 +3,9 @@
 
 use super::entry::{Mount, Source, Topic};
 use super::{Draft, NetworkPlan};
-use crate::config::value::{Access, EngineKind, GitMode, NetworkMode, NodeSelector, TmpMode, Toleration, UserMode};
+use crate::config::value::{
+    Access, EngineKind, GitMode, NetworkMode, NodeSelector, TmpMode, Toleration, UserMode, WorkspaceMode,
+};
 use crate::config::{Config, Origin};
 use crate::error::{Diagnostic, Kind, Result};
 use crate::facts::{FileKind, KubernetesFacts};
@@ -143,6 +145,9 @@ fn refuse_options(config: &Config, network: &NetworkPlan) -> Result<()> {
     }
     if config.git.value == GitMode::Shared {
         return refuse(&config.git.origin, "the host's Git directory", "use `--git private`");
+    }
+    if config.workspace.value != WorkspaceMode::Live {
+        return refuse(&config.workspace.origin, "a kept copy of the workspace", "drop it: a pod always has a copy");
     }
     if config.user.value == UserMode::Image {
         return refuse(&config.user.origin, "the image's user", "drop it: the command runs as an ordinary user");
