@@ -64,6 +64,7 @@ pub fn questions(
         },
         hide: hidden::question(config, workspace.trees().cloned().collect()),
         secrets: secrets::questions(config, preset),
+        cache_layers: cache::layers(host, config),
         after_git,
     }
 }
