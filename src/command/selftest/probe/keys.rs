@@ -4,10 +4,10 @@ use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-/// The size limits of one file and of all files, and the limit of one process's memory, in bytes.
-const MAX_FILE: u64 = 2 << 20;
-const MAX_FILES: u64 = 256 << 20;
-const MAX_MEMORY: u64 = 256 << 20;
+/// The limits of one file, of all files, and of the memory of all processes, in bytes.
+const MAX_FILE: u64 = 1 << 20;
+const MAX_FILES: u64 = 24 << 20;
+const MAX_MEMORY: u64 = 48 << 20;
 const MAX_DEPTH: usize = 12;
 
 /// Lists the places where the value is. It is given backwards, so that this process does not have it
@@ -26,11 +26,12 @@ pub fn places(backwards: &str) -> Vec<String> {
     {
         search(&root, backwards, MAX_DEPTH, &mut left, &mut found);
     }
+    let mut memory = MAX_MEMORY;
     for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let is_process =
             process.file_name().to_str().is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit()));
         if is_process {
-            search_process(&process.path(), backwards, &mut found);
+            search_process(&process.path(), backwards, &mut memory, &mut found);
         }
     }
     found
@@ -38,7 +39,17 @@ pub fn places(backwards: &str) -> Vec<String> {
 
 /// Whether a text contains a value that is given backwards.
 fn contains(text: &[u8], backwards: &[u8]) -> bool {
-    text.windows(backwards.len().max(1)).any(|window| window.iter().eq(backwards.iter().rev()))
+    let Some(first) = backwards.last() else { return false };
+    let mut rest = text;
+    // Most bytes do not begin a value, and a search in a debug build must not take a minute.
+    while let Some(at) = rest.iter().position(|byte| byte == first) {
+        let window = &rest[at..];
+        if window.len() >= backwards.len() && window.iter().zip(backwards.iter().rev()).all(|(a, b)| a == b) {
+            return true;
+        }
+        rest = &window[1..];
+    }
+    false
 }
 
 fn search(directory: &Path, backwards: &[u8], depth: usize, left: &mut u64, found: &mut Vec<String>) {
@@ -57,7 +68,7 @@ fn search(directory: &Path, backwards: &[u8], depth: usize, left: &mut u64, foun
     }
 }
 
-fn search_process(process: &Path, backwards: &[u8], found: &mut Vec<String>) {
+fn search_process(process: &Path, backwards: &[u8], left: &mut u64, found: &mut Vec<String>) {
     for name in ["environ", "cmdline"] {
         if fs::read(process.join(name)).is_ok_and(|content| contains(&content, backwards)) {
             found.push(process.join(name).display().to_string());
@@ -65,7 +76,6 @@ fn search_process(process: &Path, backwards: &[u8], found: &mut Vec<String>) {
     }
     let maps = fs::read_to_string(process.join("maps")).unwrap_or_default();
     let Ok(mut memory) = File::open(process.join("mem")) else { return };
-    let mut left = MAX_MEMORY;
     for line in maps.lines().filter(|line| line.contains(" rw")) {
         let range = line.split(' ').next().and_then(|range| range.split_once('-'));
         let Some((Ok(from), Ok(to))) =
@@ -73,13 +83,13 @@ fn search_process(process: &Path, backwards: &[u8], found: &mut Vec<String>) {
         else {
             continue;
         };
-        let size = to.saturating_sub(from).min(left);
+        let size = to.saturating_sub(from).min(*left);
         let mut content = Vec::new();
         if memory.seek(SeekFrom::Start(from)).is_ok() {
             // Pages that cannot be read end the range.
             let _ = (&mut memory).take(size).read_to_end(&mut content);
         }
-        left -= content.len() as u64;
+        *left -= content.len() as u64;
         if contains(&content, backwards) {
             found.push(process.join("mem").display().to_string());
             return;
@@ -103,7 +113,7 @@ mod tests {
         search(directory.path(), backwards.as_bytes(), 3, &mut left, &mut found);
         assert_eq!(found, [file.display().to_string()]);
         let mut found = Vec::new();
-        search_process(Path::new("/proc/self"), backwards.as_bytes(), &mut found);
+        search_process(Path::new("/proc/self"), backwards.as_bytes(), &mut left, &mut found);
         assert_eq!(found, ["/proc/self/mem"], "this process has the value in its memory");
         assert!(!contains(value.as_bytes(), b"other") && contains(value.as_bytes(), backwards.as_bytes()));
     }
