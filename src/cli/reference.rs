@@ -115,12 +115,11 @@ mod tests {
     #[test]
     fn the_keys_of_the_schema_are_those_of_the_table() {
         let schema = file_schema();
-        let tables =
-            [
-                ("", schema.pointer("/properties")),
-                ("resources.", schema.pointer("/properties/resources/properties")),
-                ("kubernetes.", schema.pointer("/properties/kubernetes/properties")),
-            ];
+        let tables = [
+            ("", schema.pointer("/properties")),
+            ("resources.", schema.pointer("/properties/resources/properties")),
+            ("kubernetes.", schema.pointer("/properties/kubernetes/properties")),
+        ];
         let keys = tables.iter().flat_map(|(table, keys)| {
             let keys = keys.and_then(serde_json::Value::as_object).expect("keys").keys();
             keys.map(move |key| format!("{table}{key}"))

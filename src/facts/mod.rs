@@ -21,8 +21,8 @@ use std::os::unix::fs::MetadataExt;
 use serde::Serialize;
 
 pub use agent::{AgentFacts, count_agent_keys};
-pub use engines::kubernetes::KubernetesFacts;
 pub use engines::docker::{DockerFacts, EndpointOrigin, MachineProvider};
+pub use engines::kubernetes::KubernetesFacts;
 pub use engines::machine::{DesktopFacts, MachineQuestion};
 pub use engines::native::NativeFacts;
 pub use engines::podman::PodmanFacts;

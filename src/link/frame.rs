@@ -251,7 +251,8 @@ impl Decoder {
         if length > MAX_CONTENTS + 1 {
             return Err(FrameError::TooLong(length));
         }
-        let Some((kind, contents)) = rest.get(..length).map(<[u8]>::split_first).map(|parts| parts.unwrap_or((&0, &[])))
+        let Some((kind, contents)) =
+            rest.get(..length).map(<[u8]>::split_first).map(|parts| parts.unwrap_or((&0, &[])))
         else {
             return Ok(None);
         };

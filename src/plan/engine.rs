@@ -151,7 +151,10 @@ impl Diagnostic for EngineError {
 
     fn causes(&self) -> Vec<String> {
         match self {
-            Self::DockerDenied { error, .. } | Self::DockerSilent { error, .. } | Self::PodmanSilent { error } | Self::NoCluster { error } => {
+            Self::DockerDenied { error, .. }
+            | Self::DockerSilent { error, .. }
+            | Self::PodmanSilent { error }
+            | Self::NoCluster { error } => {
                 vec![error.clone()]
             }
             Self::Chosen { problem, .. } => problem.causes().to_vec(),

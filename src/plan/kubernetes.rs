@@ -129,7 +129,11 @@ fn refuse_options(config: &Config, network: &NetworkPlan) -> Result<()> {
     };
     if network.mode == NetworkMode::Proxied {
         let origin = config.allow_hosts.first().map_or(&config.network.origin, |rule| &rule.origin);
-        return refuse(origin, "a filtered network", "use `--network off`, which holds in every cluster, or `--network on`");
+        return refuse(
+            origin,
+            "a filtered network",
+            "use `--network off`, which holds in every cluster, or `--network on`",
+        );
     }
     if let Some(port) = config.ports.first() {
         return refuse(&port.origin, "publishing ports", "drop it; `kubectl port-forward` reaches the pod");

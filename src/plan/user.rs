@@ -117,9 +117,19 @@ fn pod_user(host: &Host) -> UserPlan {
     let gid = Some(host.gid).filter(is_possible).unwrap_or(uid);
     let (name, reason) = match uid == host.uid {
         true => (host.user.as_str(), format!("as on the host: uid {uid}")),
-        false => (POD_USER_NAME, format!("a pod's user is none of root and ids above 65535: uid {uid} instead of {}", host.uid)),
+        false => (
+            POD_USER_NAME,
+            format!("a pod's user is none of root and ids above 65535: uid {uid} instead of {}", host.uid),
+        ),
     };
-    UserPlan { uid: Some(uid), gid: Some(gid), name: name.to_owned(), home: host.home.to_guest(), how: UserHow::Host, reason }
+    UserPlan {
+        uid: Some(uid),
+        gid: Some(gid),
+        name: name.to_owned(),
+        home: host.home.to_guest(),
+        how: UserHow::Host,
+        reason,
+    }
 }
 
 fn image_user(inputs: Inputs, warnings: &mut Vec<Warning>) -> UserPlan {

@@ -2,9 +2,9 @@
 //! sandboxes.
 
 pub mod cgroup_events;
+mod client;
 #[cfg(target_os = "linux")]
 pub mod controlling_terminal;
-mod client;
 mod copy_bytes;
 #[cfg(target_os = "linux")]
 pub mod descendants;

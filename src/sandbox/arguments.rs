@@ -78,6 +78,8 @@ mod tests {
             pids: one("64"),
             engine_flags: many("--privileged"),
             seatbelt_profile: one("permissive-open"),
+            context: one("-c"),
+            namespace: one("agents"),
             assume_host: Some(Platform::Macos),
             quiet: true,
             verbose: false,

@@ -41,6 +41,9 @@ pub fn run(arguments: Selftest, ui: Ui) -> Result<Outcome> {
     // A killed self-test must not leave a sandbox for the next one.
     resolved.config.keep = None;
     resolved.request.is_selftest = true;
+    if resolved.facts.kubernetes.is_some() {
+        return Err(SelftestError::Kubernetes.into());
+    }
     let mut resolved = resolved.for_launch(ui)?;
     let canaries = Canaries::plant(&resolved.host)?;
     let id = resolved.id();
@@ -116,7 +119,9 @@ fn command(host: &Host, plan: &Plan, request: &Request) -> Result<Vec<OsString>>
     let helper: OsString = match plan.engine.kind {
         EngineKind::SandboxExec => host.executable.as_ref().map(|program| program.as_os_str().to_owned()),
         EngineKind::Native => Some(format!("{CONTROL_DIR}/sandpen").into()),
-        EngineKind::Docker | EngineKind::Podman | EngineKind::Kubernetes => plan.helper.as_ref().map(|helper| helper.as_os_str().to_owned()),
+        EngineKind::Docker | EngineKind::Podman | EngineKind::Kubernetes => {
+            plan.helper.as_ref().map(|helper| helper.as_os_str().to_owned())
+        }
     }
     .ok_or(SelftestError::NoHelper)?;
     let request = serde_json::to_string(request).map_err(|source| SelftestError::Request { source })?;

@@ -87,7 +87,11 @@ impl Value for ObjectName {
                 && part.bytes().all(|byte| is_plain(byte) || byte == b'-')
                 && ends.into_iter().flatten().all(is_plain)
         };
-        if text.len() <= MAX_NAME && text.split('.').all(is_part) { Ok(Self(text.to_owned())) } else { Err(Reason::Form) }
+        if text.len() <= MAX_NAME && text.split('.').all(is_part) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(Reason::Form)
+        }
     }
 }
 
@@ -106,7 +110,8 @@ impl Value for NodeSelector {
 
 impl Value for Toleration {
     const NAME: &'static str = "a toleration";
-    const FORM: &'static str = "KEY[=VALUE][:NoSchedule|:PreferNoSchedule|:NoExecute], such as `dedicated=agents:NoSchedule`";
+    const FORM: &'static str =
+        "KEY[=VALUE][:NoSchedule|:PreferNoSchedule|:NoExecute], such as `dedicated=agents:NoSchedule`";
 
     fn parse(text: &str) -> Result<Self, Reason> {
         let (rest, effect) = match text.split_once(':') {

@@ -111,7 +111,8 @@ impl Running {
             }
             let is_out_of_memory = CONTROL_GROUPS.iter().any(|group| ran_out_of_memory(Path::new(group)));
             let killed = code == crate::process::KILLED.exit_code();
-            let status = if is_out_of_memory && killed { CommandStatus::OutOfMemory } else { CommandStatus::Ended(code) };
+            let status =
+                if is_out_of_memory && killed { CommandStatus::OutOfMemory } else { CommandStatus::Ended(code) };
             let _ = events.send(Event::Ended(status));
         });
         Ok(Running { command, input: Some(write_input(input, link.clone())), terminal, windows })

@@ -113,10 +113,10 @@ fn container(
     let is_keeper = name == KEEPER;
     let mut mounts: Vec<Value> = Vec::new();
     for volume in &volumes.0 {
-        let target = volume.target.to_str().ok_or_else(|| LaunchError::PathNotUtf8 {
-            path: volume.target.to_string(),
-            engine: plan.engine.kind,
-        })?;
+        let target = volume
+            .target
+            .to_str()
+            .ok_or_else(|| LaunchError::PathNotUtf8 { path: volume.target.to_string(), engine: plan.engine.kind })?;
         let mut mount = json!({ "name": volume.name, "mountPath": target });
         if volume.access == Access::Ro && !is_keeper {
             mount["readOnly"] = json!(true);

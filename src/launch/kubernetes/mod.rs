@@ -83,7 +83,13 @@ fn copies(plan: &Plan, kubernetes: &KubernetesPlan, volumes: &Volumes) -> Vec<Fi
 }
 
 fn downgrades(plan: &Plan) -> Vec<Downgrade> {
-    let mut downgrades: Vec<Downgrade> = super::nested_downgrade(plan).into_iter().collect();
+    let mut downgrades = vec![Downgrade {
+        kind: DowngradeKind::Copied,
+        asked: "the workspace read-write".into(),
+        got: "a copy: changes inside do not come back, and are deleted with the pod".into(),
+        reason: "bringing them back is not built yet; push or upload what is to stay".into(),
+    }];
+    downgrades.extend(super::nested_downgrade(plan));
     if plan.limits.pids.is_asked_for() {
         let asked = format!("pids {} ({})", plan.limits.pids.value, plan.limits.pids.origin);
         let reason = "a pod cannot limit its processes; the node's own limit applies";
@@ -105,7 +111,12 @@ fn downgrades(plan: &Plan) -> Vec<Downgrade> {
         let is_read_only = mount.access == Access::Ro;
         downgrades.push(Downgrade {
             kind: DowngradeKind::Copied,
-            asked: format!("`{}` {} ({})", mount.target, if is_read_only { "read-only" } else { "read-write" }, mount.why.from),
+            asked: format!(
+                "`{}` {} ({})",
+                mount.target,
+                if is_read_only { "read-only" } else { "read-write" },
+                mount.why.from
+            ),
             got: if is_read_only { "a copy as of the start" } else { "a copy; changes do not come back" }.into(),
             reason: "nothing of this machine can be mounted in a pod".into(),
         });

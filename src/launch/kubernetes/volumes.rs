@@ -62,9 +62,5 @@ pub fn is_account(mount: &Mount) -> bool {
 }
 
 fn no_place(source: &HostPath, mount: &Mount) -> LaunchError {
-    LaunchError::NoVolume {
-        origin: mount.why.from.clone(),
-        path: source.to_string(),
-        target: mount.target.to_string(),
-    }
+    LaunchError::NoVolume { origin: mount.why.from.clone(), path: source.to_string(), target: mount.target.to_string() }
 }

@@ -32,7 +32,9 @@ pub enum ClusterError {
     Late { seconds: u64, events: Vec<String> },
     #[error("the pod was deleted, or ended, while the sandbox ran")]
     Ended { reason: String },
-    #[error("the guest helper for the node's architecture `{arch}` is missing: there is no `sandpen-linux-{arch}` beside sandpen")]
+    #[error(
+        "the guest helper for the node's architecture `{arch}` is missing: there is no `sandpen-linux-{arch}` beside sandpen"
+    )]
     NoHelper { arch: String },
     #[error("cannot read the guest helper")]
     ReadHelper(#[source] io::Error),

@@ -117,7 +117,9 @@ mod tests {
         let condition = json!({ "conditions": [{ "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes" }] });
         assert!(matches!(with_status(condition), PodState::Unschedulable(message) if message == "0/1 nodes"));
         let failed = json!({ "phase": "Failed", "reason": "Evicted", "message": "disk" });
-        assert!(matches!(with_status(failed), PodState::Failed(ClusterError::NotStarted { message, .. }) if message == "Evicted disk"));
+        assert!(
+            matches!(with_status(failed), PodState::Failed(ClusterError::NotStarted { message, .. }) if message == "Evicted disk")
+        );
     }
 
     #[test]

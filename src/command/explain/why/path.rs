@@ -89,8 +89,10 @@ fn unmounted(host: &Host, plan: &Plan, path: &HostPath, fact: Option<&FileFact>)
                 Answer::new("path", path, None, "your profile decides").reason(format!("it is `{}`", profile.path))
             }
         },
-        (None, EngineKind::Docker | EngineKind::Podman | EngineKind::Kubernetes) => Answer::new("path", path, Some(false), "not inside")
-            .reason("it is not mounted; the image may have another file at this path"),
+        (None, EngineKind::Docker | EngineKind::Podman | EngineKind::Kubernetes) => {
+            Answer::new("path", path, Some(false), "not inside")
+                .reason("it is not mounted; the image may have another file at this path")
+        }
         (None, _) => Answer::new("path", path, Some(false), "not inside").reason("it is not mounted"),
     };
     offers(host, plan, path, fact, answer)
