@@ -31,6 +31,7 @@
 //! | `plan` | decides everything about a sandbox from `config` and `facts`; pure |
 //! | `launch` | translates a plan for one engine; pure, so that `explain` shows what `run` runs |
 //! | `resolve` | does what must be asked or made before a plan is final: builds, pulls, asks a virtual machine |
+//! | `link` | frames between the launcher and a sandbox on another machine |
 //! | `native` | executes the native engine's steps |
 //! | `session` | starts a sandbox, waits for it and cleans up |
 //! | `kept_copy` | records of copied workspaces |

@@ -36,6 +36,7 @@ probe() { # ENGINE; runs in the background
 run_true() { # ENGINE
     case $1 in
         native) as_user unshare -Ur true ;;
+        kubernetes) run_true_in_pod ;;
         podman-rootless) load_images "$1" && run_true_as_host_user ;;
         *) load_images "$1" && engine_cli "$1" run --rm localhost/sandpen-test true ;;
     esac
@@ -63,6 +64,7 @@ unavailable() { # ENGINE
             is_root || echo 'rootful Podman needs root' ;;
         podman-rootless)
             has podman || echo 'podman is not installed' ;;
+        kubernetes) kubernetes_unavailable ;;
     esac
 }
 

@@ -4,6 +4,7 @@
 //! anything.
 
 pub mod build;
+mod owner;
 mod preset;
 
 use std::ffi::OsString;
@@ -204,6 +205,7 @@ impl Resolved {
             let image = self.config.image.get_or_insert(Sourced::new(image, wanted.origin)).value.clone();
             build::run(self.inputs(), &recipe, &image, ui)?;
         }
+        owner::ensure(&self.host, &mut self.facts)?;
         self.ask_machine(ui)?;
         self.ask_image(ui, true)?;
         self.probe_machine(ui)?;

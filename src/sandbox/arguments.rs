@@ -83,6 +83,8 @@ mod tests {
             context: one("work"),
             namespace: one("sandbox"),
             seatbelt_profile: one("permissive-open"),
+            context: one("-c"),
+            namespace: one("agents"),
             assume_host: Some(Platform::Macos),
             quiet: true,
             verbose: false,

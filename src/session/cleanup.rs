@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::detached::screen_of;
 use super::end_calls::remove_with_retries;
 use super::error::SessionError;
+use super::kubernetes;
 use super::registry::{self, Entry, Incomplete, Record, SweepResult};
 use crate::error::{Diagnostic, Kind, Result};
 use crate::facts;
@@ -99,6 +100,12 @@ pub fn remove(host: &Host, entry: &Entry, incomplete: Incomplete, ui: Ui) -> boo
         && !remove_container(host, entry, record)
     {
         ui.warn(&format!("{} does not answer: the sandbox `{}` is not removed", record.engine, record.id));
+        return false;
+    }
+    if let Some((record, pod)) = entry.record.as_ref().and_then(|record| Some((record, record.pod.as_ref()?)))
+        && !kubernetes::delete_recorded(&record.client(&facts::host_path(host)), &record.name, pod)
+    {
+        ui.warn(&format!("the cluster does not answer: the pod `{}` is not deleted", record.name));
         return false;
     }
     let mut result = SweepResult::default();

@@ -360,7 +360,9 @@ pub fn sweep(base: &HostPath) -> SweepResult {
             silent_engines.push(engine);
             continue;
         }
-        if is_over(&entry) {
+        // A pod keeps the work for some time; `prune` deletes it.
+        let has_pod = entry.record.as_ref().is_some_and(|record| record.pod.is_some());
+        if is_over(&entry) && !has_pod {
             result.removed += usize::from(remove(&entry, Incomplete::Keep, &mut result.reports));
         }
     }

@@ -74,6 +74,7 @@ pub fn json(host: &Host, plan: &Plan, launch: &Launch) -> Result<String> {
         "command": texts(&plan.command),
         "argv": texts(launch.argv()),
         "steps": launch.steps(),
+        "manifest": launch.manifest(),
         "details": plan.details,
         "warnings": super::warnings(plan),
         "downgrades": launch.downgrades(),

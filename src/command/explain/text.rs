@@ -33,6 +33,7 @@ pub fn text(plan: &Plan, launch: &Launch, view: View) -> String {
     git(&mut page, plan);
     enforcement(&mut page, launch);
     steps(&mut page, launch);
+    manifest(&mut page, launch);
     page.section("Command line");
     match launch.argv() {
         [] => page.line("(a shell)"),
@@ -254,6 +255,14 @@ fn steps(page: &mut Page, launch: &Launch) {
     for (number, step) in steps.iter().enumerate() {
         page.row(&format!("{}", number + 1), step, "");
     }
+}
+
+/// Shows the pod as kubectl gets it.
+fn manifest(page: &mut Page, launch: &Launch) {
+    let Some(manifest) = launch.manifest() else { return };
+    page.section("Pod");
+    let text = serde_json::to_string_pretty(manifest).unwrap_or_default();
+    text.lines().for_each(|line| page.line(line));
 }
 
 /// Breaks a command line into lines that end in ` \`, so that a shell reads them as one.

@@ -10,6 +10,8 @@ pub enum SelftestError {
     NotStarted,
     #[error("cannot find the guest helper, which runs the probes, next to sandpen")]
     NoHelper,
+    #[error("the self-test does not yet run with the engine kubernetes")]
+    Kubernetes,
     #[error("cannot write the probe's request as JSON")]
     Request { source: serde_json::Error },
     #[error("cannot listen on any local port")]

@@ -46,6 +46,9 @@ pub fn run(arguments: Selftest, ui: Ui) -> Result<Outcome> {
     // A killed self-test must not leave a sandbox for the next one.
     resolved.config.keep = None;
     resolved.request.is_selftest = true;
+    if resolved.facts.kubernetes.is_some() {
+        return Err(SelftestError::Kubernetes.into());
+    }
     let mut resolved = resolved.for_launch(ui)?;
     let canaries = Canaries::plant(&resolved.host)?;
     let id = resolved.id();

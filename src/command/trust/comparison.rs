@@ -182,6 +182,13 @@ mod tests {
         ("strict", "strict = false", "strict = true"),
         ("engineFlags", "engineFlags = [\"--privileged\"]", ""),
         ("seatbeltProfile", "seatbeltProfile = \"permissive-open\"", ""),
+        ("kubernetes.context", "kubernetes.context = \"x\"", ""),
+        ("kubernetes.namespace", "kubernetes.namespace = \"x\"", ""),
+        ("kubernetes.runtimeClass", "kubernetes.runtimeClass = \"x\"", ""),
+        ("kubernetes.serviceAccount", "kubernetes.serviceAccount = \"x\"", ""),
+        ("kubernetes.nodeSelector", "kubernetes.nodeSelector = [\"a=b\"]", ""),
+        ("kubernetes.tolerations", "kubernetes.tolerations = [\"a\"]", ""),
+        ("kubernetes.imagePullSecrets", "kubernetes.imagePullSecrets = [\"x\"]", ""),
     ];
 
     /// Values that do not open it.
@@ -221,6 +228,17 @@ mod tests {
         ("strict", "strict = true", ""),
         ("engineFlags", "engineFlags = [\"--init\"]", "engineFlags = [\"--init\"]"),
         ("seatbeltProfile", "seatbeltProfile = \"x\"", "seatbeltProfile = \"x\""),
+        ("kubernetes.context", "kubernetes.context = \"x\"", "kubernetes.context = \"x\""),
+        ("kubernetes.namespace", "kubernetes.namespace = \"x\"", "kubernetes.namespace = \"x\""),
+        ("kubernetes.runtimeClass", "kubernetes.runtimeClass = \"x\"", "kubernetes.runtimeClass = \"x\""),
+        ("kubernetes.serviceAccount", "kubernetes.serviceAccount = \"x\"", "kubernetes.serviceAccount = \"x\""),
+        ("kubernetes.nodeSelector", "kubernetes.nodeSelector = [\"a=b\"]", "kubernetes.nodeSelector = [\"a=b\"]"),
+        ("kubernetes.tolerations", "kubernetes.tolerations = [\"a\"]", "kubernetes.tolerations = [\"a\"]"),
+        (
+            "kubernetes.imagePullSecrets",
+            "kubernetes.imagePullSecrets = [\"x\"]",
+            "kubernetes.imagePullSecrets = [\"x\"]",
+        ),
     ];
 
     #[test]

@@ -83,7 +83,13 @@ fn copies(plan: &Plan, kubernetes: &KubernetesPlan, volumes: &Volumes) -> Vec<Fi
 }
 
 fn downgrades(plan: &Plan) -> Vec<Downgrade> {
-    let mut downgrades: Vec<Downgrade> = super::nested_downgrade(plan).into_iter().collect();
+    let mut downgrades = vec![Downgrade {
+        kind: DowngradeKind::Copied,
+        asked: "the workspace read-write".into(),
+        got: "a copy: changes inside do not come back, and are deleted with the pod".into(),
+        reason: "bringing them back is not built yet; push or upload what is to stay".into(),
+    }];
+    downgrades.extend(super::nested_downgrade(plan));
     if plan.limits.pids.is_asked_for() {
         let asked = format!("pids {} ({})", plan.limits.pids.value, plan.limits.pids.origin);
         let reason = "a pod cannot limit its processes; the node's own limit applies";

@@ -6,8 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use super::error::ClusterError;
-use crate::launch::KubernetesLaunch;
-use crate::process::output_within;
+use crate::process::{Client, output_within};
 
 /// How long a call that the API server answers at once may take.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -15,7 +14,13 @@ pub const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 const ANSWER: &str = "Error from server (";
 
 /// kubectl, for one cluster and namespace.
-pub struct Kubectl<'a>(pub &'a KubernetesLaunch);
+#[derive(Clone, Copy)]
+pub struct Kubectl<'a> {
+    pub client: &'a Client,
+    /// The arguments that select the cluster and the namespace.
+    pub cluster: &'a [OsString],
+    pub namespace: &'a str,
+}
 
 /// A call that failed.
 #[derive(Debug, Clone)]
@@ -29,8 +34,8 @@ pub struct CallFailure {
 impl Kubectl<'_> {
     /// Makes a call without streams.
     pub fn command(&self, arguments: &[&str]) -> Result<Command, ClusterError> {
-        let words = self.0.cluster.iter().cloned().chain(arguments.iter().map(OsString::from));
-        self.0.client.quiet_command(words).map_err(|_| ClusterError::NoClient)
+        let words = self.cluster.iter().cloned().chain(arguments.iter().map(OsString::from));
+        self.client.quiet_command(words).map_err(|_| ClusterError::NoClient)
     }
 
     /// Makes a call and returns what it prints.

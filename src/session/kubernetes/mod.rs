@@ -12,22 +12,25 @@ mod relay;
 mod seed;
 mod state;
 
+use std::ffi::OsString;
+
 use connection::Connection;
 use error::ClusterError;
 use kubectl::Kubectl;
 use pod::{Pod, Started};
 use relay::{RawCaller, RelayEnd};
 
+use super::Session;
 use super::failure;
-use super::{Session, registry};
+use super::registry::{self, PodRecord};
 use crate::config::value::NetworkMode;
 use crate::error::Result;
 use crate::launch::KubernetesLaunch;
 use crate::link::{LinkFrame, StartRequest};
 use crate::plan::{Plan, VariableValue};
-use crate::process::Outcome;
 use crate::process::signals::{SignalQueue, SignalTarget};
 use crate::process::status_file::CommandStatus;
+use crate::process::{Client, Outcome};
 use crate::ui::progress::Progress;
 use crate::ui::{counted, size};
 
@@ -46,8 +49,9 @@ pub(super) fn run(session: &mut Session<'_>, launch: &KubernetesLaunch, mut sign
     session.record_start()?;
     session.repositories.begin_delayed_copies();
     let mut session = ClusterSession { session, launch };
+    let kubectl = Kubectl { client: &launch.client, cluster: &launch.cluster, namespace: &launch.namespace };
     let progress = Progress::start(ui, "the cluster to start the pod");
-    let mut pod = Pod::create(Kubectl(launch), plan)?;
+    let mut pod = Pod::create(kubectl, &launch.manifest, plan)?;
     session.record_pod(&pod);
     session.session.sweep.start();
     if let Started::Interrupted(signal) = pod.await_start(|| signals.termination_signal())? {
@@ -187,6 +191,16 @@ impl ClusterSession<'_, '_> {
 
     fn lost(&self, pod: &Pod<'_>, message: String) -> ClusterError {
         ClusterError::Lost { message, pod: pod.name.clone(), namespace: self.launch.namespace.clone() }
+    }
+}
+
+/// Deletes the pod of a launcher that has ended; returns whether the cluster answered.
+pub fn delete_recorded(client: &Client, name: &str, pod: &PodRecord) -> bool {
+    let cluster: Vec<OsString> = pod.cluster.iter().map(OsString::from).collect();
+    let kubectl = Kubectl { client, cluster: &cluster, namespace: &pod.namespace };
+    match &pod.uid {
+        Some(uid) => pod::delete_by_uid(&kubectl, name, uid),
+        None => pod::delete_by_labels(&kubectl, Some(&pod.labels)),
     }
 }
 

@@ -43,9 +43,9 @@ pub enum Started {
 
 impl<'a> Pod<'a> {
     /// Creates the pod. The manifest is written to the session's directory, which only this user reads.
-    pub fn create(kubectl: Kubectl<'a>, plan: &Plan) -> Result<Self, ClusterError> {
+    pub fn create(kubectl: Kubectl<'a>, manifest: &Value, plan: &Plan) -> Result<Self, ClusterError> {
         let path = plan.session_dir.join("pod.json");
-        let input = write(&path, &kubectl.0.manifest)?;
+        let input = write(&path, manifest)?;
         let created = kubectl.call(&["create", "--filename=-", "--output=json"], Some(input), CALL_TIMEOUT);
         let answer = match created {
             Ok(answer) => answer,
@@ -53,7 +53,7 @@ impl<'a> Pod<'a> {
                 // It may exist although the answer was lost.
                 let error = explain(&kubectl, error, ("create", "pods"));
                 if let ClusterError::Silent { .. } | ClusterError::Unreachable { .. } = error {
-                    delete_by_labels(&kubectl);
+                    delete_by_labels(&kubectl, manifest.pointer("/metadata/labels"));
                 }
                 return Err(error);
             }
@@ -64,7 +64,7 @@ impl<'a> Pod<'a> {
         });
         let name = plan.id.name();
         let Some(uid) = uid else {
-            delete_by_labels(&kubectl);
+            delete_by_labels(&kubectl, manifest.pointer("/metadata/labels"));
             return Err(ClusterError::Protocol { message: "kubectl does not print the pod that it created".into() });
         };
         Ok(Pod { kubectl, name, uid, is_deleted: false })
@@ -196,7 +196,7 @@ pub fn delete_by_uid(kubectl: &Kubectl<'_>, name: &str, uid: &str) -> bool {
         "gracePeriodSeconds": 1,
         "preconditions": { "uid": uid },
     });
-    let path = format!("/api/v1/namespaces/{}/pods/{name}", kubectl.0.namespace);
+    let path = format!("/api/v1/namespaces/{}/pods/{name}", kubectl.namespace);
     let Ok(input) = anonymous(options.to_string().as_bytes()) else { return false };
     let raw = format!("--raw={path}");
     match kubectl.call(&["delete", &raw, "--filename=-"], Some(input), CALL_TIMEOUT) {
@@ -207,9 +207,12 @@ pub fn delete_by_uid(kubectl: &Kubectl<'_>, name: &str, uid: &str) -> bool {
 }
 
 /// Deletes a pod whose uid is not known: by the labels that name the session and this installation.
-pub fn delete_by_labels(kubectl: &Kubectl<'_>) -> bool {
-    let labels = kubectl.0.manifest.pointer("/metadata/labels").and_then(Value::as_object);
-    let words = labels.into_iter().flatten().filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?)));
+pub fn delete_by_labels(kubectl: &Kubectl<'_>, labels: Option<&Value>) -> bool {
+    let words = labels
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+        .filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?)));
     let selector = format!("--selector={}", words.collect::<Vec<_>>().join(","));
     let arguments = ["delete", "pods", &selector, "--grace-period=1", "--wait=false"];
     kubectl.call(&arguments, None, CALL_TIMEOUT).is_ok()
@@ -218,7 +221,7 @@ pub fn delete_by_labels(kubectl: &Kubectl<'_>) -> bool {
 /// Turns the failure of a call into what it means. The answer `Forbidden` means a missing right, or a
 /// rule of the cluster such as a quota: the cluster is asked which.
 pub fn explain(kubectl: &Kubectl<'_>, error: CallError, right: (&'static str, &'static str)) -> ClusterError {
-    let namespace = kubectl.0.namespace.clone();
+    let namespace = kubectl.namespace.to_owned();
     let failure = match error {
         CallError::Local(error) => return error,
         CallError::Silent => return ClusterError::Silent { seconds: CALL_TIMEOUT.as_secs() },

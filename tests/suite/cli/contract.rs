@@ -105,7 +105,7 @@ fn fulfils(json: &Value) {
         }
     };
     assert_eq!(json["schema"], 1);
-    one_of("engine.name", &["docker", "podman", "sandbox-exec", "native"]);
+    one_of("engine.name", &["docker", "podman", "sandbox-exec", "native", "kubernetes"]);
     one_of("host.platform", &["linux", "macos"]);
     one_of("user.how", &["host", "image", "keep-id"]);
     one_of("mounts[].mode", &["ro", "rw"]);

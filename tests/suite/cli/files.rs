@@ -100,7 +100,7 @@ fn a_misspelt_choice_and_its_reason_are_lines_of_their_own() {
     for (text, message) in [
         (
             "engine = \"dockr\"",
-            "1:10: key `engine`: `dockr` is not an engine\nhint: did you mean `docker`?\nhint: expected `auto`, `docker`, `podman`, `sandbox-exec` or `native`\n",
+            "1:10: key `engine`: `dockr` is not an engine\nhint: did you mean `docker`?\nhint: expected `auto`, `docker`, `podman`, `sandbox-exec`, `native` or `kubernetes`\n",
         ),
         (
             "allowHosts = [\"https://a.org/b\"]",

@@ -167,7 +167,7 @@ fn a_wrong_value_names_itself_its_flag_and_the_form() {
 fn a_wrong_choice_names_itself_its_flag_and_the_choices() {
     let fixture = Fixture::new().with_recording_docker();
     for (flag, choices) in [
-        ("--engine", ["auto", "docker", "podman", "sandbox-exec", "native"].as_slice()),
+        ("--engine", ["auto", "docker", "podman", "sandbox-exec", "native", "kubernetes"].as_slice()),
         ("--network", &["on", "off", "proxied"]),
         ("--ssh-agent", &["auto", "on", "off", "raw"]),
         ("--user", &["auto", "host", "image"]),

@@ -10,7 +10,7 @@ const WRONG: &[Wrong] = &[
         &["SANDPEN_ENGINE", "LLXPRT_SANDBOX"],
         "lxc",
         "is not an engine",
-        "`auto`, `docker`, `podman`, `sandbox-exec` or `native`",
+        "`auto`, `docker`, `podman`, `sandbox-exec`, `native` or `kubernetes`",
     ),
     (
         &["SANDPEN_IMAGE", "LLXPRT_SANDBOX_IMAGE"],

@@ -5,8 +5,8 @@ use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::thread;
 
-use crate::for_every_engine;
 use crate::support::{Fixture, RunToEnd, eventually};
+use crate::{for_every_engine, for_kubernetes};
 
 for_every_engine!(
     stdin_arrives_byte_by_byte,
@@ -15,6 +15,13 @@ for_every_engine!(
     without_a_terminal_the_guest_has_none,
     without_a_command_there_is_a_shell,
     a_reader_that_goes_away_ends_the_sandbox,
+);
+
+for_kubernetes!(
+    stdin_arrives_byte_by_byte,
+    a_hundred_megabytes_arrive_unchanged,
+    without_a_terminal_the_guest_has_none,
+    without_a_command_there_is_a_shell,
 );
 
 /// Returns ten megabytes of pseudo-random bytes, the same in every run.

@@ -13,6 +13,8 @@ pub enum Engine {
     Native,
     /// The native engine runs as root.
     NativeRoot,
+    /// A pod, for a user of the cluster with few rights.
+    Kubernetes,
 }
 
 impl Engine {
@@ -24,6 +26,7 @@ impl Engine {
             Engine::PodmanRootless => "podman-rootless",
             Engine::DockerRootless => "docker-rootless",
             Engine::Native | Engine::NativeRoot => "native",
+            Engine::Kubernetes => "kubernetes",
         }
     }
 
@@ -33,12 +36,13 @@ impl Engine {
             Engine::Docker | Engine::DockerRootless => "docker",
             Engine::Podman | Engine::PodmanRootless => "podman",
             Engine::Native | Engine::NativeRoot => "native",
+            Engine::Kubernetes => "kubernetes",
         }
     }
 
     /// Returns whether an ordinary user owns the engine.
     pub fn is_rootless(self) -> bool {
-        matches!(self, Engine::PodmanRootless | Engine::DockerRootless | Engine::Native)
+        matches!(self, Engine::PodmanRootless | Engine::DockerRootless | Engine::Native | Engine::Kubernetes)
     }
 
     pub fn is_container(self) -> bool {
@@ -87,6 +91,20 @@ macro_rules! for_every_engine {
     )+};
     ($($name:ident),+ $(,)?) => {
         $crate::for_every_engine!(@ std::convert::identity; $($name),+);
+    };
+}
+
+/// Defines a test in a pod for each function that holds there, too.
+#[macro_export]
+macro_rules! for_kubernetes {
+    ($($name:ident),+ $(,)?) => {
+        mod kubernetes {
+            use $crate::support::{Engine, Fixture};
+            $(
+                #[test]
+                fn $name() { Fixture::on(Engine::Kubernetes, super::$name) }
+            )+
+        }
     };
 }
 

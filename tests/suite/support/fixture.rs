@@ -108,6 +108,11 @@ impl Fixture {
         if engine == Engine::DockerRootless {
             self.set("DOCKER_HOST", &rig_variable("SANDPEN_TEST_ROOTLESS_DOCKER_HOST"));
         }
+        if engine == Engine::Kubernetes {
+            let rig = rig_variable("SANDPEN_TEST_KUBE");
+            self.set("PATH", &format!("{rig}/bin:{SYSTEM_PATH}"));
+            self.set("KUBECONFIG", &format!("{rig}/config"));
+        }
         self.options = vec!["--engine".into(), engine.flag().into()];
         if engine.is_container() {
             self.options.extend(["--image", IMAGE].map(str::to_owned));
@@ -170,7 +175,7 @@ impl Fixture {
         self
     }
 
-    pub(super) fn set(&mut self, name: &str, value: &str) {
+    pub fn set(&mut self, name: &str, value: &str) {
         self.variables.insert(name.to_owned(), value.to_owned());
     }
 
