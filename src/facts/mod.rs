@@ -10,6 +10,7 @@ mod files;
 pub mod git;
 mod hidden;
 pub mod image;
+mod overlay;
 mod program;
 mod roots;
 mod ssh_config;
@@ -34,6 +35,7 @@ use git::submodules::EarlySubmodules;
 pub use git::{GitFacts, GitQuestion};
 pub use hidden::{HiddenFacts, HiddenFile, HideProblem, HideQuestion};
 pub use image::ImageFacts;
+pub use overlay::OverlayFacts;
 pub use program::{ProgramFact, SearchPath, is_program};
 pub use roots::RootFacts;
 pub use ssh_config::{SshConfigFacts, SshConfigFile, SshLine, named_path as ssh_path};
@@ -96,6 +98,8 @@ pub struct Questions {
     pub git: GitQuestion,
     pub hide: HideQuestion,
     pub copy: CopyQuestion,
+    /// The directory in which layers of package caches are written.
+    pub cache_layers: Option<HostPath>,
     /// Called once Git's settings are known.
     pub after_git: fn(&Host, &GitFacts) -> FurtherQuestions,
 }
@@ -122,6 +126,8 @@ pub struct Facts {
     pub podman: Option<PodmanFacts>,
     pub native: Option<NativeFacts>,
     pub seatbelt: Option<SeatbeltFacts>,
+    /// `None` unless a container may get package caches.
+    pub overlay: Option<OverlayFacts>,
     /// Empty on engines that do not run the host's tools.
     pub tools: ToolFacts,
     pub agent: AgentFacts,
@@ -207,6 +213,7 @@ impl Facts {
             path,
             files,
             programs,
+            overlay: (questions.cache_layers.as_ref().filter(|_| engines.run_containers())).map(OverlayFacts::look),
             docker: engines.docker,
             podman: engines.podman,
             native: engines.native,
@@ -278,6 +285,10 @@ impl Engines {
             }
         }
         Ok(found)
+    }
+
+    fn run_containers(&self) -> bool {
+        self.docker.is_some() || self.podman.is_some()
     }
 
     fn show_host_tools(&self) -> bool {

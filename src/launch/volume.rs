@@ -1,10 +1,10 @@
-//! Writes a mount as the engine's flag: `--volume`, `--tmpfs`, or `--mount` for paths with a colon.
+//! Writes a mount as the engine's flag: `--volume`, `--tmpfs`, or `--mount` for paths with a colon and
+//! for Docker's overlays.
 
 use std::ffi::OsString;
 
 use super::LaunchError;
 use crate::config::value::Access;
-use crate::path::HostPath;
 use crate::plan::{EngineKind, Mount, Source};
 
 /// Returns the flag and its value.
@@ -21,8 +21,12 @@ pub fn arguments(mount: &Mount, engine: EngineKind) -> Result<[OsString; 2], Lau
         Source::Host(path) => text(path.to_str(), path, engine)?,
         Source::Machine(path) => text(path.to_str(), path, engine)?,
         Source::Volume(name) => name,
-        Source::Overlay { host, layer } => return overlay(host, layer, target, engine),
-        Source::Link(_) | Source::Text(_) | Source::Cache { .. } => {
+        Source::Cache { host, layer } | Source::Overlay { host, layer } => {
+            let parts = [host.clone(), layer.join("upper"), layer.join("work")];
+            let [host, upper, work] = parts.each_ref().map(|path| text(path.to_str(), path, engine));
+            return Ok(overlay(target, host?, upper?, work?, engine));
+        }
+        Source::Link(_) | Source::Text(_) => {
             return Err(LaunchError::UnsupportedSource { target: target.to_owned(), engine });
         }
     };
@@ -55,18 +59,25 @@ pub fn arguments(mount: &Mount, engine: EngineKind) -> Result<[OsString; 2], Lau
     Ok(["--mount".into(), fields.join(",").into()])
 }
 
-/// Lays a directory for changes over a directory of the host. The marks of Docker's can be read
-/// without root; `copied_workspace` has checked that no name contains a separator.
-fn overlay(host: &HostPath, layer: &HostPath, target: &str, engine: EngineKind) -> Result<[OsString; 2], LaunchError> {
-    let (upper, work) = (layer.join("upper"), layer.join("work"));
-    let host = text(host.to_str(), host, engine)?;
-    let [upper, work] = [text(upper.to_str(), &upper, engine)?, text(work.to_str(), &work, engine)?];
+/// Mounts an overlay, of which the engine writes the layer `upper` only. The paths contain no
+/// separators of options.
+fn overlay(target: &str, host: &str, upper: &str, work: &str, engine: EngineKind) -> [OsString; 2] {
     if engine == EngineKind::Podman {
-        return Ok(["--volume".into(), format!("{host}:{target}:O,upperdir={upper},workdir={work}").into()]);
+        return ["--volume".into(), format!("{host}:{target}:O,upperdir={upper},workdir={work}").into()];
     }
+    // An anonymous volume, which Docker removes with the container. It would copy the image's files
+    // to the layer without `volume-nocopy`, and keep notes as the host's root without `userxattr`.
     let options = format!("volume-opt=o=lowerdir={host},upperdir={upper},workdir={work},userxattr");
-    let kind = "type=volume,volume-driver=local,volume-opt=type=overlay,volume-opt=device=overlay";
-    Ok(["--mount".into(), format!("{kind},dst={target},{}", quote(options)).into()])
+    let fields = [
+        "type=volume",
+        &format!("target={target}"),
+        "volume-nocopy",
+        "volume-driver=local",
+        "volume-opt=type=overlay",
+        "volume-opt=device=overlay",
+        &options,
+    ];
+    ["--mount".into(), fields.map(|field| quote(field.to_owned())).join(",").into()]
 }
 
 /// Quotes a field as CSV requires.

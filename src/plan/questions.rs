@@ -63,6 +63,7 @@ pub fn questions(
         },
         hide: hidden::question(config, workspace.trees().cloned().collect()),
         copy: CopyQuestion { mode: config.workspace.value.clone(), trees: workspace.trees().cloned().collect() },
+        cache_layers: cache::layers(host, config),
         after_git,
     }
 }
