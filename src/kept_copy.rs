@@ -196,14 +196,16 @@ impl CopyStore {
         for entry in fs::read_dir(self.base.as_path()).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let Some(name) = name.to_str() else { continue };
-            if name.contains(REMOVED) {
-                remove_tree(&entry.path());
-            } else if self.find(name).is_none()
-                && !self.is_used(name)
-                && entry.metadata().and_then(|meta| meta.modified()).is_ok_and(is_old)
-                && fs::read_dir(entry.path())
-                    .is_ok_and(|mut files| files.all(|file| file.is_ok_and(|file| file.file_name() == LOCK)))
-            {
+            // A directory that is being created has no record yet.
+            let is_unfinished = || {
+                let is_empty =
+                    |mut files: fs::ReadDir| files.all(|file| file.is_ok_and(|file| file.file_name() == LOCK));
+                self.find(name).is_none()
+                    && !self.is_used(name)
+                    && entry.metadata().and_then(|meta| meta.modified()).is_ok_and(is_old)
+                    && fs::read_dir(entry.path()).is_ok_and(is_empty)
+            };
+            if name.contains(REMOVED) || is_unfinished() {
                 remove_tree(&entry.path());
             }
         }

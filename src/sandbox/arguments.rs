@@ -61,6 +61,7 @@ mod tests {
             tmp: one("host"),
             allow_home: true,
             git: one("shared"),
+            workspace: one("copy"),
             hide: many(".env*"),
             cache: one("off"),
             nested: one("on"),

@@ -90,12 +90,11 @@ impl CopiedWorkspace {
         fs::write(path.as_path(), "")?;
         let first = FileTime::of_change(&fs::metadata(path.as_path())?);
         // An overlay has no files yet.
-        while self.copy.how == CopyHow::Files {
-            fs::write(path.as_path(), "")?;
-            if FileTime::of_change(&fs::metadata(path.as_path())?) > first {
-                break;
+        if self.copy.how == CopyHow::Files {
+            while FileTime::of_change(&fs::metadata(path.as_path())?) <= first {
+                std::thread::sleep(CLOCK_INTERVAL);
+                fs::write(path.as_path(), "x")?;
             }
-            std::thread::sleep(CLOCK_INTERVAL);
         }
         Ok(first)
     }

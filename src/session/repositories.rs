@@ -18,8 +18,8 @@ use crate::ui::Ui;
 pub enum Repositories {
     #[default]
     None,
-    Ready(GitSide, StateExchange),
-    Live(LiveGit, LiveState),
+    Ready(GitSide, Box<StateExchange>),
+    Live(Box<LiveGit>, LiveState),
 }
 
 /// What happens with Git directories while a sandbox runs.
@@ -27,7 +27,7 @@ pub enum GitSide {
     /// They are exchanged with the host's.
     Host(Box<RepositoryExchange>),
     /// They stay with a copy of the workspace.
-    Copy(BaseScan),
+    Copy(Box<BaseScan>),
 }
 
 pub enum LiveGit {
@@ -42,14 +42,14 @@ impl Repositories {
             make_kept(&plan.repository_gate, &copied.directory()).map_err(SessionError::Repositories)?;
             let state = StateExchange::start(&plan.agent_state).map_err(SessionError::AgentState)?;
             copied.keep();
-            *self = Repositories::Ready(GitSide::Copy(copied.base_scan()), state);
+            *self = Repositories::Ready(GitSide::Copy(Box::new(copied.base_scan())), Box::new(state));
             return Ok(());
         }
         let started = RepositoryExchange::start(&plan.repository_gate, &plan.session_dir);
         let state = StateExchange::start(&plan.agent_state).map_err(SessionError::AgentState)?;
         let mut started = started.map_err(SessionError::Repositories)?;
         started.record_in(log);
-        *self = Repositories::Ready(GitSide::Host(Box::new(started)), state);
+        *self = Repositories::Ready(GitSide::Host(Box::new(started)), Box::new(state));
         Ok(())
     }
 
@@ -67,7 +67,7 @@ impl Repositories {
                 GitSide::Host(exchange) => LiveGit::Host(LiveExchange::start(*exchange)),
                 GitSide::Copy(scan) => LiveGit::Copy(std::thread::spawn(move || scan.run())),
             };
-            *self = Repositories::Live(git, LiveState::start(state));
+            *self = Repositories::Live(Box::new(git), LiveState::start(*state));
         }
     }
 
@@ -86,7 +86,7 @@ impl Repositories {
                 if let Some(mut state) = state.stop() {
                     state.finish(ui);
                 }
-                let live = match live {
+                let live = match *live {
                     LiveGit::Host(live) => live,
                     LiveGit::Copy(scan) => {
                         let _ = scan.join();

@@ -1,7 +1,5 @@
 //! `sandpen diff`: shows what a sandbox with a copied workspace changed.
 
-use std::ffi::OsString;
-
 use serde_json::{Value, json};
 
 use super::find::{self, Found, shown};

@@ -64,7 +64,7 @@ use crate::process::lock;
 use delayed_copy::DelayedCopy;
 use exchange::{GitDirExchange, Moment};
 use host_git::HostGit;
-pub use kept_state::{Commit, KeptRepositories, RefReview};
+pub use kept_state::{KeptRepositories, RefReview};
 pub use listed_files::listed_files;
 pub use live::LiveExchange;
 pub use make_kept::make_kept;

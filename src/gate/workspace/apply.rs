@@ -44,7 +44,7 @@ pub fn apply(
     if !conflicts.is_empty() {
         return Err(TransactionError::Conflicts(conflicts));
     }
-    steps.sort_by(|one, other| order(one).cmp(&order(other)));
+    steps.sort_by_key(order);
     let record = store.carry_out(&copy.id, refs, steps)?;
     for selected in selected {
         let file = selected.file;

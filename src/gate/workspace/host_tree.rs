@@ -111,12 +111,6 @@ impl HostTree {
         check(path)?;
         Ok(rustix::fs::fchmod(self.root.directory(path)?, mode_of(mode))?)
     }
-
-    /// Writes the directory of an entry to disk.
-    pub fn sync(&self, path: &Path) -> io::Result<()> {
-        let (parent, _) = self.parent(path)?;
-        Ok(rustix::fs::fsync(&parent)?)
-    }
 }
 
 /// Refuses paths that lead upwards or into a Git directory.
@@ -178,7 +172,7 @@ mod tests {
         symlink(base.join("outside"), root.join("way"))?;
         symlink(base.join("outside/target"), root.join("link"))?;
         let tree = HostTree::open(&root)?;
-        let mut text = || io::Cursor::new(b"text".to_vec());
+        let text = || io::Cursor::new(b"text".to_vec());
         for path in ["way/file", "../outside/file", "/etc/x", ".git/hooks/x", "a/.GIT/config", ".git", ""] {
             assert!(tree.write(Path::new(path), &mut text(), 0o644, None, None).is_err(), "{path}");
             assert!(tree.write_link(Path::new(path), b"x", None).is_err(), "{path}");

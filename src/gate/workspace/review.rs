@@ -98,7 +98,6 @@ impl FileReview {
 
 /// The versions of a changed file.
 pub struct Versions {
-    pub base: Base,
     /// The content of the common version, if it is a file of moderate size.
     pub old: Option<Vec<u8>>,
     pub new: Option<Vec<u8>>,
@@ -235,7 +234,7 @@ impl<'a> Reviewer<'a> {
             Base::Missing => None,
             Base::Kept { content, .. } => content.clone(),
         };
-        Ok(Versions { base: base.clone(), old, new, host })
+        Ok(Versions { old, new, host })
     }
 
     fn is_same(&self, change: &Change) -> io::Result<bool> {
