@@ -46,6 +46,8 @@ pub enum SessionError {
     NameTaken(SessionId),
     #[error("cannot make a private Git directory")]
     Repositories(#[source] io::Error),
+    #[error("the launch was stopped by signal {0}")]
+    Stopped(i32),
     #[error("cannot copy the agent's files")]
     AgentState(#[source] io::Error),
     #[error("cannot make the socket of the push gate")]

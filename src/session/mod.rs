@@ -12,6 +12,7 @@
 
 pub(crate) mod cache;
 pub(crate) mod cleanup;
+mod client_terminal;
 mod client_wait;
 mod container;
 mod container_entry;
@@ -54,6 +55,7 @@ use crate::host::Host;
 use crate::launch::Launch;
 use crate::plan::Plan;
 use crate::process::Outcome;
+use crate::process::bounded_work::BoundedWork;
 use crate::process::signals::SignalQueue;
 use crate::ui::Ui;
 use detached::Detached;
@@ -108,7 +110,13 @@ fn run_with<T>(
     let record_start = |repositories: &mut Repositories| -> Result<()> {
         // Without a record `ps` does not list the sandbox, which runs all the same.
         let _ = registry::write(&plan.session_dir, &record);
+        let work = BoundedWork::begin();
         let started = RepositoryExchange::start(&plan.repository_gate, &plan.session_dir);
+        let stopped = work.signal();
+        drop(work);
+        if let (Err(_), Some(signal)) = (&started, stopped) {
+            return Err(SessionError::Stopped(signal).into());
+        }
         let state = StateExchange::start(&plan.agent_state).map_err(SessionError::AgentState)?;
         let mut started = started.map_err(SessionError::Repositories)?;
         started.record_in(log);
@@ -144,6 +152,8 @@ fn run_with<T>(
             ui,
         ),
     };
+    // What the guest has left may take long to look at.
+    let work = BoundedWork::begin();
     let inspected = inspect();
     sweep.finish().print(ui);
     let is_complete = match repositories.finish(ui) {
@@ -159,6 +169,7 @@ fn run_with<T>(
             false
         }
     };
+    drop(work);
     gates.end(outcome.as_ref(), ui);
     record.unfinished = calls.and_then(|calls| calls.unfinished());
     if record.unfinished.is_some() {

@@ -104,6 +104,7 @@ pub fn compile(plan: &Plan) -> Result<NativeLaunch> {
             share_network: plan.network.mode == NetworkMode::On,
             listen: plan.network.proxy.as_ref().map(|_| PROXY_PORT),
             limits,
+            memory_files: plan.limits.memory.as_ref().map(|memory| memory.value.bytes()),
             nested,
         },
         argv: plan.command.clone(),
