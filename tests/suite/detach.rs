@@ -245,9 +245,10 @@ fn what_a_hostile_guest_prints_stays_on_its_screen(fixture: &Fixture) {
         let mut pty = attach(fixture, &id, &[]);
         pty.expect("shown-42");
         let said = pty.said();
-        for hostile in ["]52;", "[6n", "[c", "[5i", "[21t", "$q", "file://", "xxxx", "yyyy", "\u{1}"] {
+        for hostile in ["]52;", "[6n", "[c", "[5i", "[21t", "$q", "file://", "\u{1}"] {
             assert!(!said.contains(hostile), "{hostile:?} in {said:?}");
         }
+        assert!(said.len() < 16 << 10, "{} bytes", said.len());
         // The guest has not ended its last sequence, which must not take what follows.
         pty.send(keys);
         pty.expect(if keys.starts_with('e') { "[ended 7]" } else { "[ended 0]" });

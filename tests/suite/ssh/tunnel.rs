@@ -234,8 +234,9 @@ fn r7_an_images_own_user_writes_to_the_project_and_signs() {
     PodmanMachine::on(|machine| {
         let fixture = &machine.fixture;
         assert_ne!(fixture.uid, 1000, "the test needs another uid than that of the image's user");
-        let mut command = machine.command("run");
-        command.args(["--image", "localhost/sandpen-node", "--", "sh", "-c"]);
+        let mut command = fixture.run_image("localhost/sandpen-node");
+        command.env("CONTAINERS_CONF", fixture.outside("keys").join("containers.conf"));
+        command.env("SANDBOX_SSH_AGENT", "raw").args(["--assume-host", "macos", "--", "sh", "-c"]);
         command
             .arg("id -un; ssh-add -l | wc -l; echo mine > written && mkdir -p below && touch below/file; echo $HOME");
         let finished = command.finish();
