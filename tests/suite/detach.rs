@@ -231,7 +231,7 @@ printf '\x18\e[0m\e[2J\e[3;5Hshown-%s' $((40 + 2))
 printf '\eP'
 head -c 300000 /dev/zero | tr '\0' y
 touch printed
-while read -r line; do [ "$line" = end ] && exit 7; done
+while read -r line; do case $line in *end) exit 7 ;; esac; done
 "#;
 
 /// The terminal that attaches gets the text of the screen: nothing for the clipboard, no query and no

@@ -77,9 +77,6 @@ fn attack_20_a_flood_of_every_channel_holds_up_nothing(fixture: &Fixture) {
     pty.send("\u{1d}d");
     pty.expect("[ended 0]");
     let record: PathBuf = fixture.home.join(format!(".local/state/sandpen/log/{id}.jsonl"));
-    eventually("refused requests are recorded", || {
-        fs::read_to_string(&record).is_ok_and(|text| text.contains("evil.example"))
-    });
     for pid in launchers(fixture) {
         let memory = resident_kilobytes(pid);
         assert!(memory < 160 << 10, "process {pid} has {memory} kB");
