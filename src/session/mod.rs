@@ -15,6 +15,7 @@ pub(crate) mod cleanup;
 mod client_terminal;
 mod client_wait;
 mod container;
+mod container_cache;
 mod container_entry;
 mod detached;
 mod directory;
