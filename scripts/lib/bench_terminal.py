@@ -9,10 +9,10 @@ import select
 import statistics
 import time
 
-MEGABYTES = 256
+MEGABYTES = 1024
 KEYS = 500
-# The terminal turns each newline into two bytes.
-BULK = f"yes 0123456789012345678901234567890123456789 | head -c {MEGABYTES}M"
+# The terminal turns each newline into two bytes, so lines of one character are its worst case.
+BULK = f"yes | head -c {MEGABYTES}M"
 ECHO = "echo ready; exec cat >/dev/null"
 
 

@@ -52,7 +52,11 @@ pub fn run(id: &str, read_only: bool, keys: Option<&str>, ui: Ui) -> Result<Outc
     if let Some(outcome) = show_ended(&host, id, ui)? {
         return Ok(outcome);
     }
-    let record = cleanup::find_running(&host, id)?;
+    let record = match cleanup::find_running(&host, id) {
+        Ok(record) => record,
+        // It may have ended since.
+        Err(error) => return show_ended(&host, id, ui)?.ok_or(error),
+    };
     if !record.detached {
         return Err(AttachCommandError::NotDetached(record.id).into());
     }

@@ -5,6 +5,7 @@ use crate::error::Result;
 use crate::event_log;
 use crate::facts;
 use crate::host::Host;
+use crate::process::bounded_work::BoundedWork;
 use crate::process::{Client, Outcome};
 use crate::session::registry::{self, Entry, Incomplete};
 use crate::session::{self, cleanup};
@@ -13,6 +14,7 @@ use crate::ui::{Ui, counted};
 pub fn run(cache: bool, ui: Ui) -> Result<Outcome> {
     let host = Host::read()?;
     let base = facts::session_base(&host);
+    let _work = BoundedWork::begin_without_signals();
     let ended: Vec<Entry> = registry::all(&base).into_iter().filter(|entry| !entry.is_live).collect();
     let (kept, stale): (Vec<Entry>, Vec<Entry>) = ended.into_iter().partition(Entry::is_kept);
     let removed = |entries: &[Entry]| {

@@ -17,6 +17,8 @@ pub struct ImageFacts {
     pub home: Option<String>,
     /// Spelled as the engines do: `amd64`, `arm64`.
     pub arch: Option<String>,
+    /// The uid and gid of the image's user, if it has a name and was asked for.
+    pub user_ids: Option<(u32, u32)>,
 }
 
 #[derive(Deserialize)]
@@ -101,7 +103,7 @@ fn parse(json: &[u8]) -> Option<ImageFacts> {
     let config = inspected.config.unwrap_or_default();
     let home = config.env.iter().flatten().find_map(|entry| entry.strip_prefix("HOME=")).map(str::to_owned);
     let user = config.user.or(inspected.user).filter(|user| !user.is_empty());
-    Some(ImageFacts { user, home, arch: inspected.architecture })
+    Some(ImageFacts { user, home, arch: inspected.architecture, user_ids: None })
 }
 
 #[cfg(test)]
@@ -111,8 +113,12 @@ mod tests {
     #[test]
     fn reads_what_docker_and_podman_print() {
         let docker = br#"[{"Architecture":"amd64","Config":{"User":"node","Env":["PATH=/bin","HOME=/home/node"]}}]"#;
-        let facts =
-            ImageFacts { user: Some("node".into()), home: Some("/home/node".into()), arch: Some("amd64".into()) };
+        let facts = ImageFacts {
+            user: Some("node".into()),
+            home: Some("/home/node".into()),
+            arch: Some("amd64".into()),
+            user_ids: None,
+        };
         assert_eq!(parse(docker), Some(facts));
         assert_eq!(parse(b"[]"), None);
         assert_eq!(parse(b"garbage"), None);

@@ -166,6 +166,15 @@ fn network(plan: &Plan, builder: &mut Builder) {
 
 /// Adds the guest's user and the user namespace.
 pub fn user(plan: &Plan, builder: &mut Builder) {
+    if plan.user.is_mapped
+        && let Some(uid) = plan.user.uid
+    {
+        // Without --user, Podman would run the command as the host's user.
+        let gid = plan.user.gid.unwrap_or(uid);
+        builder.pair("--userns", format!("keep-id:uid={uid},gid={gid}"));
+        builder.pair("--user", format!("{uid}:{gid}"));
+        return;
+    }
     let (Some(uid), Some(gid)) = (plan.user.uid, plan.user.gid) else { return };
     match plan.user.how {
         UserHow::Image => return,

@@ -26,6 +26,9 @@ pub(crate) enum Operation<'a> {
 pub(crate) struct Blueprint<'a> {
     pub operations: Vec<Operation<'a>>,
     pub cwd: CString,
+    /// The size of all directories in memory together, as an option of tmpfs; `None` for the
+    /// kernel's default.
+    pub memory_files: Option<CString>,
 }
 
 impl<'a> Blueprint<'a> {
@@ -39,7 +42,9 @@ impl<'a> Blueprint<'a> {
             operations.push(operation);
         }
         let cwd = working_directory(&setup.cwd, setup.steps.len())?;
-        Ok(Self { operations, cwd })
+        // The text of a number contains no NUL byte.
+        let memory_files = setup.memory_files.and_then(|bytes| CString::new(bytes.to_string()).ok());
+        Ok(Self { operations, cwd, memory_files })
     }
 }
 
@@ -171,6 +176,7 @@ mod tests {
             share_network: true,
             listen: None,
             limits: NativeLimits::default(),
+            memory_files: None,
             nested: false,
         }
     }

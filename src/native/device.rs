@@ -8,7 +8,7 @@ use rustix::io::{Errno, Result};
 use rustix::mount::MountAttrFlags;
 
 use super::mountpoint::Tree;
-use super::root::{copy_tree, new_file_system, tmpfs};
+use super::root::{copy_tree, new_file_system};
 use super::sys::{MOUNT_ATTR_NOEXEC, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
 
 const NODES: [(&CStr, &CStr); 6] = [
@@ -76,7 +76,7 @@ pub(crate) fn mount(guest: &mut Tree, nodes: Nodes) -> Result<()> {
         guest.symlink(path, to)?;
     }
     guest.mount(terminals()?.as_fd(), c"dev/pts")?;
-    guest.mount(tmpfs(0o1777)?.as_fd(), c"dev/shm")
+    guest.mount_memory(c"dev/shm", 0o1777)
 }
 
 /// Creates a devpts: every mount of it is a separate instance. `nodev` would make its terminals

@@ -89,7 +89,7 @@ pub(crate) fn permit_mounting(guest: &mut Tree) -> Result<()> {
     }
     guest.mount(tmpfs(0o755)?.as_fd(), c"dev/shm")?;
     guest.mount(proc.as_fd(), c"dev/shm/proc")?;
-    guest.mount(tmpfs(0o1777)?.as_fd(), c"dev/shm")
+    guest.mount_memory(c"dev/shm", 0o1777)
 }
 
 /// Not every kernel has every file. Checked first, because closing an unused copy of a mount waits

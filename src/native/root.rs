@@ -1,6 +1,7 @@
 //! Builds the guest's file system in a private mount namespace, as the blueprint says, and detaches
 //! the host's. Nothing is ever written to the host: the root is a tmpfs without a name there, so
-//! nothing is left behind even after SIGKILL.
+//! nothing is left behind even after SIGKILL. All directories in memory are parts of that tmpfs, so
+//! one size bounds them together.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -28,7 +29,9 @@ pub(crate) fn build(blueprint: &Blueprint<'_>, nested: bool) -> std::result::Res
     let at_root = Fault::at(Stage::Root);
     sys::mount_setattr(CWD, c"/", true, 0, libc::MS_PRIVATE).map_err(&at_root)?;
     let sources = open_sources(blueprint)?;
-    let new_root = new_file_system(c"tmpfs", &[(c"mode", c"0755")], NO_DEVICES).map_err(&at_root)?;
+    let size = blueprint.memory_files.as_deref().map(|size| (c"size", size));
+    let options: Vec<(&CStr, &CStr)> = std::iter::once((c"mode", c"0755")).chain(size).collect();
+    let new_root = new_file_system(c"tmpfs", &options, NO_DEVICES).map_err(&at_root)?;
     attach_at(new_root.as_fd(), CWD, c"/").map_err(&at_root)?;
 
     let mut guest = Tree::new(new_root);
@@ -124,7 +127,7 @@ fn execute(operation: &Operation<'_>, source: OpenSource, guest: &mut Tree) -> R
         // `open_sources` has opened one for each of these.
         (Operation::Bind { .. } | Operation::Cache { .. } | Operation::Dev, _) => Err(Errno::INVAL),
         (Operation::Dir { at, mode }, _) => guest.directory(at, *mode).map(drop),
-        (Operation::Tmpfs { at, mode }, _) => guest.mount(tmpfs(*mode)?.as_fd(), at),
+        (Operation::Tmpfs { at, mode }, _) => guest.mount_memory(at, *mode),
         (Operation::Symlink { at, to }, _) => guest.symlink(at, to),
         (Operation::File { at, content, mode }, _) => guest.file(at, content, *mode),
         (Operation::Proc, _) => procfs::mount(guest),

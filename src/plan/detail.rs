@@ -112,6 +112,14 @@ fn limits(config: &Config, engine: &EnginePlan, details: &mut Details) {
         Some(memory) => details.add("memory", memory.value.to_string(), "requested", &memory.origin),
         None => details.add_default("memory", "unlimited", unlimited),
     }
+    if engine.kind == EngineKind::Native {
+        let (bound, origin) = match &config.memory {
+            Some(memory) => (memory.value.to_string(), &memory.origin),
+            None => ("half of the machine's memory".to_owned(), &Origin::Default),
+        };
+        let reason = "/tmp, /dev/shm and all other directories in memory share this space and its inodes";
+        details.add("memory files", bound, reason, origin);
+    }
     let is_asked = config.pids.is_asked_for();
     if engine.kind == EngineKind::SandboxExec && !is_asked {
         details.add_default("pids", "unlimited", "Seatbelt has no limits");

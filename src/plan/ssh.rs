@@ -324,7 +324,7 @@ pub fn machine_question(inputs: Inputs, engine: EngineKind) -> Option<MachineQue
 
 /// ssh-agent refuses peers of another uid.
 fn warn_of_other_user(host: &Host, user: &UserPlan, warnings: &mut Vec<Warning>) {
-    if user.how == UserHow::Image && user.uid != Some(host.uid) && user.uid != Some(0) {
+    if user.how == UserHow::Image && !user.is_mapped && user.uid != Some(host.uid) && user.uid != Some(0) {
         warnings.push(Warning::new(
             WarningTopic::SshAgent,
             format!(

@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::Inputs;
-use super::engine::EnginePlan;
+use super::engine::{self, EnginePlan};
 use crate::config::value::{EngineKind, UserMode};
 use crate::facts::ImageFacts;
 use crate::host::{Host, Platform};
@@ -40,6 +40,9 @@ pub struct UserPlan {
     pub home: GuestPath,
     /// Selects the mechanism.
     pub how: UserHow,
+    /// Whether rootless Podman maps the host's user to the image's, so that it can write to the
+    /// workspace.
+    pub is_mapped: bool,
     /// Tells the user why.
     pub reason: String,
 }
@@ -58,7 +61,32 @@ pub fn needs_image_facts(inputs: Inputs) -> bool {
         UserMode::Auto => inputs.host.platform == Platform::Macos,
         UserMode::Host => false,
     };
-    is_image_user && inputs.preset.is_none_or(|preset| preset.image_home.is_none())
+    is_image_user
+        && (inputs.preset.is_none_or(|preset| preset.image_home.is_none())
+            || engine::choose(inputs).is_ok_and(|(engine, _)| can_map_image_user(inputs, engine.kind)))
+}
+
+/// Returns the name of the image's user if its ids must be known.
+pub fn asks_for_ids<'a>(inputs: Inputs<'a>, engine: EngineKind) -> Option<&'a str> {
+    let user = inputs.facts.image.as_ref()?.user.as_deref()?.split(':').next()?;
+    (can_map_image_user(inputs, engine) && user != "root" && user.parse::<u32>().is_err()).then_some(user)
+}
+
+/// Tells whether Podman is known to be rootless. Of a virtual machine only its connection tells, which is
+/// asked for with the SSH agent.
+fn can_map_image_user(inputs: Inputs, engine: EngineKind) -> bool {
+    let podman = inputs.facts.podman.as_ref();
+    let is_known = podman.is_some_and(|podman| !podman.remote) || inputs.facts.connection.is_some();
+    is_known && is_rootless_podman(inputs, engine)
+}
+
+fn is_rootless_podman(inputs: Inputs, engine: EngineKind) -> bool {
+    let facts = inputs.facts;
+    // A connection as root leads to a rootful Podman, which refuses keep-id.
+    let rootful_machine = matches!(&facts.connection, Some(Ok(connection)) if connection.user == "root");
+    engine == EngineKind::Podman
+        && !rootful_machine
+        && facts.podman.as_ref().is_some_and(|podman| podman.rootless || podman.remote)
 }
 
 pub fn plan(inputs: Inputs, engine: &EnginePlan, warnings: &mut Vec<Warning>) -> UserPlan {
@@ -70,21 +98,16 @@ pub fn plan(inputs: Inputs, engine: &EnginePlan, warnings: &mut Vec<Warning>) ->
         asked => asked,
     };
     if wanted == UserMode::Image && engine.kind.is_container() {
-        return image_user(inputs, warnings);
+        return image_user(inputs, engine.kind, warnings);
     }
     if engine.kind == EngineKind::Kubernetes {
         return pod_user(host);
     }
     let docker_rootless =
         engine.kind == EngineKind::Docker && facts.docker.as_ref().is_some_and(|docker| docker.rootless);
-    // A connection as root leads to a rootful Podman, which refuses keep-id.
-    let rootful_machine = matches!(&facts.connection, Some(Ok(connection)) if connection.user == "root");
-    let podman_rootless = engine.kind == EngineKind::Podman
-        && !rootful_machine
-        && facts.podman.as_ref().is_some_and(|podman| podman.rootless || podman.remote);
     let (uid, gid, name, how, reason) = if docker_rootless {
         (0, 0, "root", UserHow::Host, "rootless Docker: root in the container is the host's user".to_owned())
-    } else if podman_rootless {
+    } else if is_rootless_podman(inputs, engine.kind) {
         (
             host.uid,
             host.gid,
@@ -107,7 +130,8 @@ pub fn plan(inputs: Inputs, engine: &EnginePlan, warnings: &mut Vec<Warning>) ->
             workspace.owner
         )));
     }
-    UserPlan { uid: Some(uid), gid: Some(gid), name: name.to_owned(), home: host.home.to_guest(), how, reason }
+    let (name, home) = (name.to_owned(), host.home.to_guest());
+    UserPlan { uid: Some(uid), gid: Some(gid), name, home, how, is_mapped: false, reason }
 }
 
 /// Returns the user in a pod: clusters refuse root, and a user namespace has no ids above 65535.
@@ -128,11 +152,12 @@ fn pod_user(host: &Host) -> UserPlan {
         name: name.to_owned(),
         home: host.home.to_guest(),
         how: UserHow::Host,
+        is_mapped: false,
         reason,
     }
 }
 
-fn image_user(inputs: Inputs, warnings: &mut Vec<Warning>) -> UserPlan {
+fn image_user(inputs: Inputs, engine: EngineKind, warnings: &mut Vec<Warning>) -> UserPlan {
     let Inputs { config, facts, preset, .. } = inputs;
     let image = facts.image.clone().unwrap_or_default();
     let preset_home = preset.and_then(|preset| preset.image_home.clone());
@@ -143,7 +168,7 @@ fn image_user(inputs: Inputs, warnings: &mut Vec<Warning>) -> UserPlan {
             "the image has not been pulled yet, so the home directory of its user is unknown: /root is assumed",
         ));
     }
-    let reason = match &preset_home {
+    let mut reason = match &preset_home {
         Some(_) => format!("the image's user ({}), with the home directory from the preset", config.user.origin),
         None => format!("the image's user ({})", config.user.origin),
     };
@@ -154,9 +179,19 @@ fn image_user(inputs: Inputs, warnings: &mut Vec<Warning>) -> UserPlan {
             (if user == "root" { Some(0) } else { user.parse().ok() }, group.parse().ok())
         }
     };
-    let (uid, gid) = if facts.image.is_some() { (user, group) } else { (None, None) };
+    let (uid, gid) = if facts.image.is_some() {
+        (user.or(image.user_ids.map(|(uid, _)| uid)), group.or(image.user_ids.map(|(_, gid)| gid)))
+    } else {
+        (None, None)
+    };
+    // Root of a rootless Podman's container is the host's user already.
+    let is_mapped = can_map_image_user(inputs, engine) && uid.is_some_and(|uid| uid != 0);
+    if let (true, Some(uid)) = (is_mapped, uid) {
+        reason.push_str(&format!("; the host's user is uid {uid} inside, so that it can write to the workspace"));
+    }
     let home = known.unwrap_or_else(|| constant!(GuestPath, "/root"));
-    UserPlan { uid, gid, name: image.user.unwrap_or_else(|| "root".into()), home, how: UserHow::Image, reason }
+    let name = image.user.unwrap_or_else(|| "root".into());
+    UserPlan { uid, gid, name, home, how: UserHow::Image, is_mapped, reason }
 }
 
 /// Returns the image's HOME, else the usual home directory of its user.

@@ -1,6 +1,7 @@
 //! Processes, signals, terminals and exit codes: what the engines share. Decides nothing about
 //! sandboxes.
 
+pub mod bounded_work;
 pub mod cgroup_events;
 mod client;
 #[cfg(target_os = "linux")]

@@ -3,8 +3,9 @@
 //!
 //! A signal takes one of these ways to the command:
 //!
-//! - `tty`: The client has put the terminal into raw mode, so the key is only a byte. The terminal
-//!   inside the container makes a signal of it, for the command's group. sandpen sees nothing.
+//! - `tty`: sandpen passes the key as a byte to the client's pseudo-terminal, which the client has put
+//!   into raw mode as well. The terminal inside the container makes a signal of it, for the command's
+//!   group. Before that, the client's terminal signals the client.
 //! - `client`: The kernel signals sandpen's group. The client, a member, forwards the signal to the
 //!   helper (pid 1 of the container), and the helper to the command. sandpen ignores its copy.
 //! - `group`: The command's group has the terminal's foreground; the kernel signals it. sandpen sees
@@ -22,7 +23,7 @@
 //! |----------------------------------|----------|---------|-------------|-------------|-------------|
 //! | container, terminal              | `tty`    | –       | `A` (4) (6) | `tty` (1)   | size (2)    |
 //! | container, terminal, in pipeline | `client` | –       | `A` (4) (6) | stops (3)   | –           |
-//! | container, `kill` of sandpen     | `A`      | `A` (4) | `A` (4)     | stops (3)   | size (2)    |
+//! | container, `kill` of sandpen     | `A`      | `A` (4) | `A` (4)     | stops (9)   | size (2)    |
 //! | native, terminal                 | `relay`  | –       | `B` (4) (6) | `relay` (5) | size (7)    |
 //! | native, terminal, in pipeline    | `K`      | –       | `B` (4) (6) | both (8)    | size (7)    |
 //! | native, `kill` of sandpen        | `B`      | `B` (4) | `B` (4)     | both (8)    | `B`, (7)    |
@@ -34,8 +35,8 @@
 //! | Seatbelt, `kill` of sandpen      | `C`      | `C` (4) | `C` (4)     | stops (3)   | `C`         |
 //!
 //! 1. The command stops and the helper resumes it: no program outside could.
-//! 2. The client sets the size of the container's terminal, and the kernel signals the command's
-//!    group if it has changed.
+//! 2. The relay sets the size of the client's terminal, the client that of the container's, and the
+//!    kernel signals the command's group if it has changed.
 //! 3. SIGTSTP is not caught: it stops sandpen and not the command.
 //! 4. A guest that does not end within [`GRACE_PERIOD`], or before a second SIGTERM, is killed.
 //! 5. Pid 1 of the sandbox reports the stop; sandpen stops too, and resumes the command when the
@@ -46,6 +47,8 @@
 //! 7. The relay sets the size of the guest's pseudo-terminal, and the kernel signals the command's
 //!    group.
 //! 8. sandpen stops the command's group and itself, and resumes the command when it is resumed.
+//! 9. With a terminal, sandpen restores it and stops; in a pipeline as in 3. The command goes on until
+//!    nobody reads its output.
 //!
 //! SIGQUIT goes the way of SIGINT, SIGUSR1 and SIGUSR2 that of `kill`. Without a controlling
 //! terminal only the rows with `kill` apply.
@@ -94,9 +97,16 @@ pub const CAUGHT_UNDER_SEATBELT: [i32; 11] =
 pub const GRACE_PERIOD: Duration = Duration::from_secs(10);
 
 /// Signals that arrived and were not forwarded yet. It is made before the sandbox, so that no
-/// signal ends sandpen while there is something to clean up. The second field tells whether stdin was
-/// a terminal then: one that is gone is none any more.
-pub struct SignalQueue(SignalDelivery<UnixStream, WithRawSiginfo>, bool);
+/// signal ends sandpen while there is something to clean up.
+pub struct SignalQueue {
+    delivery: SignalDelivery<UnixStream, WithRawSiginfo>,
+    /// Whether stdin was a terminal then: one that is gone is none any more.
+    had_terminal: bool,
+    before_forwarding: Option<SignalHook>,
+}
+
+/// Gets the number of each signal that arrives, before it is forwarded.
+pub type SignalHook = Box<dyn FnMut(i32) + Send>;
 
 /// What is done when a descriptor becomes readable for the first time, by a thread that waits for
 /// signals anyway.
@@ -168,21 +178,31 @@ impl SignalQueue {
     /// Starts to catch signals.
     pub fn start() -> io::Result<Self> {
         let (read, write) = UnixStream::pair()?;
-        SignalDelivery::with_pipe(read, write, WithRawSiginfo, CAUGHT_BY_SANDPEN)
-            .map(|delivery| SignalQueue(delivery, isatty(stdin())))
+        SignalDelivery::with_pipe(read, write, WithRawSiginfo, CAUGHT_BY_SANDPEN).map(|delivery| SignalQueue {
+            delivery,
+            had_terminal: isatty(stdin()),
+            before_forwarding: None,
+        })
     }
 
     /// Catches SIGTSTP as well, for a caller that stops its guest together with sandpen.
     #[cfg(target_os = "linux")]
     pub fn catch_stop(&self) -> io::Result<()> {
-        self.0.handle().add_signal(SIGTSTP)
+        self.delivery.handle().add_signal(SIGTSTP)
+    }
+
+    /// Calls `hook` with the number of each signal that arrives, before it is forwarded. It is dropped
+    /// with the forwarder.
+    #[cfg(target_os = "linux")]
+    pub fn set_hook(&mut self, hook: SignalHook) {
+        self.before_forwarding = Some(hook);
     }
 
     /// Returns a signal that asked sandpen to end, if one arrived. For the time before there is a
     /// process to forward it to.
     pub fn termination_signal(&mut self) -> Option<i32> {
         let ends = |signal: &i32| matches!(*signal, SIGINT | SIGTERM | SIGHUP | SIGQUIT);
-        self.0.pending().map(|info| info.si_signo).find(ends)
+        self.delivery.pending().map(|info| info.si_signo).find(ends)
     }
 
     /// Forwards to `target`, starting with the signals that already arrived. `status_file` is given
@@ -194,7 +214,7 @@ impl SignalQueue {
         status_file: Option<HostPath>,
         kill: K,
     ) -> SignalForwarder<K> {
-        let hang_up = self.1.then(HangUpWatch::start).flatten();
+        let hang_up = self.had_terminal.then(HangUpWatch::start).flatten();
         SignalForwarder { queue: self, target, status_file, kill: Some(kill), deadline: None, _hang_up: hang_up }
     }
 
@@ -207,7 +227,7 @@ impl SignalQueue {
         kill: impl FnOnce() + Send + 'static,
         mut on_ready: Option<ReadyAction>,
     ) -> ForwarderThread {
-        let handle = self.0.handle();
+        let handle = self.delivery.handle();
         let mut forwarder = self.forwarder(target, status_file, kill);
         let ended = handle.clone();
         let thread = thread::spawn(move || {
@@ -246,7 +266,7 @@ pub struct SignalForwarder<K> {
 impl<K: FnOnce()> SignalForwarder<K> {
     /// Returns the descriptor that is readable when a signal has arrived.
     pub fn poll(&self) -> PollFd<'_> {
-        PollFd::new(self.queue.0.get_read(), PollFlags::IN)
+        PollFd::new(self.queue.delivery.get_read(), PollFlags::IN)
     }
 
     /// Returns when [`forward`](Self::forward) must be called even if no signal arrives.
@@ -257,10 +277,13 @@ impl<K: FnOnce()> SignalForwarder<K> {
     /// Forwards the signals that arrived, and returns their numbers. Blocks only to wait for an
     /// engine's client.
     pub fn forward(&mut self) -> Vec<i32> {
-        let arrived: Vec<_> = self.queue.0.pending().collect();
+        let arrived: Vec<_> = self.queue.delivery.pending().collect();
         let numbers = arrived.iter().map(|info| info.si_signo).collect();
-        let handle = self.queue.0.handle();
+        let handle = self.queue.delivery.handle();
         for info in arrived {
+            if let Some(hook) = &mut self.queue.before_forwarding {
+                hook(info.si_signo);
+            }
             // The caller stops sandpen and its guest.
             if info.si_signo == SIGTSTP {
                 continue;

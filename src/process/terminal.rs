@@ -3,9 +3,9 @@
 //!
 //! The process group that holds the terminal's foreground gets its input and its signals:
 //!
-//! - Containers: sandpen's group keeps the foreground. The engine's client, which is in that group,
-//!   puts the terminal into raw mode and copies bytes to a second terminal inside, whose foreground
-//!   group the helper sets.
+//! - Containers: sandpen's group keeps the foreground. The engine's client has a pseudo-terminal that
+//!   sandpen relays (on macOS the terminal itself, with the client in sandpen's group), and copies
+//!   bytes to a second terminal inside, whose foreground group the helper sets.
 //! - Native: the guest has a pseudo-terminal, see `gate::terminal`.
 //! - Seatbelt, with stdin and stdout on the terminal: the guest inherits the terminal itself. Its own
 //!   process group takes the foreground if sandpen's group has it, and sandpen takes it back at the

@@ -4,6 +4,7 @@
 //! anything.
 
 pub mod build;
+mod image_user;
 mod owner;
 mod preset;
 
@@ -147,6 +148,14 @@ impl Resolved {
         let (plan, launch) = self.plan(SessionId::placeholder())?;
         let Some(launch) = launch.container() else { return Ok(()) };
         self.facts.image = self.image_facts(&launch.client, &plan, may_pull, ui)?;
+        let name = user::asks_for_ids(self.inputs(), plan.engine.kind).map(str::to_owned);
+        // Starting a container is part of a launch only.
+        if let (Some(name), Some(image), true) = (name, &plan.image, may_pull) {
+            let progress = Progress::start(ui, format!("a container that looks for the ids of `{name}`"));
+            let ids = image_user::ids(&launch.client, &image.reference, &name);
+            drop(progress);
+            self.facts.image.iter_mut().for_each(|image| image.user_ids = ids);
+        }
         Ok(())
     }
 }

@@ -13,6 +13,7 @@ use crate::facts;
 use crate::host::Host;
 use crate::path::HostPath;
 use crate::process::CallResult;
+use crate::process::bounded_work::BoundedWork;
 use crate::session_id::SessionId;
 use crate::ui::Ui;
 use crate::ui::suggest::nearest;
@@ -61,6 +62,7 @@ impl Diagnostic for LookupError {
 /// Removes the directories that killed launchers left, after an exchange with the host's
 /// repositories, and prints what came out.
 pub fn sweep(host: &Host, ui: Ui) {
+    let _work = BoundedWork::begin_without_signals();
     registry::sweep(&facts::session_base(host)).print(ui);
 }
 

@@ -34,7 +34,7 @@ impl ClientProcess {
     pub fn wait(self, has_guest_ended: impl Fn() -> bool, calls: &EndCalls, container: &str) {
         let (sender, exited) = mpsc::channel::<()>();
         thread::spawn(move || {
-            while self.check(WaitIdOptions::empty()) == Err(Errno::INTR) {}
+            self.await_exit();
             drop(sender);
         });
         let mut ended_at = None;
@@ -49,6 +49,11 @@ impl ClientProcess {
                 }
             }
         }
+    }
+
+    /// Waits until the process has exited, without reaping it.
+    pub fn await_exit(self) {
+        while self.check(WaitIdOptions::empty()) == Err(Errno::INTR) {}
     }
 
     /// Kills the process, unless it exits within `timeout`.

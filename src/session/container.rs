@@ -2,11 +2,11 @@
 
 use std::ffi::OsString;
 use std::os::fd::AsFd;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::client_terminal::{self, ClientTerminal, HangUp};
 use super::client_wait::ClientProcess;
 use super::container_cache::ContainerLayers;
 use super::end_calls::{CALL_TIMEOUT, EndCalls};
@@ -20,12 +20,11 @@ use crate::error::Result;
 use crate::facts::engines::checkup::CHECKUP_TIMEOUT;
 use crate::facts::engines::machine::HOST_SERVICE;
 use crate::facts::image::{self, Inspection};
-use crate::gate::terminal::Pty;
 use crate::launch::ContainerLaunch;
 use crate::path::HostPath;
 use crate::plan::Plan;
 use crate::process::ready::Startup;
-use crate::process::signals::{SignalQueue, SignalTarget};
+use crate::process::signals::SignalQueue;
 use crate::process::status_file::{CommandStatus, MAX_STATUS_BYTES, STATUS};
 use crate::process::terminal::Terminal;
 use crate::process::{CallResult, Client, Outcome, untrusted};
@@ -77,14 +76,17 @@ pub fn run(
     for (name, value) in &launch.inherited {
         command.env(name, value.reveal());
     }
-    let served = match streams {
-        Streams::Caller => None,
+    let (served, relayed) = match streams {
+        Streams::Caller => (None, ClientTerminal::open(plan.terminal)?),
         Streams::Detached(detached) => {
             let pty = detached.open()?;
-            use_terminal(&mut command, &pty)?;
-            Some(detached.serve(pty)?)
+            client_terminal::use_detached(&mut command, &pty)?;
+            (Some(detached.serve(pty)?), None)
         }
     };
+    if let Some(terminal) = &relayed {
+        terminal.give_to(&mut command, HangUp::Ignored)?;
+    }
     #[cfg(target_os = "linux")]
     if plan.helper.is_some() {
         super::mount_sources::note(plan)?;
@@ -100,7 +102,10 @@ pub fn run(
     if let Some(filter) = &mut filter {
         filter.supervise(None, Box::new(end_container(launch, calls, process)));
     }
-    let target = SignalTarget::Process(child.id());
+    let target = client_terminal::signal_target(&child, relayed.is_some());
+    if let Some(terminal) = relayed {
+        terminal.relay(&mut signals)?;
+    }
     let end = end_container(launch, calls, process);
     let forwarder = signals.forward_in_thread(target, status_file.clone(), end, session.gates.take_agent_action());
     if let Streams::Detached(detached) = streams
@@ -114,6 +119,7 @@ pub fn run(
     };
     let has_guest_ended = || read_status().is_some_and(|status| status != CommandStatus::Started);
     process.wait(has_guest_ended, calls, &container.name);
+    // With the forwarder ends the relay, which writes what is left and restores the terminal.
     drop((forwarder, waiting));
     let outcome = Outcome::from(child.wait().map_err(SessionError::WaitForClient)?);
     if let (Streams::Detached(detached), Some(served)) = (&streams, served) {
@@ -140,24 +146,6 @@ pub fn run(
     filter.map_or(Ok(()), |filter| filter.close(ui))?;
     layers.finish();
     result
-}
-
-/// Gives the client a pseudo-terminal in place of the caller's streams.
-fn use_terminal(command: &mut Command, pty: &Pty) -> Result<()> {
-    let slave = || pty.slave.try_clone().map_err(SessionError::Terminal);
-    command.stdin(slave()?).stdout(slave()?).stderr(slave()?);
-    // SAFETY: these are plain system calls, which is all that may happen between fork and exec.
-    unsafe {
-        command.pre_exec(|| {
-            // A launcher that is killed hangs up. The client then ends only after the engine has answered
-            // it: otherwise a container could appear when its record is gone.
-            libc::signal(libc::SIGHUP, libc::SIG_IGN);
-            rustix::process::setsid()?;
-            rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())?;
-            Ok(())
-        });
-    }
-    Ok(())
 }
 
 /// Waits until the command has started; returns `false` if the client has ended before. Without a

@@ -2,8 +2,11 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
+use super::client_terminal::{self, ClientTerminal, HangUp};
+use super::client_wait::ClientProcess;
 use super::error::SessionError;
 use super::registry::Record;
 use crate::error::Result;
@@ -11,7 +14,7 @@ use crate::facts;
 use crate::host::{Host, Platform};
 use crate::plan::{CONTROL_DIR, HelperConfig};
 use crate::process::lock::OWNER;
-use crate::process::signals::end_at_hang_up;
+use crate::process::signals::{SignalQueue, end_at_hang_up};
 use crate::process::terminal::Terminal;
 use crate::process::{Client, Outcome};
 
@@ -56,11 +59,14 @@ impl<'a> ContainerCommand<'a> {
     /// Runs it with sandpen's streams, and waits for its end.
     pub fn run(&self) -> Result<Outcome> {
         let _terminal = Terminal::save();
+        let mut command = self.client.command(self.arguments())?;
+        if let Some(terminal) = ClientTerminal::open(self.has_terminal)? {
+            return run_relayed(command, terminal);
+        }
         if self.has_terminal {
             end_at_hang_up();
         }
-        let status = self.client.command(self.arguments())?.status();
-        Ok(Outcome::from(status.map_err(SessionError::RunClient)?))
+        Ok(Outcome::from(command.status().map_err(SessionError::RunClient)?))
     }
 
     /// Starts it with pipes for stdin and stdout, in a process group that keys do not signal.
@@ -88,6 +94,20 @@ impl<'a> ContainerCommand<'a> {
         arguments.extend(self.command.iter().cloned());
         arguments
     }
+}
+
+/// Runs the client with a terminal that is relayed to the caller's.
+fn run_relayed(mut command: Command, terminal: ClientTerminal) -> Result<Outcome> {
+    let mut signals = SignalQueue::start().map_err(SessionError::Signals)?;
+    terminal.give_to(&mut command, HangUp::Ends)?;
+    let mut child = command.spawn().map_err(SessionError::RunClient)?;
+    let process = ClientProcess::of(&child);
+    terminal.relay(&mut signals)?;
+    let target = client_terminal::signal_target(&child, true);
+    let forwarder = signals.forward_in_thread(target, None, move || process.kill_after(Duration::ZERO), None);
+    process.await_exit();
+    drop(forwarder);
+    Ok(Outcome::from(child.wait().map_err(SessionError::WaitForClient)?))
 }
 
 #[cfg(target_os = "linux")]

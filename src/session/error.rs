@@ -54,6 +54,8 @@ pub enum SessionError {
     CopyTaken(String),
     #[error("cannot make a private Git directory")]
     Repositories(#[source] io::Error),
+    #[error("the launch was stopped by signal {0}")]
+    Stopped(i32),
     #[error("cannot copy the agent's files")]
     AgentState(#[source] io::Error),
     #[error("cannot make the socket of the push gate")]

@@ -12,6 +12,7 @@
 
 pub(crate) mod cache;
 pub(crate) mod cleanup;
+mod client_terminal;
 mod client_wait;
 mod container;
 mod container_cache;
@@ -59,6 +60,7 @@ use crate::host::Host;
 use crate::launch::Launch;
 use crate::plan::Plan;
 use crate::process::Outcome;
+use crate::process::bounded_work::BoundedWork;
 use crate::process::signals::SignalQueue;
 use crate::ui::Ui;
 use copied_workspace::CopiedWorkspace;
@@ -162,6 +164,8 @@ fn run_with<T>(
         Launch::Native(launch) => native::run(&mut session, launch, signals, &mut streams),
     };
     let Session { directory, mut record, sweep, copied, repositories, gates, calls, .. } = session;
+    // What the guest has left may take long to look at.
+    let work = BoundedWork::begin();
     let inspected = inspect();
     sweep.finish().print(ui);
     let is_complete = match repositories.finish(ui) {
@@ -177,6 +181,7 @@ fn run_with<T>(
             false
         }
     };
+    drop(work);
     gates.end(outcome.as_ref(), ui);
     if let Some(copied) = copied {
         copied.finish(ui);

@@ -10,6 +10,7 @@ use crate::event_log::EventLog;
 use crate::gate::agent_state::{LiveState, StateExchange};
 use crate::gate::repository::{LiveExchange, Report, RepositoryExchange, make_kept};
 use crate::plan::Plan;
+use crate::process::bounded_work::BoundedWork;
 use crate::ui::Ui;
 
 /// The exchange with the host's repositories, unless the guest works in a copy, and of the agent's
@@ -45,7 +46,12 @@ impl Repositories {
             *self = Repositories::Ready(GitSide::Copy(Box::new(copied.base_scan())), Box::new(state));
             return Ok(());
         }
+        let work = BoundedWork::begin();
         let started = RepositoryExchange::start(&plan.repository_gate, &plan.session_dir);
+        if let (Err(_), Some(signal)) = (&started, work.signal()) {
+            return Err(SessionError::Stopped(signal).into());
+        }
+        drop(work);
         let state = StateExchange::start(&plan.agent_state).map_err(SessionError::AgentState)?;
         let mut started = started.map_err(SessionError::Repositories)?;
         started.record_in(log);

@@ -2,21 +2,25 @@
 //! caller comes back.
 
 use crate::support::pty::Pty;
-use crate::support::{Engine, Fixture, RunToEnd, Running, eventually, signal};
+use crate::support::{Engine, Fixture, RunToEnd, Running, User, eventually, signal};
 use crate::{for_docker_and_native, for_every_engine};
 use rustix::process::Signal;
 
-for_every_engine!(a_screen_is_left_and_found_again, the_exit_code_and_the_last_screen_stay);
+for_every_engine!(
+    a_screen_is_left_and_found_again,
+    the_exit_code_and_the_last_screen_stay,
+    a_second_terminal_takes_over_or_watches,
+    stop_ends_a_detached_sandbox,
+    a_killed_launcher_leaves_nothing,
+);
 
 for_docker_and_native!(
     the_callers_terminal_may_hang_up,
     a_launcher_that_is_killed_while_attached_leaves_nothing,
     a_launcher_that_is_killed_while_it_starts_leaves_nothing,
     attaching_while_the_guest_ends_shows_how_it_ended,
-    a_second_terminal_takes_over_or_watches,
-    stop_ends_a_detached_sandbox,
-    a_killed_launcher_leaves_nothing,
     a_command_that_does_not_start_is_reported,
+    what_a_hostile_guest_prints_stays_on_its_screen,
 );
 
 /// Paints a full screen and answers every line.
@@ -94,7 +98,7 @@ fn the_exit_code_and_the_last_screen_stay(fixture: &Fixture) {
     assert!(finished.failure(9).contains("exit code 9"), "{}", finished.stderr);
     assert!(finished.stdout.contains("last-42"), "{}", finished.stdout);
     assert!(!fixture.sandpen(["ps"]).finish().success().contains(&id));
-    assert!(fixture.sandpen(["ps", "--all"]).finish().success().contains("exited (9)"));
+    assert!(fixture.sandpen(["ps", "--all"]).finish().success().contains("ended (9)"));
     fixture.sandpen(["prune"]).finish().success();
     assert!(fixture.sessions().is_empty());
 }
@@ -215,6 +219,73 @@ fn attaching_while_the_guest_ends_shows_how_it_ended(fixture: &Fixture) {
     }
     fixture.sandpen(["prune"]).finish().success();
     assert!(fixture.sessions().is_empty());
+}
+
+/// Prints what a terminal keeps, answers, or waits for the end of.
+const ODD_ESCAPES: &str = r#"#!/bin/bash
+printf '\e]52;c;c3RvbGVu\a\e]0;a\x01title\a\e]8;;file:///etc/passwd\alink\e]8;;\a'
+printf '\e[5i\e[4i\e[21t\e[6n\e[c\eP$qm\e\\\e[?1000;1003;1006;2004h\e[20h\e#8\e[!p'
+printf '\e[99999999999999999999;1H\e[2147483647X\e[65535b\e[1000000000@\e[0;0r\e[?3h\xff\xfe\xc3('
+head -c 300000 /dev/zero | tr '\0' x | sed 's/^/\x1b]0;/'
+printf '\x18\e[0m\e[2J\e[3;5Hshown-%s' $((40 + 2))
+printf '\eP'
+head -c 300000 /dev/zero | tr '\0' y
+touch printed
+while read -r line; do case $line in *end) exit 7 ;; esac; done
+"#;
+
+/// The terminal that attaches gets the text of the screen: nothing for the clipboard, no query and no
+/// title with control characters.
+fn what_a_hostile_guest_prints_stays_on_its_screen(fixture: &Fixture) {
+    fixture.write_script("project/odd", ODD_ESCAPES);
+    let id = fixture.run().args(["-d", "--", "./odd"]).finish().success().trim().to_owned();
+    // What a guest prints while a terminal is attached reaches it unchanged, as without a sandbox.
+    eventually("it has printed everything", || fixture.project.join("printed").exists());
+    for keys in ["\u{1d}d", "end\r"] {
+        let mut pty = attach(fixture, &id, &[]);
+        pty.expect("shown-42");
+        let said = pty.said();
+        for hostile in ["]52;", "[6n", "[c", "[5i", "[21t", "$q", "file://", "\u{1}"] {
+            assert!(!said.contains(hostile), "{hostile:?} in {said:?}");
+        }
+        assert!(said.len() < 16 << 10, "{} bytes", said.len());
+        // The guest has not ended its last sequence, which must not take what follows.
+        pty.send(keys);
+        pty.expect(if keys.starts_with('e') { "[ended 7]" } else { "[ended 0]" });
+        assert_eq!(pty.settings(), pty.initial_settings);
+    }
+    let text = fixture.sandpen(["attach", &id]).finish().failure(7).to_owned();
+    assert!(!text.contains('\u{1b}'), "{text:?}");
+}
+
+/// Not even where the directories above the session's are open to all.
+#[test]
+fn another_user_cannot_attach() {
+    use std::os::unix::fs::PermissionsExt;
+    Fixture::on(Engine::NativeRoot, |fixture| {
+        let id = start(fixture);
+        let session = fixture.sessions().pop().expect("a session");
+        for directory in session.ancestors().skip(1).take_while(|path| path.starts_with(&fixture.root)) {
+            std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o777)).expect("permissions");
+        }
+        let socket = session.join("attach");
+        let connect = || {
+            let script = "use Socket; socket(S, PF_UNIX, SOCK_STREAM, 0); connect(S, sockaddr_un($ARGV[0])) \
+                or do { print \"$!\"; exit 3 }; print sysread(S, $x, 1) ? 'served' : 'closed'";
+            let mut perl = User::ordinary().command("/usr/bin/perl");
+            perl.env_clear().args(["-e", script]).arg(&socket).finish().stdout
+        };
+        assert_eq!(connect(), "Permission denied");
+        let mut command = User::ordinary().command(crate::support::binary());
+        command.env_clear().env("HOME", &fixture.home).env("PATH", "/usr/bin:/bin").current_dir("/");
+        command.args(["attach", &id]).finish().failure(44);
+        // With all permissions the launcher itself looks who connects.
+        for path in [&session, &socket] {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).expect("permissions");
+        }
+        assert_eq!(connect(), "closed");
+        fixture.sandpen(["stop", &id]).finish().success();
+    });
 }
 
 /// The path of the socket is longer than an address of a socket may be.

@@ -15,6 +15,7 @@ mod doctor;
 mod embedding;
 mod exec;
 mod faults;
+mod floods;
 mod git;
 mod golden;
 mod hangup;

@@ -207,9 +207,9 @@ fn a_kept_container_stays_until_prune(fixture: &Fixture) {
     assert_eq!((finished.code, finished.stderr.as_str()), (Some(3), ""));
     assert_eq!(fixture.containers(), ["sandpen-kept"]);
     let listed = only(fixture);
-    assert_eq!((&listed["id"], &listed["state"], &listed["exit_code"]), (&"kept".into(), &"exited".into(), &3.into()));
+    assert_eq!((&listed["id"], &listed["state"], &listed["exit_code"]), (&"kept".into(), &"ended".into(), &3.into()));
     assert_eq!((&listed["memory"], &listed["pid"]), (&serde_json::Value::Null, &serde_json::Value::Null));
-    assert!(fixture.sandpen(["ps"]).finish().success().contains("exited (3)"));
+    assert!(fixture.sandpen(["ps"]).finish().success().contains("ended (3)"));
     assert_eq!(fixture.sandpen(["ps", "-q"]).finish().success(), "", "`ps -q` lists only running sandboxes");
     // Other launches neither fail nor remove it; only its name is taken.
     fixture.run().args(["--", "true"]).finish().success();
@@ -236,7 +236,7 @@ fn a_kept_container_of_a_killed_launcher_stays_too(fixture: &Fixture) {
     });
     fixture.run().args(["--", "true"]).finish().success();
     let listed = only(fixture);
-    assert_eq!((&listed["state"], &listed["exit_code"]), (&"exited".into(), &serde_json::Value::Null));
+    assert_eq!((&listed["state"], &listed["exit_code"]), (&"ended".into(), &serde_json::Value::Null));
     fixture.sandpen(["prune"]).finish().success();
     assert_eq!((fixture.containers().len(), fixture.sessions().len()), (0, 0));
 }

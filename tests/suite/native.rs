@@ -31,7 +31,45 @@ natively!(
     a_command_under_home_brings_what_it_needs_and_nothing_else,
     names_resolve_as_on_the_host,
     nothing_of_the_sandbox_is_on_the_host_after_a_kill,
+    attack_20_directories_in_memory_share_one_bound,
 );
+
+/// A file in one of them takes the space of all others, also with sandboxes inside (`--nested`), where
+/// `/dev/shm` is mounted twice, and where `TMPDIR` is in the workspace.
+pub(crate) fn attack_20_directories_in_memory_share_one_bound(fixture: &Fixture) {
+    std::fs::create_dir(fixture.project.join("temp")).expect("a directory");
+    fixture.give_to_user(fixture.project.join("temp"));
+    let in_workspace = format!("TMPDIR={}", fixture.project.join("temp").display());
+    let temp = in_workspace.trim_start_matches("TMPDIR=");
+    let script = format!(
+        "for place in /tmp /var/tmp /dev/shm {temp} /; do stat --format %d $place; stat --file-system --format %b $place; done | sort -u | wc -l
+        stat --format %a /tmp /var/tmp /dev/shm {temp}
+        touch /dev/shm/one /tmp/two && ls -A /tmp /var/tmp {temp} | wc -l; touch /three /.sandpen/four 2>&1 | grep -c Read-only"
+    );
+    for nested in ["off", "on"] {
+        let mut command = fixture.run();
+        command.env("TMPDIR", temp).args(["--nested", nested, "--", "bash", "-c", &script]);
+        // One device and one size.
+        assert_eq!(command.finish().success(), "2\n1777\n1777\n1777\n1777\n7\n2", "--nested {nested}");
+    }
+    assert_eq!(std::fs::read_dir(temp).expect("a directory").count(), 0);
+}
+
+/// Without a control group the size still holds.
+#[test]
+fn attack_20_a_memory_limit_bounds_directories_in_memory() {
+    Fixture::on(Engine::Native, |fixture| {
+        let script = "head -c 20M /dev/zero > /tmp/one && head -c 20M /dev/zero > /dev/shm/two";
+        let mut command = fixture.run();
+        command.args(["--memory", "32m", "--", "bash", "-c", script]);
+        let finished = command.finish();
+        assert!(finished.failure(1).contains("No space left on device"), "{}", finished.stderr);
+        let plan = fixture.explain(&["--memory", "32m", "--", "true"]);
+        let details = plan["details"].as_array().expect("a list");
+        let bound = details.iter().find(|detail| detail["name"] == "memory files").expect("a detail");
+        assert_eq!((&bound["value"], &bound["from"]), (&"32m".into(), &"flag --memory".into()));
+    });
+}
 
 pub(crate) fn attack_15_nothing_secret_of_the_system_is_visible(fixture: &Fixture) {
     fixture.write(".ssh/id_ed25519", "private");

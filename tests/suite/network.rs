@@ -3,7 +3,7 @@
 mod command;
 mod corporate;
 mod filter;
-mod server;
+pub mod server;
 mod sidecar;
 mod ssh;
 

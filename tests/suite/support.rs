@@ -29,6 +29,7 @@ pub use program::{binary, install_program, install_script, sandpen_without_home}
 pub use recording_agent::RecordingAgent;
 pub use shim::Shim;
 pub use skips::{is_root as is_root_or_skip, skip};
+pub use user::User;
 pub use user::rig_variable;
 
 /// The image contains git, ssh, bash and perl.

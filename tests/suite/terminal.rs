@@ -2,8 +2,11 @@
 
 use std::process::Command;
 
+use crate::for_every_engine;
 use crate::support::pty::Pty;
-use crate::support::{Engine, Fixture, RunToEnd, eventually, skip};
+use crate::support::{Engine, Fixture, RunToEnd, Running, eventually, skip};
+
+for_every_engine!(answers_to_queries_do_not_reach_the_shell);
 
 /// Returns whether a program is installed on the host, whose programs a native sandbox has.
 fn is_installed(fixture: &Fixture, program: &str) -> bool {
@@ -93,12 +96,14 @@ fn a_shell_inside_has_job_control() {
 
 /// A terminal answers queries by itself. If an answer came after the guest's end, the shell would
 /// take it for what the user types.
-#[test]
-fn answers_to_queries_do_not_reach_the_shell() {
-    Fixture::on(Engine::Native, |fixture| {
-        fixture.write_script("project/asker", "#!/bin/bash\nprintf 'asked\\e[21t\\e[6n\\e[c'\n");
-        let mut command = fixture.run();
-        command.args(["--", "./asker"]);
+fn answers_to_queries_do_not_reach_the_shell(fixture: &Fixture) {
+    fixture.write_script("project/asker", "#!/bin/bash\nprintf 'asked\\e[21t\\e[6n\\e[c'\n");
+    let script = "echo ready; exec sleep 300";
+    let mut running = Running::start(fixture.run().args(["--name", "asked", "--", "bash", "-c", script]));
+    assert_eq!(running.line(), "ready");
+    let mut run = fixture.run();
+    run.args(["--", "./asker"]);
+    for command in [run, fixture.sandpen(["exec", "asked", "--", "./asker"])] {
         let mut pty = Pty::interactive(&command);
         pty.expect("[prompt] ");
         pty.send("$run\r");
@@ -111,7 +116,7 @@ fn answers_to_queries_do_not_reach_the_shell() {
         pty.expect("clean-42");
         let said = pty.said();
         assert!(!said.contains("stolen") && !said.contains("1;1R"), "{said:?}");
-    });
+    }
 }
 
 /// A guest that changes the size, or is told of changes, as fast as it can.

@@ -42,7 +42,7 @@ pub fn leftovers(leftovers: &Leftovers) -> Vec<Check> {
         }
     }];
     if kept > 0 {
-        let text = format!("{}, exited (--keep)", counted(kept, "sandbox"));
+        let text = format!("{}, ended (--keep)", counted(kept, "sandbox"));
         checks.push(line(State::Note, "kept", text).fix("sandpen prune"));
     }
     if running > 0 {

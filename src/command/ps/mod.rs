@@ -37,7 +37,7 @@ fn table(host: &Host, all: bool) -> String {
     let processes = Processes::read();
     for (entry, record) in listed(host, all) {
         let state = match record.ended.filter(|_| !entry.is_live) {
-            Some(code) => format!("exited ({code})"),
+            Some(code) => format!("ended ({code})"),
             None if attached(&entry) == Some(true) => "attached".to_owned(),
             None => state(&entry).to_owned(),
         };
@@ -110,8 +110,7 @@ fn state(entry: &Entry) -> &'static str {
     match (entry.is_live, is_detached) {
         (true, true) if attached(entry) == Some(false) => "detached",
         (true, _) => "running",
-        (false, true) => "ended",
-        (false, false) => "exited",
+        (false, _) => "ended",
     }
 }
 

@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::plan::RepositoryGate;
-use crate::process::read_output;
+use crate::process::{bounded_work, read_output};
 
 /// A large fetch inside takes minutes to verify; a Git that hangs must end some day.
 const TIMEOUT: Duration = Duration::from_secs(600);
@@ -110,6 +110,8 @@ pub enum GitError {
     Start(#[from] io::Error),
     #[error("git {what} did not end in time")]
     Timeout { what: String },
+    #[error("git {what}: {source}")]
+    Stopped { what: String, source: io::Error },
     #[error("git {what} was ended by signal {signal}")]
     Killed { what: String, signal: i32 },
     #[error("git {what}: {message}")]
@@ -128,7 +130,7 @@ impl GitError {
             "File exists",
         ];
         match self {
-            GitError::Start(_) | GitError::Timeout { .. } => true,
+            GitError::Start(_) | GitError::Timeout { .. } | GitError::Stopped { .. } => true,
             // Objects that make Git crash do so each time.
             GitError::Killed { signal, .. } => !CRASHES.contains(signal),
             GitError::Failed { message, .. } => known.iter().any(|known| message.contains(known)),
@@ -229,6 +231,7 @@ impl Call<'_> {
                 let _ = child.wait();
                 return Err(match error.kind() {
                     ErrorKind::TimedOut => GitError::Timeout { what },
+                    _ if bounded_work::is_stop(&error) => GitError::Stopped { what, source: error },
                     _ => GitError::Start(error),
                 });
             }
@@ -320,6 +323,7 @@ fn disabling(names: &[u8]) -> Vec<Setting> {
 fn wait_until(child: &mut Child, deadline: Instant) -> io::Result<()> {
     let mut pause = Duration::from_micros(200);
     while child.try_wait()?.is_none() {
+        bounded_work::check()?;
         if Instant::now() > deadline {
             return Err(ErrorKind::TimedOut.into());
         }

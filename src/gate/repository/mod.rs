@@ -60,6 +60,7 @@ use serde::{Deserialize, Serialize};
 use crate::event_log::EventLog;
 use crate::path::HostPath;
 use crate::plan::RepositoryGate;
+use crate::process::bounded_work::Stopped;
 use crate::process::lock;
 use delayed_copy::DelayedCopy;
 use exchange::{GitDirExchange, Moment};
@@ -133,21 +134,22 @@ impl RepositoryExchange {
         let is_large = searched.is_large();
         let mut search = || {
             let others = OtherSessions::beside(session);
-            let mut baseline = NestedBaseline::record(gate, &known, &mut searched);
+            let mut baseline = NestedBaseline::record(gate, &known, &mut searched)?;
             others.correct(&mut baseline);
             // Another one may have started meanwhile.
             OtherSessions::beside(session).correct(&mut baseline);
-            (baseline, Stamps::of(&gate.watched))
+            Ok::<_, Stopped>((baseline, Stamps::of(&gate.watched)))
         };
         (exchange.baseline, exchange.stamps) = if is_large {
             std::thread::scope(|scope| {
                 let search = scope.spawn(search);
                 exchange.make()?;
-                search.join().map_err(|_| io::Error::other("the search for repositories failed"))
+                let searched = search.join().map_err(|_| io::Error::other("the search for repositories failed"))?;
+                searched.map_err(io::Error::from)
             })?
         } else {
             exchange.make()?;
-            search()
+            search()?
         };
         exchange.searched = searched;
         let saved = SavedRef { gate, stamps: &exchange.stamps, baseline: &exchange.baseline };

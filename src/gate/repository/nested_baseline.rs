@@ -12,6 +12,7 @@ use super::root::{open_directory, open_parent};
 use super::search::{Found, FoundKind, repositories};
 use super::seen_directories::SeenDirectories;
 use crate::plan::RepositoryGate;
+use crate::process::bounded_work::{self, Stopped};
 
 /// Git reads no longer path from a `.git` file.
 pub const MAX_POINTER: u64 = 8 << 10;
@@ -32,16 +33,17 @@ pub struct NestedBaseline {
 }
 
 impl NestedBaseline {
-    /// Searches the workspace.
-    pub fn record(gate: &RepositoryGate, known: &[PathBuf], searched: &mut Searched) -> Self {
+    /// Searches the workspace. Fails if it is stopped.
+    pub fn record(gate: &RepositoryGate, known: &[PathBuf], searched: &mut Searched) -> Result<Self, Stopped> {
         let mut baseline = NestedBaseline::default();
         let mut left = MAX_TOTAL_OF_ALL;
         for root in &gate.roots {
-            for found in searched.search(gate, root, known) {
+            for found in searched.search(gate, root, known)? {
+                bounded_work::check()?;
                 baseline.add(root, found, &mut left);
             }
         }
-        baseline
+        Ok(baseline)
     }
 
     fn add(&mut self, root: &Path, found: Found, left: &mut u64) {
@@ -108,15 +110,15 @@ impl Searched {
     }
 
     /// Searches a directory, with the list of the last search.
-    pub fn search(&mut self, gate: &RepositoryGate, root: &Path, known: &[PathBuf]) -> Vec<Found> {
+    pub fn search(&mut self, gate: &RepositoryGate, root: &Path, known: &[PathBuf]) -> Result<Vec<Found>, Stopped> {
         let before = self.0.remove(root).unwrap_or_default();
-        let (found, now) = repositories(root, known, &before);
+        let (found, now) = repositories(root, known, &before)?;
         if now != before && now.is_useful() {
             // Without the list the next search takes longer.
             let _ = now.save(&Self::file(gate, root), known);
         }
         self.0.insert(root.to_owned(), now);
-        found
+        Ok(found)
     }
 }
 

@@ -11,6 +11,7 @@ use rustix::fs::{FileType, Stat};
 
 use super::root::{open_granted, open_root};
 use super::seen_directories::{DirectoryStamp, Record, SeenDirectories, stamps};
+use crate::process::bounded_work::{self, Stopped};
 use crate::process::untrusted_dir::UntrustedDir;
 
 /// So many directories above the current one are open, and one of each `ANCHOR_DISTANCE` above them
@@ -54,12 +55,16 @@ struct Pending {
 
 /// Searches a directory, without those in `known`. Directories that `seen` contains and that did not
 /// change since are not listed again; it must come from a search with the same `known`. Returns the
-/// list for the next search as well.
-pub fn repositories(root: &Path, known: &[PathBuf], seen: &SeenDirectories) -> (Vec<Found>, SeenDirectories) {
+/// list for the next search as well. Fails if it is stopped.
+pub fn repositories(
+    root: &Path,
+    known: &[PathBuf],
+    seen: &SeenDirectories,
+) -> Result<(Vec<Found>, SeenDirectories), Stopped> {
     let mut found = Vec::new();
     let mut now = SeenDirectories::default();
     let unreadable = |path: PathBuf| Found { kind: FoundKind::Unreadable, path, since: None };
-    let Ok(top) = open_root(root) else { return (vec![unreadable(root.to_owned())], now) };
+    let Ok(top) = open_root(root) else { return Ok((vec![unreadable(root.to_owned())], now)) };
     let clock = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
     let clock = i64::try_from(clock).unwrap_or(0);
     let known_below: Vec<Vec<&OsStr>> =
@@ -71,6 +76,7 @@ pub fn repositories(root: &Path, known: &[PathBuf], seen: &SeenDirectories) -> (
     let mut open = vec![Pending { name: OsString::new(), depth: 0, seen: first }];
     while let Some(Pending { name, depth, seen }) = open.pop() {
         way.leave(depth);
+        bounded_work::check()?;
         if known_below.iter().any(|known| way.leads_to(&name, known)) {
             now.push(depth, &name, None, 0);
             continue;
@@ -139,7 +145,7 @@ pub fn repositories(root: &Path, known: &[PathBuf], seen: &SeenDirectories) -> (
         way.enter(name, Some(directory));
     }
     found.sort();
-    (found, now)
+    Ok((found, now))
 }
 
 /// The directories from the root to the one that is searched.
@@ -262,7 +268,7 @@ mod tests {
             above.create_directory(Path::new("z/.git"))?;
             way.push(above.create_directory(Path::new("m"))?);
         }
-        let (found, _) = repositories(&root, &[], &SeenDirectories::default());
+        let (found, _) = repositories(&root, &[], &SeenDirectories::default())?;
         assert_eq!(found.len(), 2 * LEVELS);
         let mut way = Way { top: UntrustedDir::open(&root)?, above: Vec::new() };
         for _ in 0..LEVELS {
@@ -283,7 +289,8 @@ mod tests {
         let root = directory.path().canonicalize()?;
         fs::create_dir_all(root.join("a/.git"))?;
         let created = UntrustedDir::open(&root.join("a"))?.time_of_creation(".git");
-        let search = || repositories(&root, &[], &SeenDirectories::default()).0;
+        let search =
+            || repositories(&root, &[], &SeenDirectories::default()).map(|(found, _)| found).unwrap_or_default();
         let before = search();
         assert!(before.iter().all(|found| found.since.is_some()));
         if created.is_some() {
@@ -310,7 +317,8 @@ mod tests {
         symlink(root.join("new"), root.join("linked/elsewhere"))?;
         symlink(root.join("new/.git"), root.join("linked/.git"))?;
         fs::set_permissions(root.join("closed"), fs::Permissions::from_mode(0o311))?;
-        let (found, seen) = repositories(root, &[root.join("known/.git")], &SeenDirectories::default());
+        let known = [root.join("known/.git")];
+        let (found, seen) = repositories(root, &known, &SeenDirectories::default())?;
         let found = kinds(found);
         let at = |path: &str| root.join(path);
         for expected in [
@@ -323,7 +331,7 @@ mod tests {
         ] {
             assert!(found.contains(&expected), "{expected:?}");
         }
-        assert_eq!(kinds(repositories(root, &[root.join("known/.git")], &seen).0), found);
+        assert_eq!(kinds(repositories(root, &known, &seen)?.0), found);
         assert_eq!(found.len(), 6, "{found:?}");
         Ok(())
     }
@@ -342,7 +350,7 @@ mod tests {
         }
         let file = root.with_extension("seen");
         seen.save(&file, &[])?;
-        let search = || repositories(root, &[], &SeenDirectories::load(&file, &[]));
+        let search = || repositories(root, &[], &SeenDirectories::load(&file, &[])).unwrap_or_default();
         assert_eq!(search(), (Vec::new(), seen.clone()));
         // A search that left out another repository may not have listed a directory with this one.
         assert_eq!(SeenDirectories::load(&file, &[root.join("a/.git")]), SeenDirectories::default());

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::process::{Signal, getpid, kill_process};
-use rustix::termios::tcsetwinsize;
+use rustix::termios::{tcgetwinsize, tcsetwinsize};
 
 use super::caller::CallerTerminal;
 use super::pty::{self, Pty};
@@ -27,7 +27,6 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
-    Resize,
     TakeInput,
     Suspend,
     Resume,
@@ -40,6 +39,8 @@ enum Order {
 pub struct Relay {
     orders: Sender<Order>,
     wake: UnixStream,
+    /// The caller's terminal and the master of the guest's.
+    terminals: (OwnedFd, OwnedFd),
     /// Receives a message when the caller's terminal has been restored for a stop.
     suspended: Receiver<()>,
     thread: Option<JoinHandle<()>>,
@@ -51,6 +52,7 @@ impl Relay {
         let (wake, woken) = UnixStream::pair()?;
         woken.set_nonblocking(true)?;
         let (confirm, suspended) = channel();
+        let terminals = (caller.as_fd().try_clone_to_owned()?, pty.master.try_clone()?);
         let worker = Worker {
             caller,
             master: pty.master,
@@ -66,7 +68,7 @@ impl Relay {
             queries: QueryDetector::default(),
         };
         let thread = std::thread::Builder::new().name("terminal".into()).spawn(move || worker.run())?;
-        Ok(Relay { orders, wake, suspended, thread: Some(thread) })
+        Ok(Relay { orders, wake, terminals, suspended, thread: Some(thread) })
     }
 
     fn order(&self, order: Order) {
@@ -74,9 +76,13 @@ impl Relay {
         let _ = (&self.wake).write(&[0]);
     }
 
-    /// Gives the guest's terminal the size of the caller's.
+    /// Gives the guest's terminal the size of the caller's. In this thread, so that a signal that the
+    /// caller sends afterwards tells of the new size.
     pub fn resize(&self) {
-        self.order(Order::Resize);
+        let (caller, master) = &self.terminals;
+        if let Ok(size) = tcgetwinsize(caller) {
+            let _ = tcsetwinsize(master, size);
+        }
     }
 
     /// Passes keys from now on: the guest wants to read.
@@ -228,7 +234,6 @@ impl Worker {
         while matches!((&self.woken).read(&mut [0; 16]), Ok(count) if count > 0) {}
         while let Ok(order) = self.orders.try_recv() {
             match order {
-                Order::Resize => self.resize(),
                 Order::TakeInput => {
                     if !std::mem::replace(&mut self.takes_input, true) {
                         pty::process_output(&self.master);

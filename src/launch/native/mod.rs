@@ -114,6 +114,7 @@ pub fn compile(plan: &Plan) -> Result<NativeLaunch> {
             // A network that is shared has a listener of the launcher's.
             listen: plan.network.proxy.as_ref().filter(|_| plan.network.mode != NetworkMode::On).map(|_| PROXY_PORT),
             limits,
+            memory_files: plan.limits.memory.as_ref().map(|memory| memory.value.bytes()),
             nested,
         },
         argv: plan.command.clone(),

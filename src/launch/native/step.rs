@@ -13,7 +13,7 @@ pub enum Step {
     },
     Bind(Bind),
     Cache(CacheStep),
-    /// Mounts a private, empty, writable file system.
+    /// Mounts a private, empty, writable directory in memory.
     Tmpfs {
         path: PathBuf,
         mode: u32,
@@ -96,6 +96,9 @@ pub struct NativeSetup {
     /// `share_network` to be false.
     pub listen: Option<u16>,
     pub limits: NativeLimits,
+    /// The size of all directories in memory together, in bytes; `None` for half of the machine's
+    /// memory, the kernel's default.
+    pub memory_files: Option<u64>,
     /// Whether the guest may create user namespaces, and mounts in them.
     pub nested: bool,
 }

@@ -88,6 +88,12 @@ fn the_images_own_user_has_its_own_home(fixture: &Fixture) {
     let finished =
         command.args(["--", "bash", "-c", "id -u; id -un; echo $HOME; echo x > ~/file && cat ~/file"]).finish();
     assert_eq!(finished.success(), "1000\nnode\n/home/node\nx");
+    // There the user of the host can be mapped to the image's.
+    if fixture.engine() == Engine::PodmanRootless {
+        let mut command = fixture.run_image("localhost/sandpen-node");
+        command.args(["--user", "image", "--", "touch", "by-the-images-user"]).finish().success();
+        assert_owner(fixture, &fixture.project.join("by-the-images-user"));
+    }
 }
 
 fn set_uid_gid_chooses_between_the_two(fixture: &Fixture) {

@@ -151,7 +151,12 @@ impl HandwrittenHost {
         facts.connection = None;
         facts.ssh = HostPath::new("/usr/bin/ssh").ok();
         // The engine reports this user when the guest runs as the image's user.
-        facts.image = Some(ImageFacts { user: Some("node".into()), home: None, arch: Some("amd64".into()) });
+        facts.image = Some(ImageFacts {
+            user: Some("node".into()),
+            home: None,
+            arch: Some("amd64".into()),
+            user_ids: Some((1000, 1000)),
+        });
     }
 
     /// Replaces text that differs between two runs: the root directory, and the digests of paths

@@ -227,3 +227,23 @@ fn r7_4_a_talkative_login_does_not_hide_readiness() {
         assert_eq!(finished.success(), listed(), "{}", finished.stderr);
     });
 }
+
+/// The image's user has another uid than the user of the machine, who is mapped to it.
+#[test]
+fn r7_an_images_own_user_writes_to_the_project_and_signs() {
+    PodmanMachine::on(|machine| {
+        let fixture = &machine.fixture;
+        assert_ne!(fixture.uid, 1000, "the test needs another uid than that of the image's user");
+        let mut command = fixture.run_image("localhost/sandpen-node");
+        command.env("CONTAINERS_CONF", fixture.outside("keys").join("containers.conf"));
+        command.env("SANDBOX_SSH_AGENT", "raw").args(["--assume-host", "macos", "--", "sh", "-c"]);
+        command
+            .arg("id -un; ssh-add -l | wc -l; echo mine > written && mkdir -p below && touch below/file; echo $HOME");
+        let finished = command.finish();
+        assert_eq!(finished.success(), "node\n1\n/home/node", "{}", finished.stderr);
+        for path in ["written", "below", "below/file"] {
+            let meta = std::fs::metadata(fixture.project.join(path)).expect("it was written");
+            assert_eq!(std::os::unix::fs::MetadataExt::uid(&meta), fixture.uid, "{path}");
+        }
+    });
+}

@@ -246,9 +246,12 @@ impl Fixture {
 }
 
 impl Drop for Fixture {
-    /// Removes the containers that a failed test left running.
+    /// Ends the detached sandboxes and removes the containers that a failed test left running.
     fn drop(&mut self) {
         let Some(engine) = self.engine else { return };
+        if std::thread::panicking() {
+            let _ = self.sandpen(["stop", "--all", "--time", "0"]).output();
+        }
         if std::thread::panicking() && engine.is_container() {
             let filter = format!("label=dev.sandpen.workdir={}", self.project.display());
             let found = self.client().args(["ps", "--all", "--quiet", "--filter", &filter]).output();

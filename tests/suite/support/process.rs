@@ -103,6 +103,10 @@ impl Running {
         drop(self.child.stdin.take());
     }
 
+    pub fn has_exited(&mut self) -> bool {
+        self.child.try_wait().expect("wait").is_some()
+    }
+
     /// Waits until the process exits.
     #[track_caller]
     pub fn finish(&mut self) -> Finished {

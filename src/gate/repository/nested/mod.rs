@@ -25,6 +25,7 @@ use super::report::Report;
 use super::root::{open_directory, open_parent};
 use super::search::{Found, FoundKind};
 use crate::plan::RepositoryGate;
+use crate::process::bounded_work::{self, Stopped};
 use crate::process::untrusted_dir::UntrustedDir;
 use remake::Remake;
 pub use worktree::{NewWorktree, add_worktree, plain_name};
@@ -59,7 +60,14 @@ impl Nested<'_> {
         self.fill_submodules(report);
         for root in &self.gate.roots {
             let known = self.known();
-            for found in self.searched.search(self.gate, root, &known) {
+            let found = match self.searched.search(self.gate, root, &known) {
+                Ok(found) => found,
+                Err(stopped) => return self.stop(root, stopped, report),
+            };
+            for found in found {
+                if let Err(stopped) = bounded_work::check() {
+                    return self.stop(root, stopped, report);
+                }
                 let path = &found.path;
                 let result = match found.kind {
                     FoundKind::GitDir | FoundKind::Bare => self.repository(root, &found, report),
@@ -75,6 +83,15 @@ impl Nested<'_> {
                 }
             }
         }
+    }
+
+    /// Leaves the rest to the next command.
+    fn stop(&mut self, root: &Path, stopped: Stopped, report: &mut Report) {
+        self.has_failed = true;
+        report.problems.push(format!(
+            "the search for repositories in `{}` is not complete ({stopped}): do not use Git there before it is",
+            root.display()
+        ));
     }
 
     fn known(&self) -> Vec<PathBuf> {

@@ -4,6 +4,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, fcntl_lock};
@@ -15,12 +16,13 @@ use crate::faults::Full;
 use crate::for_docker_and_native;
 use crate::git::exchange::{allow_step, assert_whole, await_step, messages, next_command, prepare, refs, start};
 use crate::git::{bash_in, git, last_subject, repository};
-use crate::support::{Engine, Fixture, RunToEnd, Running, eventually, is_root_or_skip};
+use crate::support::{Engine, Fixture, RunToEnd, Running, SYSTEM_PATH, eventually, install_script, is_root_or_skip};
 
 for_docker_and_native!(
     the_users_work_after_a_kill_stays,
     a_repository_of_a_killed_guest_is_not_taken_for_the_users,
     a_commit_survives_signals,
+    work_after_the_end_obeys_signals,
     a_commit_survives_a_full_disk,
 );
 
@@ -181,6 +183,46 @@ fn a_commit_survives_signals(fixture: &Fixture) {
         assert_eq!(finished.code, Some(128 + which.as_raw()), "{finished:?}");
         assert_eq!(last_subject(fixture, &main), subject, "{finished:?}");
         assert_eq!(git(fixture, &main, &["status", "--porcelain"]).success(), "");
+        assert_eq!(fixture.sessions().len(), 0, "{which:?}");
+        assert_whole(fixture, &main);
+    }
+}
+
+/// The host's Git does not end. What could not come out comes out with the next command.
+fn work_after_the_end_obeys_signals(fixture: &Fixture) {
+    let main = prepare(fixture);
+    let (programs, hang, hangs) = (fixture.outside("programs"), fixture.root.join("hang"), fixture.outside("hangs"));
+    let (hang_path, hangs_path) = (hang.display(), hangs.display());
+    let git_script = format!(
+        "#!/bin/sh\n[ ! -e {hang_path} ] || {{ : > {hangs_path}/now; exec sleep 300; }}\nexec /usr/bin/git \"$@\"\n"
+    );
+    install_script(programs.join("git"), &git_script);
+    for which in [Signal::INT, Signal::TERM] {
+        let subject = format!("before {which:?}");
+        let script = format!(
+            "echo ready; read _; echo x >> file; git commit --quiet --all --message '{subject}'; echo committed"
+        );
+        let mut command = fixture.run();
+        command.env("PATH", format!("{}:{SYSTEM_PATH}", programs.display())).current_dir(&main);
+        command.stdin(Stdio::piped()).args(["--", "bash", "-c", &script]);
+        let mut running = Running::start(&mut command);
+        assert_eq!(running.line(), "ready");
+        fs::write(&hang, "").expect("written");
+        running.close_stdin();
+        assert_eq!(running.line(), "committed");
+        eventually("the host's Git hangs", || hangs.join("now").exists());
+        eventually("sandpen exits", || {
+            running.signal(which);
+            running.has_exited()
+        });
+        let finished = running.finish();
+        assert!(finished.stderr.contains(&format!("stopped by signal {}", which.as_raw())), "{}", finished.stderr);
+        assert!(finished.stderr.contains("the next sandpen command tries again"), "{}", finished.stderr);
+        assert_ne!(last_subject(fixture, &main), subject);
+        fs::remove_file(&hang).expect("removed");
+        fs::remove_file(hangs.join("now")).expect("removed");
+        fixture.sandpen(["ps"]).finish().success();
+        assert_eq!(last_subject(fixture, &main), subject);
         assert_eq!(fixture.sessions().len(), 0, "{which:?}");
         assert_whole(fixture, &main);
     }
