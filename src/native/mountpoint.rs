@@ -8,6 +8,8 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::{Errno, Result};
 use rustix::mount::MoveMountFlags;
 
+use super::skeleton::Part;
+
 /// `IN_ROOT` keeps `..` and absolute names inside; `NO_SYMLINKS` refuses planted links (ELOOP).
 const INSIDE: ResolveFlags = ResolveFlags::IN_ROOT.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 
@@ -52,6 +54,15 @@ impl Tree {
         // The cached directory may be what was just covered.
         self.last = self.last.take().filter(|(above, _)| !above.to_bytes().starts_with(path.to_bytes()));
         attached
+    }
+
+    /// Mounts a detached tree in a place that exists, or that is created if `part` is all.
+    pub fn mount_part(&mut self, tree: BorrowedFd<'_>, path: &CStr, part: Part) -> Result<()> {
+        if part == Part::Whole {
+            return self.mount(tree, path);
+        }
+        let (parent, name) = self.parent(path)?;
+        attach_at(tree, parent, name)
     }
 
     /// Creates a file. An existing one is an error, so no file of the host is overwritten.
