@@ -7,22 +7,19 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::Streams;
 use super::client_wait::ClientProcess;
-use super::directory::SessionDirectory;
 use super::end_calls::{CALL_TIMEOUT, EndCalls};
 use super::error::SessionError;
 use super::failure;
-use super::gates::Gates;
 use super::proxy::Filter;
-use super::registry::{self, BackgroundSweep};
+use super::registry;
 use super::tunnel::Tunnel;
+use super::{Session, Streams};
 use crate::error::Result;
 use crate::facts::engines::checkup::CHECKUP_TIMEOUT;
 use crate::facts::engines::machine::HOST_SERVICE;
 use crate::facts::image::{self, Inspection};
 use crate::gate::terminal::Pty;
-use crate::host::Host;
 use crate::launch::ContainerLaunch;
 use crate::path::HostPath;
 use crate::plan::Plan;
@@ -44,21 +41,19 @@ const CLIENT_EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Runs a container and waits for its end.
-#[allow(clippy::too_many_arguments, reason = "each is another part of the session")]
 pub fn run(
-    host: &Host,
-    plan: &Plan,
+    session: &mut Session,
     launch: &ContainerLaunch,
-    directory: &SessionDirectory,
-    sweep: &mut BackgroundSweep,
     mut signals: SignalQueue,
     streams: &mut Streams,
-    calls: &Arc<EndCalls>,
-    gates: &mut Gates,
-    ui: Ui,
 ) -> Result<Outcome> {
+    session.record_start()?;
+    session.repositories.exchange_in_background();
+    let _push = session.serve_pushes();
+    let Session { host, plan, ui, .. } = *session;
+    let calls = &session.calls.insert(EndCalls::new(&launch.client)).clone();
     for (path, content) in &launch.files {
-        directory.write_private(path, content)?;
+        session.directory.write_private(path, content)?;
     }
     // Values are dropped in reverse order: the tunnel is closed after the container has ended.
     let tunnel = launch.tunnel.as_ref();
@@ -68,8 +63,8 @@ pub fn run(
         Some(Startup::Interrupted(signal)) => return Ok(Outcome::Signaled(signal)),
         None => None,
     };
-    let mut filter = match Filter::for_container(plan, launch, calls, &gates.log, ui, || signals.termination_signal())?
-    {
+    let log = &session.gates.log;
+    let mut filter = match Filter::for_container(plan, launch, calls, log, ui, || signals.termination_signal())? {
         Startup::Ready(filter) => filter,
         Startup::Interrupted(signal) => return Ok(Outcome::Signaled(signal)),
     };
@@ -95,8 +90,8 @@ pub fn run(
     let engine = plan.engine.kind.name();
     let mut child = command.spawn().map_err(|source| SessionError::StartClient { engine, source })?;
     let process = ClientProcess::of(&child);
-    sweep.start();
-    gates.start(plan);
+    session.sweep.start();
+    session.gates.start(plan);
     let status_file = plan.helper.as_ref().map(|_| plan.session_dir.join(STATUS));
     let waiting = status_file.clone().map(|status_file| show_wait(plan, launch, status_file, ui));
     if let Some(filter) = &mut filter {
@@ -104,7 +99,7 @@ pub fn run(
     }
     let target = SignalTarget::Process(child.id());
     let end = end_container(launch, calls, process);
-    let forwarder = signals.forward_in_thread(target, status_file.clone(), end, gates.take_agent_action());
+    let forwarder = signals.forward_in_thread(target, status_file.clone(), end, session.gates.take_agent_action());
     if let Streams::Detached(detached) = streams
         && await_command(&mut child, status_file.as_ref())
     {

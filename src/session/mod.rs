@@ -34,6 +34,7 @@ mod ports;
 mod proxy;
 mod proxy_process;
 pub(crate) mod registry;
+mod repositories;
 mod seatbelt;
 mod spare;
 mod tunnel;
@@ -46,10 +47,10 @@ pub use native_entry::{enter as enter_native, leave as leave_in_native};
 pub use ports::PortAccess;
 pub use seatbelt::enter as enter_seatbelt;
 
+use std::sync::Arc;
+
 use crate::error::Result;
-use crate::gate::agent_state::{LiveState, StateExchange};
-use crate::gate::push::PushListener;
-use crate::gate::repository::{LiveExchange, Report, RepositoryExchange};
+use crate::gate::push::{PushGate, PushListener};
 use crate::host::Host;
 use crate::launch::Launch;
 use crate::plan::Plan;
@@ -60,6 +61,7 @@ use detached::Detached;
 use end_calls::EndCalls;
 use error::SessionError;
 use gates::Gates;
+use repositories::Repositories;
 
 /// Runs a sandbox and waits for its end.
 pub fn run(host: &Host, plan: &Plan, launch: &Launch, ui: Ui) -> Result<Outcome> {
@@ -73,6 +75,37 @@ enum Streams {
     Caller,
     /// To clients of `sandpen attach`.
     Detached(Detached),
+}
+
+/// The parts of a session, which its engine uses while the sandbox runs.
+struct Session<'a> {
+    host: &'a Host,
+    plan: &'a Plan,
+    ui: Ui,
+    directory: directory::SessionDirectory,
+    record: registry::Record,
+    sweep: registry::BackgroundSweep,
+    repositories: Repositories,
+    gates: Gates,
+    /// Taken when the guest starts.
+    push: Option<PushListener>,
+    /// The calls of a container engine's client at the end.
+    calls: Option<Arc<EndCalls>>,
+}
+
+impl Session<'_> {
+    /// Lists the sandbox in `ps`, and makes what the guest needs of the host's repositories. Must be
+    /// done before the guest runs.
+    fn record_start(&mut self) -> Result<()> {
+        // Without a record `ps` does not list the sandbox, which runs all the same.
+        let _ = registry::write(&self.plan.session_dir, &self.record);
+        self.repositories.start(self.plan, self.gates.log.clone())
+    }
+
+    /// Serves pushes until the returned value is dropped.
+    fn serve_pushes(&mut self) -> Option<PushGate> {
+        self.push.take().map(|push| push.serve(self.host, self.plan, self.gates.log.clone(), self.ui))
+    }
 }
 
 /// Runs a sandbox, and calls `inspect` after its end, before the session's directory is removed.
@@ -100,50 +133,25 @@ fn run_with<T>(
     let mut record = registry::Record::new(host, plan, launch);
     record.detached = matches!(streams, Streams::Detached(_));
     let push = PushListener::open(plan).map_err(SessionError::Push)?;
-    let mut repositories = Repositories::default();
-    let mut gates = Gates::open(plan)?;
-    let log = gates.log.clone();
-    // Must be done before the guest runs; the native engine does it while the sandbox is being set
-    // up.
-    let record_start = |repositories: &mut Repositories| -> Result<()> {
-        // Without a record `ps` does not list the sandbox, which runs all the same.
-        let _ = registry::write(&plan.session_dir, &record);
-        let started = RepositoryExchange::start(&plan.repository_gate, &plan.session_dir);
-        let state = StateExchange::start(&plan.agent_state).map_err(SessionError::AgentState)?;
-        let mut started = started.map_err(SessionError::Repositories)?;
-        started.record_in(log);
-        *repositories = Repositories::Ready(Box::new(started), state);
-        Ok(())
+    let mut session = Session {
+        host,
+        plan,
+        ui,
+        directory,
+        record,
+        sweep: registry::BackgroundSweep::new(&plan.session_dir),
+        repositories: Repositories::default(),
+        gates: Gates::open(plan)?,
+        push,
+        calls: None,
     };
-    let mut sweep = registry::BackgroundSweep::new(&plan.session_dir);
-    let mut calls = None;
     let outcome = match launch {
-        Launch::Container(launch) => {
-            record_start(&mut repositories)?;
-            repositories.exchange_in_background();
-            let _push = push.map(|push| push.serve(host, plan, gates.log.clone(), ui));
-            let calls = calls.insert(EndCalls::new(&launch.client));
-            container::run(host, plan, launch, &directory, &mut sweep, signals, &mut streams, calls, &mut gates, ui)
-        }
-        Launch::Seatbelt(launch) => {
-            record_start(&mut repositories)?;
-            seatbelt::run(host, plan, launch, &directory, &mut sweep, signals, &mut gates, ui)
-        }
+        Launch::Container(launch) => container::run(&mut session, launch, signals, &mut streams),
+        Launch::Seatbelt(launch) => seatbelt::run(&mut session, launch, signals),
         #[cfg(target_os = "linux")]
-        Launch::Native(launch) => native::run(
-            host,
-            plan,
-            launch,
-            push,
-            &mut sweep,
-            signals,
-            &mut streams,
-            &mut repositories,
-            &mut gates,
-            record_start,
-            ui,
-        ),
+        Launch::Native(launch) => native::run(&mut session, launch, signals, &mut streams),
     };
+    let Session { directory, mut record, sweep, repositories, gates, calls, .. } = session;
     let inspected = inspect();
     sweep.finish().print(ui);
     let is_complete = match repositories.finish(ui) {
@@ -188,47 +196,4 @@ fn run_with<T>(
         directory.keep(launch.files.iter().map(|(path, _)| path));
     }
     Ok((outcome, inspected))
-}
-
-/// The exchange with the host's repositories and of the agent's files: before the launch, in this
-/// thread, or in another one.
-#[derive(Default)]
-pub enum Repositories {
-    #[default]
-    None,
-    Ready(Box<RepositoryExchange>, StateExchange),
-    Live(LiveExchange, LiveState),
-}
-
-impl Repositories {
-    /// Gives the guest, which has started, what it does not need at once.
-    pub fn begin_delayed_copies(&self) {
-        if let Repositories::Ready(exchange, _) = self {
-            exchange.begin_delayed_copies();
-        }
-    }
-
-    /// Lets other threads exchange what changes while the sandbox runs.
-    pub fn exchange_in_background(&mut self) {
-        if let Repositories::Ready(exchange, state) = std::mem::take(self) {
-            *self = Repositories::Live(LiveExchange::start(*exchange), LiveState::start(state));
-        }
-    }
-
-    /// Exchanges everything after the guest has ended.
-    fn finish(self, ui: Ui) -> std::result::Result<Report, Report> {
-        match self {
-            Repositories::None => Ok(Report::default()),
-            Repositories::Ready(mut exchange, mut state) => {
-                state.finish(ui);
-                exchange.finish()
-            }
-            Repositories::Live(live, state) => {
-                if let Some(mut state) = state.stop() {
-                    state.finish(ui);
-                }
-                live.stop().map_or_else(|| Err(Report::default()), |mut exchange| exchange.finish())
-            }
-        }
-    }
 }

@@ -12,16 +12,13 @@ use super::detached::{Detached, ServedTerminal};
 use super::environment;
 use super::error::SessionError;
 use super::failure;
-use super::gates::Gates;
 use super::proxy::Filter;
-use super::registry::BackgroundSweep;
-use super::{Repositories, Streams};
+use super::repositories::Repositories;
+use super::{Session, Streams};
 use crate::error::Result;
-use crate::gate::push::PushListener;
 use crate::gate::streams::RelayedStreams;
 use crate::gate::terminal::{GuestTerminal, Pty, Relay};
 use crate::helper::{PreparedCommand, complete_paths};
-use crate::host::Host;
 use crate::launch::native::step::Step;
 use crate::launch::native::{self, NativeLaunch};
 use crate::launch::refuse_downgrades;
@@ -31,7 +28,6 @@ use crate::process::ready::Startup;
 use crate::process::signals::{ReadyAction, SignalQueue, SignalTarget, poll_until};
 use crate::process::status_file::CommandStatus;
 use crate::process::{Outcome, release_pages};
-use crate::ui::Ui;
 
 /// The terminal of a guest that has not started yet.
 pub enum Prepared<'a> {
@@ -232,22 +228,15 @@ pub fn supervise(
     Ok((Outcome::Exited(code? as u8), status))
 }
 
-/// Runs a sandbox and waits for its end. Calls `record_start` before the guest runs.
-#[allow(clippy::too_many_arguments, reason = "each is another part of the session")]
+/// Runs a sandbox and waits for its end.
 pub fn run(
-    host: &Host,
-    plan: &Plan,
+    session: &mut Session,
     launch: &NativeLaunch,
-    push: Option<PushListener>,
-    sweep: &mut BackgroundSweep,
     mut signals: SignalQueue,
     streams: &mut Streams,
-    repositories: &mut Repositories,
-    gates: &mut Gates,
-    record_start: impl FnOnce(&mut Repositories) -> Result<()>,
-    ui: Ui,
 ) -> Result<Outcome> {
-    let filter = match Filter::for_native(host, plan, &gates.log, ui, || signals.termination_signal())? {
+    let Session { host, plan, ui, .. } = *session;
+    let filter = match Filter::for_native(host, plan, &session.gates.log, ui, || signals.termination_signal())? {
         Startup::Ready(filter) => filter,
         Startup::Interrupted(signal) => return Ok(Outcome::Signaled(signal)),
     };
@@ -280,17 +269,17 @@ pub fn run(
         refuse_downgrades(&downgrades)?;
     }
     // Pid 1 mounts the file systems meanwhile, and starts the guest only after `finish`.
-    record_start(repositories)?;
-    sweep.sweep_if_needed();
+    session.record_start()?;
+    session.sweep.sweep_if_needed();
     // Threads may start only after the fork.
-    let _push = push.map(|push| push.serve(host, plan, gates.log.clone(), ui));
+    let _push = session.serve_pushes();
     let mut child = pending.finish()?;
     relayed.start();
     let variables = environment(launch);
     let variables = variables.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()));
     let _environment = environment::keep(variables).map_err(SessionError::KeepEnvironment)?;
-    repositories.begin_delayed_copies();
-    gates.start(plan);
+    session.repositories.begin_delayed_copies();
+    session.gates.start(plan);
     let mut filter = filter;
     if let Some(filter) = &mut filter {
         let pid = child.pid();
@@ -302,7 +291,8 @@ pub fn run(
     for downgrade in &downgrades {
         ui.warn(&format!("{}: {} ({})", downgrade.asked, downgrade.got, downgrade.reason));
     }
-    let (outcome, status) = supervise(child, terminal, signals, repositories, gates.take_agent_action())?;
+    let (outcome, status) =
+        supervise(child, terminal, signals, &mut session.repositories, session.gates.take_agent_action())?;
     match status {
         Some(CommandStatus::OutOfMemory) => failure::explain_memory(plan, outcome, ui),
         Some(status) => failure::explain_command(plan, status, ui),

@@ -13,12 +13,10 @@ use std::process::Command;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-use super::directory::SessionDirectory;
+use super::Session;
 use super::error::SessionError;
 use super::failure;
-use super::gates::Gates;
 use super::proxy::Filter;
-use super::registry::BackgroundSweep;
 use crate::error::Result;
 use crate::host::Host;
 use crate::launch::{SeatbeltEntry, SeatbeltLaunch};
@@ -36,33 +34,26 @@ use crate::ui::shell::shell_words;
 const ENTRY: &str = "entry.json";
 
 /// Runs a sandbox and waits for its end.
-#[allow(clippy::too_many_arguments, reason = "each is another part of the session")]
-pub fn run(
-    host: &Host,
-    plan: &Plan,
-    launch: &SeatbeltLaunch,
-    directory: &SessionDirectory,
-    sweep: &mut BackgroundSweep,
-    mut signals: SignalQueue,
-    gates: &mut Gates,
-    ui: Ui,
-) -> Result<Outcome> {
-    let mut filter = match Filter::for_shared_network(host, plan, &gates.log, ui, || signals.termination_signal())? {
+pub fn run(session: &mut Session, launch: &SeatbeltLaunch, mut signals: SignalQueue) -> Result<Outcome> {
+    session.record_start()?;
+    let Session { host, plan, ui, .. } = *session;
+    let log = &session.gates.log;
+    let mut filter = match Filter::for_shared_network(host, plan, log, ui, || signals.termination_signal())? {
         Startup::Ready(filter) => filter,
         Startup::Interrupted(signal) => return Ok(Outcome::Signaled(signal)),
     };
-    directory.write_private(&launch.file, &Secret::new(&launch.profile))?;
+    session.directory.write_private(&launch.file, &Secret::new(&launch.profile))?;
     // Without it `sandpen exec` fails; the sandbox runs all the same.
     if let Ok(entry) = serde_json::to_string(&launch.entry) {
-        let _ = directory.write_private(&plan.session_dir.join(ENTRY), &Secret::new(entry));
+        let _ = session.directory.write_private(&plan.session_dir.join(ENTRY), &Secret::new(entry));
     }
     let env = launch.env.iter().map(|(name, value)| (name.into(), value.reveal().to_owned()));
     let program = launch.program.as_ref().map(HostPath::as_path);
     let command = command(program, &launch.argv, plan.workdir.as_path(), env)?;
     ui.verbose(&format!("starting: {}", shell_words(&launch.argv)));
-    sweep.start();
-    gates.start(plan);
-    let outcome = supervise(command, signals, filter.as_mut(), gates.take_agent_action())?;
+    session.sweep.start();
+    session.gates.start(plan);
+    let outcome = supervise(command, signals, filter.as_mut(), session.gates.take_agent_action())?;
     filter.map_or(Ok(()), |filter| filter.close(ui))?;
     let status = untrusted::read(plan.session_dir.join(STATUS).as_path(), MAX_STATUS_BYTES).ok();
     check(plan, outcome, status.as_deref().and_then(CommandStatus::parse), ui)

@@ -1,5 +1,3 @@
-use std::time::Instant;
-
 use super::entries::{FLAG_EXTENDED, LENGTH_MASK, LONGEST_PATH, MODE_OFFSET, SIGNATURE, STAT_SIZE};
 use super::number::read_u32;
 use super::*;
@@ -216,7 +214,7 @@ fn prefix_compression_cannot_fill_the_memory() {
 }
 
 #[test]
-fn a_hundred_thousand_entries_are_parsed_quickly() {
+fn an_index_of_a_hundred_thousand_entries_is_parsed() {
     let repository = TestRepository::new(&[]);
     let blob = repository.git_with_input(&["hash-object", "-w", "--stdin"], b"text");
     let line = |n: u32| {
@@ -228,16 +226,10 @@ fn a_hundred_thousand_entries_are_parsed_quickly() {
     for version in ["2", "4"] {
         repository.git(&["update-index", "--index-version", version]);
         let content = content(&repository);
-        let start = Instant::now();
         let index = parse(&content, SHA1).unwrap();
-        let parsed = start.elapsed();
-        let start = Instant::now();
         let links = gitlinks(&content, SHA1).unwrap();
-        let scanned = start.elapsed();
         assert_eq!((index.entries.len(), links.len()), (100_000, 10));
         assert!(listed(&index) == listed_by_git(&repository), "version {version}");
-        // These limits only fail if the cost is not linear; other programs use the processor, too.
-        assert!(parsed.as_millis() < 1000 && scanned.as_millis() < 100, "{parsed:?} {scanned:?}");
     }
 }
 
