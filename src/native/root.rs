@@ -31,7 +31,7 @@ pub(crate) fn build(blueprint: &Blueprint<'_>, skeleton: Option<&Skeleton>, nest
     sys::mount_setattr(CWD, c"/", true, 0, libc::MS_PRIVATE).map_err(&at_root)?;
     let sources = open_sources(blueprint)?;
     let new_root = match skeleton {
-        Some(skeleton) => copy_opened(skeleton.directory(), SKELETON, false),
+        Some(skeleton) => open_place(skeleton.path()).and_then(|place| copy_opened(place.as_fd(), SKELETON, false)),
         None => new_file_system(c"tmpfs", &[(c"mode", c"0755")], NO_DEVICES),
     };
     let new_root = new_root.map_err(&at_root)?;

@@ -5,13 +5,12 @@
 mod build;
 mod parts;
 
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags};
-use rustix::io::{Errno, Result};
+use rustix::fs::{AtFlags, FileType};
 
 use super::blueprint::Operation;
 use build::Store;
@@ -28,13 +27,15 @@ const MAX_KEPT: usize = 16;
 /// A directory that a sandbox can mount as its root. Nobody removes it while it is held.
 #[derive(Debug)]
 pub(crate) struct Skeleton {
-    directory: OwnedFd,
+    /// In a directory that only this user may change. It must be opened in the namespace that mounts
+    /// it.
+    path: CString,
     _lock: File,
 }
 
 impl Skeleton {
-    pub fn directory(&self) -> BorrowedFd<'_> {
-        self.directory.as_fd()
+    pub fn path(&self) -> &CStr {
+        &self.path
     }
 }
 
@@ -63,20 +64,11 @@ fn find_or_make(entries: &[Entry<'_>]) -> std::io::Result<Skeleton> {
     let key = key(entries);
     let lock = store.share(key)?;
     let name = format!("{key:032x}");
-    let directory = match open_directory(store.directory(), &name) {
-        Err(Errno::NOENT) => {
-            store.remove_unused(MAX_KEPT);
-            store.make(&name, entries)?;
-            open_directory(store.directory(), &name)?
-        }
-        found => found?,
-    };
-    Ok(Skeleton { directory, _lock: lock })
-}
-
-fn open_directory(above: BorrowedFd<'_>, name: &str) -> Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::openat(above, name, flags, Mode::empty())
+    if !store.contains(&name) {
+        store.remove_unused(MAX_KEPT);
+        store.make(&name, entries)?;
+    }
+    Ok(Skeleton { path: CString::new(format!("{path}/{name}"))?, _lock: lock })
 }
 
 /// Identifies the content. Two hashes of 64 bits, because other content must not have the same name.
@@ -107,7 +99,7 @@ impl FileStamp {
 }
 
 /// Examines a file that may be copied: a regular one that everybody may read, and not a large one.
-fn stamp_of_copied(path: &std::ffi::CStr) -> Option<FileStamp> {
+fn stamp_of_copied(path: &CStr) -> Option<FileStamp> {
     const MAX_SIZE: i64 = 128 << 10;
     let stat = rustix::fs::statat(rustix::fs::CWD, path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     let is_copied = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile

@@ -36,6 +36,7 @@ mod proxy_process;
 pub(crate) mod registry;
 mod repositories;
 mod seatbelt;
+mod reuse;
 mod spare;
 mod tunnel;
 

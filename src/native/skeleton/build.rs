@@ -3,12 +3,12 @@
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Access, AtFlags, Mode, OFlags};
 
 use super::parts::{DIRECTORY_MODE, Entry};
 use super::LOCK;
@@ -49,8 +49,8 @@ impl Store {
         }
     }
 
-    pub fn directory(&self) -> BorrowedFd<'_> {
-        self.directory.as_fd()
+    pub fn contains(&self, name: &str) -> bool {
+        rustix::fs::accessat(&self.directory, name, Access::EXISTS, AtFlags::empty()).is_ok()
     }
 
     fn lock_file(&self) -> io::Result<File> {
