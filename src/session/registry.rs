@@ -23,9 +23,7 @@ use crate::session_id::SessionId;
 use crate::ui::Ui;
 
 /// The file with the record, in the session's directory.
-pub const RECORD: &str = "session.json";
-/// The file that becomes the record when it is complete.
-pub const NEW_RECORD: &str = "session.json.new";
+const RECORD: &str = "session.json";
 /// The age at which a directory without a lock is no longer taken for one that is being created.
 const CREATION_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a client may go on with a container that should have ended.
@@ -221,7 +219,7 @@ impl Entry {
 /// Writes the record of a session into its directory.
 pub fn write(directory: &HostPath, record: &Record) -> std::io::Result<()> {
     // Written to another file first, so that no reader sees half of it.
-    let new = directory.join(NEW_RECORD);
+    let new = directory.join(format!("{RECORD}.new"));
     fs::write(new.as_path(), serde_json::to_vec(record)?)?;
     fs::rename(new.as_path(), directory.join(RECORD).as_path())
 }

@@ -14,7 +14,6 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{FileType, Stat};
 
-use super::registry::{NEW_RECORD, RECORD};
 use super::spare;
 use crate::config::value::EngineKind;
 use crate::plan::{Plan, Prepare};
@@ -121,11 +120,6 @@ impl Content {
             match name.to_str() {
                 _ if kind == FileType::Directory => return Ok(false),
                 Some(OWNER) => {}
-                // A file that exists is written faster than one that does not.
-                Some(RECORD) => {
-                    File::options().write(true).truncate(true).open(session.join(RECORD))?;
-                    fs::rename(session.join(RECORD), session.join(NEW_RECORD))?;
-                }
                 _ => fs::remove_file(session.join(name))?,
             }
         }
@@ -261,4 +255,97 @@ fn permissions(stat: &Stat) -> u32 {
     #[allow(clippy::useless_conversion, reason = "the type differs between platforms")]
     let mode: u32 = stat.st_mode.into();
     mode & 0o7777
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn content() -> Content {
+        let mut content = Directory::new();
+        for (path, node) in [
+            ("home", Node::Directory(0o700, Directory::new())),
+            ("home/.tool/bin", Node::Directory(0o755, Directory::new())),
+            ("home/.gitconfig", Node::EmptyFile),
+        ] {
+            insert(&mut content, Path::new(path), node).expect("no contradiction");
+        }
+        Content(content)
+    }
+
+    /// Makes a directory of sessions with one session, as a guest that did nothing leaves it.
+    fn session(base: &Path) -> io::Result<PathBuf> {
+        let session = base.join("sessions").join(random_name());
+        fs::create_dir_all(session.join("home/.tool/bin"))?;
+        fs::set_permissions(session.join("home"), fs::Permissions::from_mode(0o700))?;
+        for path in ["home/.tool", "home/.tool/bin"] {
+            fs::set_permissions(session.join(path), fs::Permissions::from_mode(0o755))?;
+        }
+        for file in ["home/.gitconfig", OWNER, "session.json"] {
+            fs::write(session.join(file), if file == "session.json" { "{}" } else { "" })?;
+            fs::set_permissions(session.join(file), fs::Permissions::from_mode(0o644))?;
+        }
+        Ok(session)
+    }
+
+    #[test]
+    fn an_emptied_directory_is_used_again() -> io::Result<()> {
+        let base = tempfile::tempdir()?;
+        let session = session(base.path())?;
+        assert!(content().put_back(&session) && !session.exists());
+        let next = base.path().join("sessions/next");
+        let other = Content(Directory::new());
+        assert!(other.take(&next)?.is_none(), "its content is another one");
+        let lock = content().take(&next)?.expect("a directory");
+        assert_eq!(lock::is_held(&next.join(OWNER)), Some(true));
+        drop(lock);
+        let mut names: Vec<_> = fs::read_dir(&next)?.flatten().map(|entry| entry.file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["home", OWNER]);
+        assert!(content().take(&base.path().join("sessions/third"))?.is_none());
+        Ok(())
+    }
+
+    #[test]
+    fn a_name_that_is_taken_is_an_error() -> io::Result<()> {
+        let base = tempfile::tempdir()?;
+        assert!(content().put_back(&session(base.path())?));
+        let taken = session(base.path())?;
+        let kind = content().take(&taken).map_err(|error| error.kind()).err();
+        assert_eq!(kind, Some(ErrorKind::DirectoryNotEmpty));
+        Ok(())
+    }
+
+    /// Nothing passes from one guest to the next.
+    #[test]
+    fn nothing_that_a_guest_leaves_is_kept() -> io::Result<()> {
+        type Change = fn(&Path) -> io::Result<()>;
+        let changes: [(&str, Change); 9] = [
+            ("a file", |home| fs::write(home.join("x"), "")),
+            ("a directory", |home| fs::create_dir(home.join(".tool/bin/x"))),
+            ("a mode", |home| fs::set_permissions(home, fs::Permissions::from_mode(0o777))),
+            ("a mode below", |home| fs::set_permissions(home.join(".tool"), fs::Permissions::from_mode(0o1755))),
+            ("a link", |home| {
+                fs::remove_dir(home.join(".tool/bin"))?;
+                std::os::unix::fs::symlink("/etc", home.join(".tool/bin"))
+            }),
+            ("content", |home| fs::write(home.join(".gitconfig"), "x")),
+            ("a missing file", |home| fs::remove_file(home.join(".gitconfig"))),
+            ("a hard link", |home| fs::hard_link(home.join(".gitconfig"), home.with_file_name("session.json.new"))),
+            ("an attribute", |home| {
+                let flags = rustix::fs::XattrFlags::empty();
+                Ok(rustix::fs::setxattr(home.join(".tool"), "user.message", b"x", flags)?)
+            }),
+        ];
+        for (what, change) in changes {
+            let base = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR"))?;
+            let session = session(base.path())?;
+            change(&session.join("home"))?;
+            let is_kept = content().put_back(&session);
+            // A second name of an empty file is removed with the session's own files.
+            assert_eq!(is_kept, what == "a hard link", "{what}");
+        }
+        Ok(())
+    }
 }

@@ -160,3 +160,57 @@ fn directories(path: &Path) -> io::Result<()> {
         Err(error) => Err(error),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn store(path: &Path) -> io::Result<Store> {
+        Store::open_or_create(&path.join("roots"))
+    }
+
+    #[test]
+    fn a_skeleton_is_kept_while_it_is_used() -> io::Result<()> {
+        let directory = tempfile::tempdir()?;
+        let store = store(directory.path())?;
+        let entries = [
+            Entry::File { at: c"etc/hosts", content: b"text", mode: 0o644 },
+            Entry::Empty { at: c"etc/profile" },
+            Entry::Directory { at: c"tmp", mode: 0o755 },
+            Entry::Link { at: c"bin", to: c"usr/bin" },
+        ];
+        for key in [1_u128, 2] {
+            let name = format!("{key:032x}");
+            assert!(!store.contains(&name));
+            store.make(&name, &entries)?;
+            // Another launcher has made it meanwhile.
+            store.make(&name, &entries)?;
+            assert!(store.contains(&name));
+        }
+        let made = store.path.join(format!("{:032x}", 1));
+        assert_eq!(fs::read(made.join("etc/hosts"))?, b"text");
+        assert_eq!(fs::read_link(made.join("bin"))?, Path::new("usr/bin"));
+        assert_eq!(made.join("etc").metadata()?.permissions().mode() & 0o777, 0o755);
+        let used = store.share(1)?;
+        assert_eq!(store.remove_unused(2), 0);
+        assert_eq!(store.remove_unused(0), 1);
+        assert!(store.contains(&format!("{:032x}", 1)));
+        drop(used);
+        assert_eq!(store.remove_unused(0), 1);
+        Ok(())
+    }
+
+    #[test]
+    fn a_directory_that_others_may_change_is_not_used() -> io::Result<()> {
+        let directory = tempfile::tempdir()?;
+        let path = directory.path().join("roots");
+        fs::create_dir(&path)?;
+        fs::set_permissions(&path, Permissions::from_mode(0o770))?;
+        assert_eq!(store(directory.path()).map_err(|error| error.kind()).err(), Some(ErrorKind::PermissionDenied));
+        fs::rename(&path, directory.path().join("elsewhere"))?;
+        fs::set_permissions(directory.path().join("elsewhere"), Permissions::from_mode(0o700))?;
+        symlink(directory.path().join("elsewhere"), &path)?;
+        assert!(store(directory.path()).is_err());
+        Ok(())
+    }
+}
