@@ -35,6 +35,7 @@
 //! | `session` | starts a sandbox, waits for it and cleans up |
 //! | `event_log` | records what a sandbox asked of the outside |
 //! | `process` | signals, terminals, exit codes, locks |
+//! | `channel` | carries many streams between the launcher and a process inside over one pair of byte streams |
 //! | `helper` | runs inside the sandbox as its first process |
 //! | `gate` | passes commits, refs, the index and pushes between the sandbox and the host |
 //! | `proxy` | filters the sandbox's network |
@@ -43,6 +44,8 @@
 
 #![deny(missing_docs)]
 
+#[allow(missing_docs)]
+mod channel;
 #[allow(missing_docs)]
 mod cli;
 #[allow(missing_docs)]
@@ -110,6 +113,7 @@ pub use warning::{Warning, WarningTopic};
 /// without notice.
 #[doc(hidden)]
 pub mod internals {
+    pub use crate::channel::{Channel, ChannelError, ChannelFrame, CloseReason, Endpoint, Side, StreamKind};
     pub use crate::command::explain::{json as explain_json, text as explain_text};
     pub use crate::config::{Config, value};
     pub use crate::facts::engines::Controller;

@@ -1,48 +1,88 @@
-"""Draw the chart of the ratios to the bare engines, with quartiles, on a logarithmic scale."""
+"""Draw the chart of launch times, and the chart of how they grow."""
 import math
-from xml.sax.saxutils import escape
 
-WIDTH, LEFT, LINE, RIGHT = 860, 270, 22, 90
-COLOURS = {"sandpen": "#2a6fb0", "other": "#9a9a9a"}
+from drawing import label, page, text_width
+
+WIDTH, LINE, RIGHT, TITLE = 860, 24, 110, 20
+# Each launch that the chart shows: its section, its row, and its label.
+LAUNCHES = [
+    ("native", "sandpen", "sandpen, native"),
+    ("native", "sandpen, in a Git repository", "sandpen, native, in a Git repository"),
+    ("native", "reference", "bubblewrap"),
+    ("images", "sandpen", "sandpen, native, with an image"),
+    ("native-apart", "firejail", "firejail"),
+    ("native-apart", "codex", "codex sandbox"),
+    ("native-apart", "srt", "srt"),
+    ("docker", "sandpen", "sandpen, docker"),
+    ("docker", "reference", "docker run"),
+    ("podman", "sandpen", "sandpen, podman"),
+    ("podman", "reference", "podman run"),
+    ("launchers", "distrobox enter", "distrobox enter"),
+    ("launchers", "devcontainer exec", "devcontainer exec"),
+    ("launchers", "gemini-cli", "gemini --sandbox"),
+    ("launchers", "apptainer", "apptainer"),
+]
 
 
-def panels(results):
-    """Yield the title and the bars (name, ratio, quartiles) of each comparison."""
-    for key, title in (("native", "native launch with the host's network, ratio to bubblewrap"),
-                       ("native-apart", "native launch without a network, ratio to bubblewrap"),
-                       ("docker", "launch on docker, ratio to docker run with the same flags"),
-                       ("launchers", "other container launchers, ratio to docker run with the same flags"),
-                       ("podman", "launch on podman, ratio to podman run with the same flags")):
-        table = results.get(key, {})
-        bars = [(name, line["ratio"], line["quartiles"]) for name, line in table.items() if name != "reference" and "ratio" in line]
-        if bars:
-            yield title, [("the same command again (noise)" if name == "repeat" else name, *rest) for name, *rest in bars]
+def bars(results):
+    """Yield the label and the median of each measured launch in milliseconds, with its quartiles."""
+    for section, name, title in LAUNCHES:
+        line = results.get(section, {}).get(name, {})
+        if "ms" in line:
+            spread = [quartile / line["ratio"] * line["ms"] for quartile in line.get("quartiles", (1, 1))]
+            yield title, line["ms"], spread if name != "reference" else [line["ms"]] * 2
 
 
-def svg(results):
-    drawn = list(panels(results))
-    top = max([4.0] + [high for _, bars in drawn for _, _, (_, high) in bars])
-    low, high = math.log10(0.3), math.log10(top * 1.1)
-    at = lambda ratio: LEFT + (math.log10(max(ratio, 0.3)) - low) / (high - low) * (WIDTH - LEFT - RIGHT)
-    parts, y = [], 34
-    for title, bars in drawn:
-        parts.append(f'<text x="10" y="{y}" font-weight="bold">{escape(title)}</text>')
-        y += 10
-        bottom = y + LINE * len(bars)
-        for tick in (0.5, 1, 2, 5, 10, 20, 50, 100):
-            if tick <= top * 1.1:
-                style = 'stroke="#555"' if tick == 1 else 'stroke="#ddd"'
-                parts.append(f'<line x1="{at(tick):.1f}" y1="{y}" x2="{at(tick):.1f}" y2="{bottom}" {style}/>')
-                parts.append(f'<text x="{at(tick):.1f}" y="{bottom + 12}" text-anchor="middle" font-size="10" fill="#555">{tick}×</text>')
-        for name, ratio, (lower, upper) in bars:
-            colour = COLOURS["sandpen" if name.startswith("sandpen") else "other"]
-            first, last = sorted((at(1), at(ratio)))
-            middle = y + LINE / 2
-            parts.append(f'<text x="{LEFT - 8}" y="{middle + 4}" text-anchor="end">{escape(name)}</text>')
-            parts.append(f'<rect x="{first:.1f}" y="{y + 5}" width="{max(last - first, 1):.1f}" height="{LINE - 10}" fill="{colour}"/>')
-            parts.append(f'<line x1="{at(lower):.1f}" y1="{middle}" x2="{at(upper):.1f}" y2="{middle}" stroke="#000" stroke-width="1.5"/>')
-            parts.append(f'<text x="{max(at(upper), last, at(1)) + 6:.1f}" y="{middle + 4}">{ratio:.2f}</text>')
-            y += LINE
-        y += 44
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{y - 16}" viewBox="0 0 {WIDTH} {y - 16}" '
-            f'font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="#fff"/>\n' + "\n".join(parts) + "\n</svg>\n")
+def launches(results):
+    drawn = sorted(bars(results), key=lambda bar: bar[1])
+    if not drawn:
+        return page(WIDTH, 40, "No launch was measured", [label(10, 24, "No launch was measured.")])
+    left = max(text_width(name) for name, *_ in drawn) + 20
+    low, high = 0, math.log10(max(spread[1] for *_, spread in drawn) * 1.2)
+    at = lambda ms: left + (math.log10(max(ms, 1)) - low) / (high - low) * (WIDTH - left - RIGHT)
+    parts, top = [label(10, TITLE, "Time to launch `true`, in milliseconds (shorter is better; each grid line is ten times the one before)", "text title")], TITLE + 14
+    bottom = top + LINE * len(drawn)
+    for power in range(math.floor(high) + 1):
+        x = at(10 ** power)
+        parts += [f'<line class="line" x1="{x:.1f}" y1="{top}" x2="{x:.1f}" y2="{bottom}"/>', label(x, bottom + 16, f"{10 ** power} ms", "faint small", "middle")]
+    for number, (name, ms, spread) in enumerate(drawn):
+        y = top + LINE * number
+        kind = "sandpen" if name.startswith("sandpen") else "other"
+        parts += [
+            label(left - 8, y + 16, name, "text", "end"),
+            f'<rect class="{kind}" x="{left:.1f}" y="{y + 4}" width="{at(ms) - left:.1f}" height="{LINE - 8}" rx="2"/>',
+            f'<line class="mark" x1="{at(spread[0]):.1f}" y1="{y + 12}" x2="{at(spread[1]):.1f}" y2="{y + 12}"/>',
+            label(at(max(ms, spread[1])) + 8, y + 16, f"{ms:.1f} ms" if ms < 100 else f"{ms:.0f} ms"),
+        ]
+    return page(WIDTH, bottom + 30, "Time to launch a command in a sandbox", parts)
+
+
+def curves(results):
+    """Yield the title of each growth and its lines: a name and pairs of a count and a ratio."""
+    others = results.get("neighbours", {})
+    if others:
+        yield "other sandboxes running", [(engine, [(int(level), line["sandpen_growth"]) for level, line in levels.items()]) for engine, levels in others.items()]
+    for title, line in results.get("growth", {}).items():
+        yield f"{title}, native", [("native", [(int(count), ratio) for count, ratio in line.items()])]
+
+
+def growth(results):
+    drawn, size, height = list(curves(results)), 270, 150
+    parts = [label(10, TITLE, "Growth of the time to launch (1 = none)", "text title")]
+    for number, (title, lines) in enumerate(drawn):
+        x0, y0 = 40 + (number % 3) * (size + 10), TITLE + 40 + (number // 3) * (height + 70)
+        top = max([2.0] + [ratio for _, points in lines for _, ratio in points])
+        widest = max([1] + [math.log10(1 + count) for _, points in lines for count, _ in points])
+        at = lambda count, ratio: (x0 + math.log10(1 + count) / widest * (size - 70), y0 + height - ratio / top * height)
+        parts.append(label(x0, y0 - 8, title, "faint"))
+        for tick in (1, top):
+            y = at(0, tick)[1]
+            parts += [f'<line class="line" x1="{x0}" y1="{y:.1f}" x2="{x0 + size - 70}" y2="{y:.1f}"/>', label(x0 - 6, y + 4, f"{tick:.1f}", "faint small", "end")]
+        for count in sorted({count for _, points in lines for count, _ in points}):
+            parts.append(label(at(count, 0)[0], y0 + height + 16, f"{count:,}" if count < 1000 else f"{count // 1000}k", "faint small", "middle"))
+        for name, points in lines:
+            path = " ".join(f"{x:.1f},{y:.1f}" for x, y in (at(*point) for point in points))
+            x, y = at(*points[-1])
+            parts += [f'<polyline class="curve" points="{path}" fill="none" stroke-width="2"/>', label(x + 6, y + 4, name, "text small")]
+    rows = max(1, (len(drawn) + 2) // 3)
+    return page(WIDTH, TITLE + 40 + rows * (150 + 70) - 30, "Growth of the time to launch", parts)

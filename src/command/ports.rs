@@ -5,6 +5,7 @@ use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::ExitCode;
 
+use crate::channel::ChannelError;
 use crate::cli::Format;
 use crate::config::value::{EngineKind, Port, Value as _};
 use crate::error::{Diagnostic, Kind, Result};
@@ -33,7 +34,7 @@ enum PortsError {
     Relay {
         id: String,
         #[source]
-        source: io::Error,
+        source: ChannelError,
     },
 }
 
@@ -100,7 +101,8 @@ pub fn run(id: &str, ports: &[String], format: Format, ui: Ui) -> Result<Outcome
         ui.notice(&format!("127.0.0.1:{port} leads to port {guest} of {}; Ctrl-C ends this", record.id));
     }
     let is_permitted = |port| access.is_permitted(port);
-    let relayed = link.streams().and_then(|(input, output)| ports::forward(input, output, forwards, is_permitted));
+    let streams = link.streams().map_err(ChannelError::from);
+    let relayed = streams.and_then(|(input, output)| ports::forward(input, output, forwards, is_permitted));
     relayed.map_err(|source| PortsError::Relay { id: record.id.clone(), source })?;
     ui.notice(&format!("{} has ended", record.id));
     Ok(Outcome::Exited(0))

@@ -11,7 +11,7 @@ const LAYERS: &[&[&str]] = &[
     &["error", "path", "saved_path", "secret", "vars", "warning"],
     &["host"],
     &["ui", "process"],
-    &["config", "event_log"],
+    &["config", "event_log", "channel"],
     &["session_id", "cli", "proxy"],
     &["tls"],
     &["facts"],

@@ -5,11 +5,11 @@
 
 use std::marker::PhantomData;
 
+use crate::channel::{self, put};
+pub use crate::channel::{FrameError, MAX_CONTENTS};
+
 /// The version of the protocol that this program speaks.
 pub const VERSION: u16 = 1;
-/// The most contents of one frame, in bytes.
-pub const MAX_CONTENTS: usize = 64 * 1024;
-const HEADER: usize = 4;
 
 /// What a client sends.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,14 +37,6 @@ pub enum LauncherFrame {
     Ended { exit_code: i32 },
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum FrameError {
-    #[error("a frame of {0} bytes is too long")]
-    TooLong(usize),
-    #[error("a frame of kind {0} is malformed or unknown")]
-    Malformed(u8),
-}
-
 /// A frame of one direction.
 pub trait Frame: Sized {
     /// Appends the encoded frame. Contents beyond [`MAX_CONTENTS`] are cut off.
@@ -52,16 +44,6 @@ pub trait Frame: Sized {
 
     /// Parses the contents of a frame; `None` if they are malformed or the kind is unknown.
     fn parse(kind: u8, contents: &[u8]) -> Option<Self>;
-}
-
-/// Appends a frame with these contents.
-pub fn put(out: &mut Vec<u8>, kind: u8, parts: &[&[u8]]) {
-    let contents: Vec<u8> = parts.concat().into_iter().take(MAX_CONTENTS).collect();
-    // The length is limited just above.
-    let length = u32::try_from(contents.len() + 1).unwrap_or_default();
-    out.extend_from_slice(&length.to_le_bytes());
-    out.push(kind);
-    out.extend_from_slice(&contents);
 }
 
 impl Frame for ClientFrame {
@@ -128,45 +110,29 @@ impl Frame for LauncherFrame {
     }
 }
 
-/// Divides a stream of bytes into frames. It holds no more than one frame and what was pushed last.
+/// Divides a stream of bytes into frames of one direction.
 #[derive(Debug)]
 pub struct Decoder<F> {
-    buffer: Vec<u8>,
-    /// The start of `buffer` that has been returned as frames.
-    used: usize,
+    decoder: channel::Decoder,
     frame: PhantomData<F>,
 }
 
 impl<F> Default for Decoder<F> {
     fn default() -> Self {
-        Decoder { buffer: Vec::new(), used: 0, frame: PhantomData }
+        Decoder { decoder: channel::Decoder::default(), frame: PhantomData }
     }
 }
 
 impl<F: Frame> Decoder<F> {
     /// Adds received bytes.
     pub fn push(&mut self, bytes: &[u8]) {
-        self.buffer.drain(..self.used);
-        self.used = 0;
-        self.buffer.extend_from_slice(bytes);
+        self.decoder.push(bytes);
     }
 
     /// Returns the next whole frame. After an error the stream cannot be read any further.
     pub fn next_frame(&mut self) -> Result<Option<F>, FrameError> {
-        let Some((length, rest)) = self.buffer.get(self.used..).and_then(|rest| rest.split_first_chunk()) else {
-            return Ok(None);
-        };
-        let length = u32::from_le_bytes(*length) as usize;
-        if length == 0 {
-            return Err(FrameError::Malformed(0));
-        }
-        if length > MAX_CONTENTS + 1 {
-            return Err(FrameError::TooLong(length));
-        }
-        let Some((kind, contents)) = rest.get(..length).and_then(<[u8]>::split_first) else { return Ok(None) };
-        let frame = F::parse(*kind, contents).ok_or(FrameError::Malformed(*kind))?;
-        self.used += HEADER + length;
-        Ok(Some(frame))
+        let Some((kind, contents)) = self.decoder.next_frame()? else { return Ok(None) };
+        F::parse(kind, contents).map(Some).ok_or(FrameError::Malformed(kind))
     }
 }
 
@@ -245,7 +211,7 @@ mod tests {
             decoder.push(&bytes);
             assert!(decoder.next_frame().is_ok_and(|frame| frame.is_some()));
         }
-        assert!(decoder.buffer.len() <= 2 * bytes.len(), "{} bytes", decoder.buffer.len());
+        assert!(decoder.decoder.held() <= 2 * bytes.len(), "{} bytes", decoder.decoder.held());
     }
 
     #[test]

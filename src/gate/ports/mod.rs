@@ -1,17 +1,14 @@
 //! Connects ports of the host to ports of a running sandbox. A process inside makes the connections,
 //! so that each ends in the sandbox's own network, whatever the guest does; their bytes share one
-//! stream with the host, such as the streams of an engine's `exec`.
+//! channel with the host, over a socket or the streams of an engine's `exec`.
 //!
 //! ```text
-//! 127.0.0.1:PORT ◄──► host ◄── one stream of frames ──► inside ◄──► 127.0.0.1 or ::1 of the sandbox
+//! 127.0.0.1:PORT ◄──► host ◄── one channel ──► inside ◄──► 127.0.0.1 or ::1 of the sandbox
 //! ```
 
-mod connection;
-mod frame;
 mod host;
 mod inside;
 mod listener;
-mod multiplexer;
 #[cfg(test)]
 mod ports_tests;
 

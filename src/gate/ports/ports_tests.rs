@@ -8,15 +8,14 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use super::frame::PortFrame;
 use super::host::{Forward, forward};
 use super::inside::serve;
-use crate::gate::attach::frame::Frame;
+use crate::channel::{ChannelError, ChannelFrame};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// Starts the host's end with one port, and returns the stream to it and its end.
-fn start_host(port: u16) -> (u16, UnixStream, mpsc::Receiver<std::io::Result<()>>) {
+fn start_host(port: u16) -> (u16, UnixStream, mpsc::Receiver<Result<(), ChannelError>>) {
     let (ours, theirs) = UnixStream::pair().expect("a pair");
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let host_port = listener.local_addr().expect("an address").port();
@@ -115,13 +114,14 @@ fn a_port_on_which_nothing_listens_closes_the_connection() {
 }
 
 /// Sends frames to the host as if it were the process inside, while a client is connected.
-fn send_to_host(frames: &[PortFrame]) -> std::io::Result<()> {
+fn send_to_host(frames: &[ChannelFrame<'_>]) -> Result<(), ChannelError> {
     let (port, mut stream, end) = start_host(1);
     let _client = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
-    // The host has opened it as number 0.
+    // The host greets, and opens the connection as number 0.
     stream.set_read_timeout(Some(LIMIT)).expect("a timeout");
-    assert_ne!(stream.read(&mut [0; 100]).expect("a frame"), 0);
+    stream.read_exact(&mut [0; 15 + 12]).expect("two frames");
     let mut bytes = Vec::new();
+    ChannelFrame::Hello { version: 1 }.encode(&mut bytes);
     frames.iter().for_each(|frame| frame.encode(&mut bytes));
     let _ = stream.write_all(&bytes);
     let _ = stream.shutdown(Shutdown::Write);
@@ -130,13 +130,11 @@ fn send_to_host(frames: &[PortFrame]) -> std::io::Result<()> {
 
 #[test]
 fn a_sandbox_cannot_open_connections_or_exceed_its_window() {
-    let data = |count| vec![PortFrame::Data { id: 0, bytes: vec![b'x'; 16 * 1024] }; count];
+    let data = |count| vec![ChannelFrame::Data { id: 0, bytes: &[b'x'; 16 * 1024] }; count];
     assert!(send_to_host(&[]).is_ok());
     assert!(send_to_host(&data(1)).is_ok());
-    assert!(send_to_host(&[PortFrame::Close { id: 7 }, PortFrame::Eof { id: 8 }]).is_ok());
-    assert!(send_to_host(&[PortFrame::Open { id: 1, port: 22 }]).is_err());
-    assert!(send_to_host(&[PortFrame::Credit { id: 0, bytes: 1 << 20 }]).is_err());
-    assert!(send_to_host(&[PortFrame::Eof { id: 0 }, PortFrame::Data { id: 0, bytes: b"x".to_vec() }]).is_err());
+    assert!(send_to_host(&[ChannelFrame::Open { id: 1, kind: 1, argument: &[22, 0] }]).is_err());
+    assert!(send_to_host(&[ChannelFrame::Open { id: 0, kind: 1, argument: &[22, 0] }]).is_err());
     // The client does not read, so that at some time the window is not opened again.
     assert!(send_to_host(&data(4096)).is_err());
 }
