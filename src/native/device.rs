@@ -8,8 +8,8 @@ use rustix::io::{Errno, Result};
 use rustix::mount::MountAttrFlags;
 
 use super::mountpoint::Tree;
-use super::skeleton::Part;
 use super::root::{copy_tree, new_file_system, tmpfs};
+use super::skeleton::Part;
 use super::sys::{MOUNT_ATTR_NOEXEC, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
 
 const NODES: [(&CStr, &CStr); 6] = [

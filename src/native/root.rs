@@ -26,7 +26,11 @@ use super::sys::{self, MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
 /// 4. The steps run, relative to the new root's descriptor, without what the skeleton contains.
 /// 5. A guest that may make sandboxes gets a `/proc` that it cannot reach, but may mount again.
 /// 6. The new root becomes read-only, then `/`; the old one is detached.
-pub(crate) fn build(blueprint: &Blueprint<'_>, skeleton: Option<&Skeleton>, nested: bool) -> std::result::Result<(), Fault> {
+pub(crate) fn build(
+    blueprint: &Blueprint<'_>,
+    skeleton: Option<&Skeleton>,
+    nested: bool,
+) -> std::result::Result<(), Fault> {
     let at_root = Fault::at(Stage::Root);
     sys::mount_setattr(CWD, c"/", true, 0, libc::MS_PRIVATE).map_err(&at_root)?;
     let sources = open_sources(blueprint)?;
@@ -39,7 +43,9 @@ pub(crate) fn build(blueprint: &Blueprint<'_>, skeleton: Option<&Skeleton>, nest
 
     let mut guest = Tree::new(new_root);
     let operations = blueprint.operations.iter().zip(&blueprint.parts).zip(sources);
-    for (index, ((operation, part), source)) in operations.enumerate().filter(|(_, ((_, part), _))| **part != Part::Nothing) {
+    for (index, ((operation, part), source)) in
+        operations.enumerate().filter(|(_, ((_, part), _))| **part != Part::Nothing)
+    {
         let stage = match operation {
             Operation::Proc => Stage::Proc,
             _ => Stage::Step,

@@ -35,8 +35,8 @@ mod proxy;
 mod proxy_process;
 pub(crate) mod registry;
 mod repositories;
-mod seatbelt;
 mod reuse;
+mod seatbelt;
 mod spare;
 mod tunnel;
 

@@ -121,8 +121,7 @@ const REWRITTEN: &str = "/etc/resolv.conf";
 
 fn bind_kind(mount: &Mount) -> BindKind {
     let target = mount.target.as_path();
-    let is_setting =
-        mount.why.topic == Topic::System && mount.access == Access::Ro && target.starts_with("/etc");
+    let is_setting = mount.why.topic == Topic::System && mount.access == Access::Ro && target.starts_with("/etc");
     match mount.is_directory {
         true => BindKind::Directory,
         false if is_setting && target != Path::new(REWRITTEN) => BindKind::Copied,

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, Mode, OFlags};
 
-use super::parts::{DIRECTORY_MODE, Entry};
 use super::LOCK;
+use super::parts::{DIRECTORY_MODE, Entry};
 use crate::native::root::open_place;
 use crate::process::lock;
 use crate::session_id::random_name;

@@ -21,12 +21,28 @@ pub(crate) enum Part {
 /// One name in a skeleton. The names above it are directories.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Entry<'a> {
-    Directory { at: &'a CStr, mode: u32 },
+    Directory {
+        at: &'a CStr,
+        mode: u32,
+    },
     /// The place of a mounted file.
-    Empty { at: &'a CStr },
-    File { at: &'a CStr, content: &'a [u8], mode: u32 },
-    Copy { at: &'a CStr, source: &'a CStr, stamp: FileStamp },
-    Link { at: &'a CStr, to: &'a CStr },
+    Empty {
+        at: &'a CStr,
+    },
+    File {
+        at: &'a CStr,
+        content: &'a [u8],
+        mode: u32,
+    },
+    Copy {
+        at: &'a CStr,
+        source: &'a CStr,
+        stamp: FileStamp,
+    },
+    Link {
+        at: &'a CStr,
+        to: &'a CStr,
+    },
 }
 
 /// The mode of directories that no step names.
