@@ -237,7 +237,7 @@ fn is_plain_at(above: &UntrustedDir, name: &OsStr, fresh: &Traits) -> io::Result
 fn is_plain(directory: &UntrustedDir, mode: u32, fresh: &Traits) -> io::Result<bool> {
     use rustix::fs::{Timespec, Timestamps, UTIME_NOW};
     let stat = rustix::fs::fstat(directory.as_fd())?;
-    let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW.into() };
+    let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
     // A guest could leave a message in the times.
     rustix::fs::futimens(directory.as_fd(), &Timestamps { last_access: now, last_modification: now })?;
     Ok(permissions(&stat) == mode && Traits::of(directory)? == *fresh)
