@@ -4,6 +4,7 @@
 mod agent_gate;
 mod agent_state;
 pub mod cache;
+mod cache_view;
 mod detail;
 pub mod engine;
 mod entry;
@@ -143,6 +144,8 @@ pub struct Plan {
     /// Files of the workspace that are hidden.
     pub hidden: Vec<HostPath>,
     pub(crate) prepare: Vec<Prepare>,
+    /// The directory of the project's layers of package caches, if it has any.
+    pub(crate) cache_layers: Option<HostPath>,
     /// Whether programs inside may make sandboxes of their own.
     pub nested: NestedPlan,
     /// Whether the container is kept after it exits.
@@ -207,6 +210,7 @@ pub struct Draft<'a> {
     mounts: entry::MountTable,
     env: entry::VariableTable,
     prepare: Vec<Prepare>,
+    cache_layers: Option<HostPath>,
     agent_state: AgentState,
     warnings: Vec<Warning>,
 }
@@ -252,6 +256,7 @@ impl Plan {
             mounts: entry::MountTable::default(),
             env,
             prepare: Vec::new(),
+            cache_layers: None,
             agent_state: AgentState::default(),
             warnings,
         };
@@ -316,7 +321,12 @@ impl Plan {
         let ssh_details = draft.ssh_configuration(network.mode, ssh_proxy.as_deref());
         let names_host = draft.host_proxy(&network)?;
         let opened = if user.is_host_user() { Vec::new() } else { repository::inside(&repositories) };
-        let helper_config = HelperConfig { handover, opened, ..draft.helper_config(&ports, &push) };
+        let helper_config = HelperConfig {
+            handover,
+            opened,
+            nested: engine.kind.is_container() && nested.is_allowed(),
+            ..draft.helper_config(&ports, &push)
+        };
         let helper = if engine.kind.is_container() { draft.helper(&helper_config, &request.command)? } else { None };
         if request.is_selftest {
             draft.probe();
@@ -325,7 +335,7 @@ impl Plan {
         warn_of_home(inputs, &mut draft.warnings);
         let hidden = draft.hide()?;
         let hide_details = draft.hide_details();
-        let Draft { mounts, env, mut prepare, warnings, agent_state, .. } = draft;
+        let Draft { mounts, env, mut prepare, cache_layers, warnings, agent_state, .. } = draft;
         let mounts = mounts.into_sorted();
         if seatbelt.is_none() {
             prepare.extend(mount_points::mount_points(&mounts, &session_dir));
@@ -364,6 +374,7 @@ impl Plan {
             fixed,
             hidden,
             prepare,
+            cache_layers,
             keep: config.keep.clone(),
             strict: config.strict.value,
             warnings,

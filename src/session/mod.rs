@@ -14,6 +14,7 @@ pub(crate) mod cache;
 pub(crate) mod cleanup;
 mod client_wait;
 mod container;
+mod container_cache;
 mod container_entry;
 mod detached;
 mod directory;
