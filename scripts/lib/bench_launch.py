@@ -31,10 +31,23 @@ def sandpen_commands(rig):
     return table
 
 
+CLONE = "clone and pivot_root in C"
+
+
+def clone_program(rig):
+    """Compile the program that makes the same namespaces and nothing else; None without a compiler."""
+    program = os.path.join(rig.directory, "bench_clone")
+    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bench_clone.c")
+    if not rig.has("cc") or subprocess.run(["cc", "-O2", "-o", program, source]).returncode:
+        return {}
+    return {CLONE: Command([program, "true"], title="scripts/lib/bench_clone.c")}
+
+
 def native(rig):
     """Compare native launches to bubblewrap, both with the host's network."""
     repository = rig.repository("repository")
     table = rig.runner.compare(rig.rounds * 2, Command(BWRAP_HOST_NETWORK, title=" ".join(BWRAP_HOST_NETWORK)), {
+        **clone_program(rig),
         "sandpen": rig.run("native"),
         "sandpen, engine chosen automatically": Command([rig.sandpen, "run", "--ssh-agent", "off", "--", "true"], title="sandpen run -- true"),
         "sandpen, in a Git repository": rig.run("native", cwd=repository),

@@ -4,6 +4,7 @@ import os
 import bench_breakdown
 import bench_chart
 import bench_cost
+import bench_launch
 from bench_rig import HERE
 
 ENGINES = ("docker", "podman")
@@ -32,6 +33,8 @@ def goals(results):
         within_noise(f"{engine}: the same without a network", results.get(f"{engine}-apart"), "sandpen --network off")
     goal("native / bwrap, with the host's network", 0.8, ratio("native", "sandpen"))
     goal("native / bwrap, with the host's network, in a Git repository", 0.9, ratio("native", "sandpen, in a Git repository"))
+    own, least = ratio("native", "sandpen"), ratio("native", bench_launch.CLONE)
+    goal("native / a program in C that makes the same namespaces", 2.0, own / least if own and least else None)
     goal("native / bwrap, without a network", 1.0, ratio("native-apart", "sandpen --network off"))
     goal("native / bwrap, without a network, in a Git repository", 1.0, ratio("native-apart", "sandpen --network off, in a Git repository"))
     for engine in ENGINES:

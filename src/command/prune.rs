@@ -23,6 +23,8 @@ pub fn run(cache: bool, ui: Ui) -> Result<Outcome> {
     let (kept, stale) = (removed(&kept), removed(&stale));
     #[cfg(target_os = "linux")]
     let stale = stale + crate::native::remove_stale();
+    #[cfg(target_os = "linux")]
+    crate::native::remove_unused_roots();
     let running: Vec<String> = cleanup::running(&base).into_iter().map(|record| record.id).collect();
     crate::kept_copy::CopyStore::beside(&base).remove_unfinished();
     event_log::remove_old(&base, |id| running.iter().any(|known| known == id));

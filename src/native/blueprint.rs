@@ -6,13 +6,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use super::error::{Cause, SetupError};
+use super::skeleton::Part;
 use super::sys::{MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
-use crate::launch::native::step::{Bind, NativeSetup, Step};
+use crate::launch::native::step::{Bind, BindKind, NativeSetup, Step};
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Operation<'a> {
     Dir { at: CString, mode: u32 },
-    Bind { source: CString, at: CString, attributes: u64 },
+    Bind { source: CString, at: CString, attributes: u64, kind: BindKind },
     Cache { host: CString, upper: CString, work: CString, at: CString, is_needed: bool },
     Tmpfs { at: CString, mode: u32 },
     Symlink { at: CString, to: CString },
@@ -25,6 +26,8 @@ pub(crate) enum Operation<'a> {
 #[derive(Debug)]
 pub(crate) struct Blueprint<'a> {
     pub operations: Vec<Operation<'a>>,
+    /// What is left to do of each.
+    pub parts: Vec<Part>,
     pub cwd: CString,
     /// The size of all directories in memory together, as an option of tmpfs; `None` for the
     /// kernel's default.
@@ -44,7 +47,8 @@ impl<'a> Blueprint<'a> {
         let cwd = working_directory(&setup.cwd, setup.steps.len())?;
         // The text of a number contains no NUL byte.
         let memory_files = setup.memory_files.and_then(|bytes| CString::new(bytes.to_string()).ok());
-        Ok(Self { operations, cwd, memory_files })
+        let parts = vec![Part::Whole; operations.len()];
+        Ok(Self { operations, parts, cwd, memory_files })
     }
 }
 
@@ -72,6 +76,7 @@ impl Links {
                 source: absolute(&bind.source)?,
                 at: self.target(&bind.target)?,
                 attributes: attributes(bind),
+                kind: bind.kind,
             },
             Step::Cache(cache) => Operation::Cache {
                 host: absolute(&cache.host)?,
@@ -183,7 +188,7 @@ mod tests {
 
     fn bind(path: impl Into<PathBuf>) -> Step {
         let source = path.into();
-        Step::Bind(Bind { target: source.clone(), source, writable: false })
+        Step::Bind(Bind { target: source.clone(), source, writable: false, kind: BindKind::Directory })
     }
 
     fn link(path: &str, to: &str) -> Step {

@@ -9,6 +9,7 @@ use rustix::mount::MountAttrFlags;
 
 use super::mountpoint::Tree;
 use super::root::{copy_tree, new_file_system};
+use super::skeleton::Part;
 use super::sys::{MOUNT_ATTR_NOEXEC, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
 
 const NODES: [(&CStr, &CStr); 6] = [
@@ -29,7 +30,7 @@ const STREAM_NODES: [((u32, u32), &CStr); 5] = [
     ((1, 9), c"/dev/urandom"),
 ];
 
-const LINKS: [(&CStr, &CStr); 5] = [
+pub(crate) const LINKS: [(&CStr, &CStr); 5] = [
     (c"dev/fd", c"/proc/self/fd"),
     (c"dev/stdin", c"/proc/self/fd/0"),
     (c"dev/stdout", c"/proc/self/fd/1"),
@@ -40,6 +41,18 @@ const LINKS: [(&CStr, &CStr); 5] = [
 /// A read-only mount does not prevent writing to a device, but keeps a guest of root from changing
 /// the mode or the owner of the host's node.
 const ATTRIBUTES: u64 = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC | MOUNT_ATTR_RDONLY;
+
+const CONSOLE: &CStr = c"dev/console";
+const TERMINALS: &CStr = c"dev/pts";
+const SHARED_MEMORY: &CStr = c"dev/shm";
+
+/// Lists where [`mount`] mounts something, and whether that is a directory.
+pub(crate) fn places(has_terminal: bool) -> impl Iterator<Item = (&'static CStr, bool)> {
+    let exists = |path: &CStr| rustix::fs::access(path, rustix::fs::Access::EXISTS).is_ok();
+    let nodes = NODES.iter().filter(move |(path, _)| exists(path)).map(|(_, name)| *name);
+    let nodes = nodes.chain(has_terminal.then_some(CONSOLE)).map(|name| (name, false));
+    nodes.chain([TERMINALS, SHARED_MEMORY].map(|name| (name, true)))
+}
 
 pub(crate) struct Nodes(Vec<(&'static CStr, OwnedFd)>);
 
@@ -57,7 +70,7 @@ pub(crate) fn open() -> Result<Nodes> {
     if let Some(terminal) = terminal_name()
         && let Ok(tree) = copy_tree(&terminal, ATTRIBUTES)
     {
-        nodes.push((c"dev/console", tree));
+        nodes.push((CONSOLE, tree));
     }
     Ok(Nodes(nodes))
 }
@@ -68,15 +81,17 @@ fn terminal_name() -> Option<CString> {
     rustix::termios::ttyname(stream, Vec::new()).ok()
 }
 
-pub(crate) fn mount(guest: &mut Tree, nodes: Nodes) -> Result<()> {
+pub(crate) fn mount(guest: &mut Tree, nodes: Nodes, part: Part) -> Result<()> {
     for (path, tree) in &nodes.0 {
-        guest.mount(tree.as_fd(), path)?;
+        guest.mount_part(tree.as_fd(), path, part)?;
     }
-    for (path, to) in LINKS {
-        guest.symlink(path, to)?;
+    if part == Part::Whole {
+        for (path, to) in LINKS {
+            guest.symlink(path, to)?;
+        }
     }
-    guest.mount(terminals()?.as_fd(), c"dev/pts")?;
-    guest.mount_memory(c"dev/shm", 0o1777)
+    guest.mount_part(terminals()?.as_fd(), TERMINALS, part)?;
+    guest.mount_memory(SHARED_MEMORY, 0o1777, part)
 }
 
 /// Creates a devpts: every mount of it is a separate instance. `nodev` would make its terminals

@@ -8,24 +8,24 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::{Errno, Result};
 use rustix::mount::{MoveMountFlags, OpenTreeFlags};
 
+use super::skeleton::Part;
+
 /// `IN_ROOT` keeps `..` and absolute names inside; `NO_SYMLINKS` refuses planted links (ELOOP).
 const INSIDE: ResolveFlags = ResolveFlags::IN_ROOT.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
-
-/// Contains the directories of [`Tree::mount_memory`] whose place is not in the root's file system.
-const MEMORY: &CStr = c".sandpen/memory";
 
 /// The new root, through which every path of the guest is reached.
 pub(crate) struct Tree {
     root: OwnedFd,
-    /// The number of directories in [`MEMORY`].
+    /// The file system of the directories in memory, and their number.
+    memory: OwnedFd,
     memory_directories: usize,
     /// The parent directory that was used last: most mounts are siblings.
     last: Option<(CString, OwnedFd)>,
 }
 
 impl Tree {
-    pub fn new(root: OwnedFd) -> Self {
-        Self { root, memory_directories: 0, last: None }
+    pub fn new(root: OwnedFd, memory: OwnedFd) -> Self {
+        Self { root, memory, memory_directories: 0, last: None }
     }
 
     pub fn root(&self) -> BorrowedFd<'_> {
@@ -59,31 +59,25 @@ impl Tree {
         attached
     }
 
-    /// Mounts an empty, writable directory of the root's own file system at `path`, so that its size
-    /// bounds all of them together. Usually that is the directory at `path` itself, which only the
-    /// mount makes writable, because the root's will be read-only.
-    pub fn mount_memory(&mut self, path: &CStr, mode: u32) -> Result<()> {
-        let (parent, name) = self.parent(path)?;
-        let in_root = match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(mode)) {
-            Ok(()) => Some(look(parent, name)?),
-            Err(Errno::EXIST) => None,
-            Err(errno) => return Err(errno),
-        };
-        let in_root = match in_root {
-            Some(made) if same_device(made.as_fd(), self.root.as_fd())? => Some(made),
-            _ => None,
-        };
-        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
-        if let Some(directory) = in_root {
-            let tree = rustix::mount::open_tree(directory.as_fd(), c"", flags)?;
-            return attach(tree.as_fd(), directory.as_fd());
+    /// Mounts a detached tree in a place that exists, or that is created if `part` is all.
+    pub fn mount_part(&mut self, tree: BorrowedFd<'_>, path: &CStr, part: Part) -> Result<()> {
+        if part == Part::Whole {
+            return self.mount(tree, path);
         }
+        let (parent, name) = self.parent(path)?;
+        attach_at(tree, parent, name)
+    }
+
+    /// Mounts an empty, writable directory in memory at `path`. All of them are in one file system, so
+    /// that its size bounds them together.
+    pub fn mount_memory(&mut self, path: &CStr, mode: u32, part: Part) -> Result<()> {
         self.memory_directories += 1;
-        let place = format!("{}/{}", MEMORY.to_string_lossy(), self.memory_directories);
-        let place = CString::new(place).map_err(|_| Errno::INVAL)?;
-        let directory = self.directory(&place, mode)?;
+        let name = CString::new(self.memory_directories.to_string()).map_err(|_| Errno::INVAL)?;
+        rustix::fs::mkdirat(&self.memory, &name, Mode::from_raw_mode(mode))?;
+        let directory = look(self.memory.as_fd(), &name)?;
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
         let tree = rustix::mount::open_tree(directory.as_fd(), c"", flags)?;
-        self.mount(tree.as_fd(), path)
+        self.mount_part(tree.as_fd(), path, part)
     }
 
     /// Creates a file. An existing one is an error, so no file of the host is overwritten.
@@ -153,11 +147,6 @@ fn split(path: &CStr) -> Result<(Option<CString>, &CStr)> {
     let above = CString::new(&bytes[..slash]).map_err(|_| Errno::INVAL)?;
     let name = CStr::from_bytes_with_nul(&bytes[slash + 1..]).map_err(|_| Errno::INVAL)?;
     Ok((Some(above), name))
-}
-
-fn same_device(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> Result<bool> {
-    let device = |what| rustix::fs::statat(what, c"", AtFlags::EMPTY_PATH).map(|stat| stat.st_dev);
-    Ok(device(one)? == device(other)?)
 }
 
 pub(crate) fn is_directory(what: BorrowedFd<'_>) -> Result<bool> {

@@ -15,32 +15,49 @@ use super::device::{self, Nodes};
 use super::error::{Fault, Stage};
 use super::mountpoint::{Tree, attach_at};
 use super::procfs;
+use super::skeleton::{Part, Skeleton};
 use super::sys::{self, MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
 
 /// Executes the blueprint. Afterwards no path leads to the host's file system any more.
 ///
 /// 1. Nothing propagates to or from the host.
 /// 2. All sources are opened, before anything is mounted that could cover them.
-/// 3. The new root is mounted over `/`, which exists everywhere; paths still lead to the host.
-/// 4. The steps run, relative to the new root's descriptor.
+/// 3. The new root is mounted over `/`, which exists everywhere; paths still lead to the host. It is a
+///    skeleton, which is read-only from the beginning, or an empty file system in memory.
+/// 4. The steps run, relative to the new root's descriptor, without what the skeleton contains.
 /// 5. A guest that may make sandboxes gets a `/proc` that it cannot reach, but may mount again.
 /// 6. The new root becomes read-only, then `/`; the old one is detached.
-pub(crate) fn build(blueprint: &Blueprint<'_>, nested: bool) -> std::result::Result<(), Fault> {
+pub(crate) fn build(
+    blueprint: &Blueprint<'_>,
+    skeleton: Option<&Skeleton>,
+    nested: bool,
+) -> std::result::Result<(), Fault> {
     let at_root = Fault::at(Stage::Root);
     sys::mount_setattr(CWD, c"/", true, 0, libc::MS_PRIVATE).map_err(&at_root)?;
     let sources = open_sources(blueprint)?;
+    // A directory in memory can only be mounted elsewhere while its file system is mounted, too: below
+    // the new root, where no path leads.
     let size = blueprint.memory_files.as_deref().map(|size| (c"size", size));
     let options: Vec<(&CStr, &CStr)> = std::iter::once((c"mode", c"0755")).chain(size).collect();
-    let new_root = new_file_system(c"tmpfs", &options, NO_DEVICES).map_err(&at_root)?;
+    let memory = new_file_system(c"tmpfs", &options, NO_DEVICES).map_err(&at_root)?;
+    attach_at(memory.as_fd(), CWD, c"/").map_err(&at_root)?;
+    let new_root = match skeleton {
+        Some(skeleton) => open_place(skeleton.path()).and_then(|place| copy_opened(place.as_fd(), SKELETON, false)),
+        None => new_file_system(c"tmpfs", &[(c"mode", c"0755")], NO_DEVICES),
+    };
+    let new_root = new_root.map_err(&at_root)?;
     attach_at(new_root.as_fd(), CWD, c"/").map_err(&at_root)?;
 
-    let mut guest = Tree::new(new_root);
-    for (index, (operation, source)) in blueprint.operations.iter().zip(sources).enumerate() {
+    let mut guest = Tree::new(new_root, memory);
+    let operations = blueprint.operations.iter().zip(&blueprint.parts).zip(sources);
+    for (index, ((operation, part), source)) in
+        operations.enumerate().filter(|(_, ((_, part), _))| **part != Part::Nothing)
+    {
         let stage = match operation {
             Operation::Proc => Stage::Proc,
             _ => Stage::Step,
         };
-        execute(operation, source, &mut guest).map_err(Fault::at_step(stage, index))?;
+        execute(operation, *part, source, &mut guest).map_err(Fault::at_step(stage, index))?;
     }
     if nested {
         procfs::permit_mounting(&mut guest).map_err(Fault::at(Stage::Proc))?;
@@ -58,8 +75,9 @@ enum OpenSource {
 }
 
 fn open_sources(blueprint: &Blueprint<'_>) -> std::result::Result<Vec<OpenSource>, Fault> {
-    let open = |(index, operation): (usize, &Operation<'_>)| {
+    let open = |(index, (operation, part)): (usize, (&Operation<'_>, &Part))| {
         let opened = match operation {
+            _ if *part == Part::Nothing => Ok(OpenSource::Nothing),
             Operation::Bind { source, attributes, .. } => copy_tree(source, *attributes).map(OpenSource::Tree),
             Operation::Cache { host, upper, work, is_needed, .. } => {
                 overlay(host, upper, work, *is_needed).map(OpenSource::Tree)
@@ -69,28 +87,26 @@ fn open_sources(blueprint: &Blueprint<'_>) -> std::result::Result<Vec<OpenSource
         };
         opened.map_err(Fault::at_step(Stage::Source, index))
     };
-    blueprint.operations.iter().enumerate().map(open).collect()
+    blueprint.operations.iter().zip(&blueprint.parts).enumerate().map(open).collect()
 }
 
 /// Copies the mounts at `source`, a path without symbolic links, into a detached tree and adds
 /// `attributes` to each of them. Recursive, because the kernel refuses to uncover in a user
 /// namespace what a sub-mount covers.
 pub(crate) fn copy_tree(source: &CStr, attributes: u64) -> Result<OwnedFd> {
-    let place = open_place(source)?;
-    let tree = rustix::mount::open_tree(
-        place,
-        c"",
-        OpenTreeFlags::OPEN_TREE_CLONE
-            | OpenTreeFlags::OPEN_TREE_CLOEXEC
-            | OpenTreeFlags::AT_EMPTY_PATH
-            | OpenTreeFlags::AT_RECURSIVE,
-    )?;
-    sys::mount_setattr(tree.as_fd(), c"", true, attributes, 0)?;
+    copy_opened(open_place(source)?.as_fd(), attributes, true)
+}
+
+fn copy_opened(place: BorrowedFd<'_>, attributes: u64, recursive: bool) -> Result<OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
+    let flags = if recursive { flags | OpenTreeFlags::AT_RECURSIVE } else { flags };
+    let tree = rustix::mount::open_tree(place, c"", flags)?;
+    sys::mount_setattr(tree.as_fd(), c"", recursive, attributes, 0)?;
     Ok(tree)
 }
 
 /// Opens a path without symbolic links.
-fn open_place(path: &CStr) -> Result<OwnedFd> {
+pub(crate) fn open_place(path: &CStr) -> Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let real = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     rustix::fs::openat2(CWD, path, flags, Mode::empty(), real)
@@ -118,21 +134,24 @@ fn overlay(host: &CStr, upper: &CStr, work: &CStr, is_needed: bool) -> Result<Ow
     }
 }
 
-fn execute(operation: &Operation<'_>, source: OpenSource, guest: &mut Tree) -> Result<()> {
+fn execute(operation: &Operation<'_>, part: Part, source: OpenSource, guest: &mut Tree) -> Result<()> {
     match (operation, source) {
         (Operation::Bind { at, .. } | Operation::Cache { at, .. }, OpenSource::Tree(tree)) => {
-            guest.mount(tree.as_fd(), at)
+            guest.mount_part(tree.as_fd(), at, part)
         }
-        (Operation::Dev, OpenSource::Devices(nodes)) => device::mount(guest, nodes),
+        (Operation::Dev, OpenSource::Devices(nodes)) => device::mount(guest, nodes, part),
         // `open_sources` has opened one for each of these.
         (Operation::Bind { .. } | Operation::Cache { .. } | Operation::Dev, _) => Err(Errno::INVAL),
         (Operation::Dir { at, mode }, _) => guest.directory(at, *mode).map(drop),
-        (Operation::Tmpfs { at, mode }, _) => guest.mount_memory(at, *mode),
+        (Operation::Tmpfs { at, mode }, _) => guest.mount_memory(at, *mode, part),
         (Operation::Symlink { at, to }, _) => guest.symlink(at, to),
         (Operation::File { at, content, mode }, _) => guest.file(at, content, *mode),
         (Operation::Proc, _) => procfs::mount(guest),
     }
 }
+
+/// Of the host's directory that is mounted as the root: it must not change, in no step.
+const SKELETON: u64 = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
 
 pub(crate) const NO_DEVICES: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOSUID.union(MountAttrFlags::MOUNT_ATTR_NODEV);
 

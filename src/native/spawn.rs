@@ -17,6 +17,7 @@ use super::link::{Link, Message};
 use super::namespaces::Namespaces;
 use super::seccomp::NewNamespaces;
 use super::session::SessionStreams;
+use super::skeleton::{self, Skeleton};
 use super::sys::{self, Forked};
 use super::walls::{self, Walls};
 use super::{diagnose, privileges, root, session};
@@ -34,6 +35,8 @@ pub struct Child {
     /// The listening socket of [`NativeSetup::listen`].
     pub listener: Option<TcpListener>,
     cgroups: Option<Cgroups>,
+    /// Held, because it is the sandbox's root.
+    skeleton: Option<Skeleton>,
     /// Pid 1 has reported that no other process is left.
     exited: bool,
     reaped: bool,
@@ -66,7 +69,10 @@ pub fn spawn<'a>(
     init: impl FnOnce(&Init) -> i32,
 ) -> Result<PendingSandbox<'a>, SetupError> {
     walls::check_streams()?;
-    let blueprint = Blueprint::new(setup)?;
+    let mut blueprint = Blueprint::new(setup)?;
+    let has_terminal = matches!(streams, SessionStreams::Terminal(_) | SessionStreams::OnlyTerminal(_));
+    let (skeleton, parts) = skeleton::take(&blueprint.operations, has_terminal);
+    blueprint.parts = parts;
     let caller = Caller::current();
     let limits = cgroup::enforce(setup.limits, caller, setup.nested);
     let mut walls = Walls::for_first_process(NewNamespaces::new(setup.nested, limits.is_separate));
@@ -75,6 +81,7 @@ pub fn spawn<'a>(
         setup,
         streams,
         blueprint,
+        skeleton: skeleton.as_ref(),
         caller,
         maps: Maps::new(setup.uid, setup.gid),
         walls,
@@ -101,6 +108,7 @@ pub fn spawn<'a>(
     let (pid, pidfd) = forked?;
     let mut child = Child::new(ours, pid, pidfd);
     child.cgroups = limits.cgroups;
+    child.skeleton = skeleton;
     Ok(PendingSandbox { child, setup, caller, unenforced: limits.unenforced })
 }
 
@@ -141,6 +149,7 @@ struct FirstProcess<'a> {
     setup: &'a NativeSetup,
     streams: SessionStreams<'a>,
     blueprint: Blueprint<'a>,
+    skeleton: Option<&'a Skeleton>,
     caller: Caller,
     maps: Maps,
     walls: Walls,
@@ -207,7 +216,7 @@ impl FirstProcess<'_> {
 
     fn build_file_system(&self) -> Result<(), Fault> {
         let umask = rustix::process::umask(rustix::fs::Mode::empty());
-        let built = root::build(&self.blueprint, self.setup.nested);
+        let built = root::build(&self.blueprint, self.skeleton, self.setup.nested);
         rustix::process::umask(umask);
         built?;
         rustix::process::chdir(self.blueprint.cwd.as_c_str()).map_err(Fault::at(Stage::WorkingDirectory))
@@ -223,6 +232,7 @@ impl Child {
             namespaces: Namespaces::default(),
             listener: None,
             cgroups: None,
+            skeleton: None,
             exited: false,
             reaped: false,
         }

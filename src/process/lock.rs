@@ -44,6 +44,18 @@ pub fn when_byte_is_released(path: &Path, byte: u32, then: impl FnOnce() + Send 
     Ok(())
 }
 
+/// Takes a byte of a file together with others that share it.
+#[cfg(target_os = "linux")]
+pub fn share_byte(file: &File, byte: u32) -> io::Result<()> {
+    lock_byte(file, Kind::Shared, Wait::No, byte)
+}
+
+/// Returns whether nobody else shares the byte. If so, nobody else can until the file is closed.
+#[cfg(target_os = "linux")]
+pub fn is_only_one_at(file: &File, byte: u32) -> bool {
+    lock_byte(file, Kind::Exclusive, Wait::No, byte).is_ok()
+}
+
 fn retry(mut lock: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     loop {
         match lock() {

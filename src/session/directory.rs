@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::error::SessionError;
+use super::reuse::Content;
 use super::spare;
 use crate::error::Result;
 use crate::gate::repository::RepositoryExchange;
@@ -42,6 +43,8 @@ pub struct SessionDirectory {
     /// A directory outside of it, which is removed with it.
     memory: Option<PathBuf>,
     is_kept: bool,
+    /// What is prepared in it, if it may be used again.
+    content: Option<Content>,
     _lock: File,
 }
 
@@ -50,14 +53,22 @@ impl SessionDirectory {
     pub fn create(plan: &Plan) -> Result<Self> {
         let path = plan.session_dir.clone();
         secure_base(&path).map_err(|source| SessionError::Create { path: path.clone(), source })?;
-        let lock = create_locked(&path).map_err(|source| match source.kind() {
+        let content = Content::of(plan);
+        let reused = content.as_ref().map_or(Ok(None), |content| content.take(path.as_path()));
+        let is_reused = matches!(reused, Ok(Some(_)));
+        let lock = reused.and_then(|reused| reused.map_or_else(|| create_locked(&path), Ok));
+        let lock = lock.map_err(|source| match source.kind() {
             io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists => SessionError::NameTaken(plan.id.clone()),
             _ => SessionError::Create { path: path.clone(), source },
         })?;
         // If a later step fails, dropping this removes the directory.
         let memory = plan.repository_gate.memory_dir.clone();
-        let directory = SessionDirectory { path, memory, is_kept: false, _lock: lock };
-        for item in &plan.prepare {
+        let directory = SessionDirectory { path, memory, is_kept: false, content, _lock: lock };
+        let exists = |item: &Prepare| {
+            let content = directory.content.as_ref().filter(|_| is_reused);
+            content.is_some_and(|content| content.contains(item, directory.path.as_path()))
+        };
+        for item in plan.prepare.iter().filter(|item| !exists(item)) {
             prepare(item)?;
         }
         Ok(directory)
@@ -103,7 +114,9 @@ impl Drop for SessionDirectory {
     fn drop(&mut self) {
         if !self.is_kept {
             remove_memory(&self.path, self.memory.as_deref());
-            remove_on_disk(&self.path);
+            if !self.content.as_ref().is_some_and(|content| content.put_back(self.path.as_path())) {
+                remove_on_disk(&self.path);
+            }
         }
     }
 }

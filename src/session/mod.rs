@@ -39,6 +39,7 @@ mod proxy;
 mod proxy_process;
 pub(crate) mod registry;
 mod repositories;
+mod reuse;
 mod seatbelt;
 mod spare;
 mod tunnel;

@@ -7,12 +7,13 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use crate::process::untrusted_dir::UntrustedDir;
 use crate::session_id::random_name;
 
 /// Begins the names of directories for objects in a session's directory.
 const OBJECTS: &str = "objects-";
 /// The subdirectories that Git expects.
-const SUBDIRECTORIES: &[&str] = &[INFO, PACK];
+pub const SUBDIRECTORIES: &[&str] = &[INFO, PACK];
 const INFO: &str = "info";
 const PACK: &str = "pack";
 const ALTERNATES: &str = "alternates";
@@ -48,7 +49,8 @@ pub fn put_back(session: &Path) {
     let directories = fs::read_dir(session).into_iter().flatten().flatten();
     let objects = directories.filter(|entry| entry.file_name().to_string_lossy().starts_with(OBJECTS));
     for entry in objects.take(MAX_SPARE.saturating_sub(count)) {
-        if is_empty(&entry.path()) && fs::create_dir_all(&spares).is_ok() {
+        let is_empty = UntrustedDir::open(&entry.path()).is_ok_and(|objects| is_empty(&objects));
+        if is_empty && fs::create_dir_all(&spares).is_ok() {
             let _ = fs::rename(entry.path(), spares.join(random_name()));
         }
     }
@@ -56,21 +58,20 @@ pub fn put_back(session: &Path) {
 
 /// Tells whether there is nothing but the list of alternates, which the next session reads and
 /// corrects.
-fn is_empty(objects: &Path) -> bool {
-    let is_real = |path: &Path| path.symlink_metadata().is_ok_and(|meta| meta.is_dir());
-    let names = |path: &Path| -> Option<Vec<OsString>> {
-        let entries = fs::read_dir(path).ok().filter(|_| is_real(path))?;
-        entries.take(MAX_NAMES).map(|entry| Some(entry.ok()?.file_name())).collect()
+pub fn is_empty(objects: &UntrustedDir) -> bool {
+    let names = |path: &str| -> Option<Vec<OsString>> {
+        let entries = objects.directory(Path::new(path)).ok()?.entries(MAX_NAMES).ok()?;
+        Some(entries.into_iter().map(|(name, _)| name).collect())
     };
     let is_alternates = |names: &[OsString]| match names {
         [] => true,
         [name] if name == ALTERNATES => {
-            let meta = objects.join(INFO).join(ALTERNATES).symlink_metadata();
-            meta.is_ok_and(|meta| meta.is_file() && meta.nlink() == 1)
+            let file = objects.file(&Path::new(INFO).join(ALTERNATES)).ok().flatten();
+            file.and_then(|file| file.metadata().ok()).is_some_and(|meta| meta.nlink() == 1)
         }
         _ => false,
     };
-    names(objects).is_some_and(|names| names.len() == SUBDIRECTORIES.len())
-        && names(&objects.join(INFO)).is_some_and(|names| is_alternates(&names))
-        && names(&objects.join(PACK)).is_some_and(|names| names.is_empty())
+    names("").is_some_and(|names| names.len() == SUBDIRECTORIES.len())
+        && names(INFO).is_some_and(|names| is_alternates(&names))
+        && names(PACK).is_some_and(|names| names.is_empty())
 }

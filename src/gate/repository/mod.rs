@@ -133,11 +133,15 @@ impl RepositoryExchange {
         let mut searched = std::mem::take(&mut exchange.searched);
         let is_large = searched.is_large();
         let mut search = || {
-            let others = OtherSessions::beside(session);
             let mut baseline = NestedBaseline::record(gate, &known, &mut searched)?;
-            others.correct(&mut baseline);
-            // Another one may have started meanwhile.
-            OtherSessions::beside(session).correct(&mut baseline);
+            // Most workspaces contain no other repositories, and there may be hundreds of sessions.
+            if !baseline.is_empty() {
+                let others = OtherSessions::beside(session);
+                baseline = NestedBaseline::record(gate, &known, &mut searched)?;
+                others.correct(&mut baseline);
+                // Another one may have started meanwhile.
+                OtherSessions::beside(session).correct(&mut baseline);
+            }
             Ok::<_, Stopped>((baseline, Stamps::of(&gate.watched)))
         };
         (exchange.baseline, exchange.stamps) = if is_large {

@@ -1,7 +1,9 @@
 //! Finds files that changed in the sandbox and that tools on the host run or read without asking.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -11,6 +13,8 @@ use crate::ui::Ui;
 
 /// At most this many entries of a watched directory are checked.
 const MAX_ENTRIES: usize = 2000;
+/// A directory with more names is not listed to find out which paths exist.
+const MAX_LISTED: usize = 200;
 /// The summary names at most this many changed files.
 const MAX_NAMED: usize = 8;
 
@@ -47,14 +51,14 @@ impl Stamps {
     /// Records the files at and below the paths.
     pub fn of(paths: &[PathBuf]) -> Self {
         let stamp = |path: PathBuf| Stamp::of(&path).map(|stamp| (path.into_os_string(), stamp));
-        let mut stamps: Vec<_> = paths.iter().flat_map(|path| files(path)).filter_map(stamp).collect();
+        let mut stamps: Vec<_> = existing(paths).flat_map(files).filter_map(stamp).collect();
         stamps.sort_by(|(one, _), (other, _)| one.cmp(other));
         Stamps(stamps)
     }
 
     /// Returns a changed or new file for each path that has one.
     pub fn changed(&self, paths: &[PathBuf]) -> Vec<PathBuf> {
-        paths.iter().filter_map(|path| files(path).into_iter().find(|file| self.differ_at(file))).collect()
+        existing(paths).filter_map(|path| files(path).into_iter().find(|file| self.differ_at(file))).collect()
     }
 
     fn differ_at(&self, path: &Path) -> bool {
@@ -62,6 +66,38 @@ impl Stamps {
         let before = before.ok().and_then(|at| self.0.get(at)).map(|(_, stamp)| stamp);
         Stamp::of(path).is_some_and(|now| before != Some(&now))
     }
+}
+
+/// Leaves out paths that do not exist, as far as a list of the directory above them tells: in most
+/// workspaces nearly all are missing.
+fn existing(paths: &[PathBuf]) -> impl Iterator<Item = &Path> {
+    let mut lists: BTreeMap<&Path, Option<BTreeSet<OsString>>> = BTreeMap::new();
+    paths.iter().map(PathBuf::as_path).filter(move |path| {
+        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return true };
+        if is_missing(&lists, above) {
+            return false;
+        }
+        let list = lists.entry(above).or_insert_with(|| names(above));
+        list.as_ref().is_none_or(|names| names.contains(name))
+    })
+}
+
+/// Tells whether a list shows that a path does not exist.
+fn is_missing(lists: &BTreeMap<&Path, Option<BTreeSet<OsString>>>, path: &Path) -> bool {
+    let list = path.parent().and_then(|above| lists.get(above)?.as_ref());
+    list.zip(path.file_name()).is_some_and(|(names, name)| !names.contains(name))
+}
+
+/// Lists a directory; `None` if it has so many names that looking for each path is faster, or cannot
+/// be read.
+fn names(directory: &Path) -> Option<BTreeSet<OsString>> {
+    let mut entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Some(BTreeSet::new()),
+        entries => entries.ok()?,
+    };
+    let names = entries.by_ref().take(MAX_LISTED).map(|entry| Some(entry.ok()?.file_name()));
+    let names = names.collect::<Option<_>>()?;
+    entries.next().is_none().then_some(names)
 }
 
 /// Lists the file, or the files below the directory; none of a directory with too many entries.
@@ -102,6 +138,23 @@ pub fn print(changed: &[PathBuf], ui: Ui) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paths_that_a_list_lacks_are_left_out() -> std::io::Result<()> {
+        let directory = tempfile::tempdir()?;
+        let root = directory.path();
+        let watched = [".envrc", ".github/workflows", ".missing/deep", ".vscode"].map(|name| root.join(name));
+        let found = || existing(&watched).map(Path::to_owned).collect::<Vec<_>>();
+        assert_eq!(found(), Vec::<PathBuf>::new());
+        fs::create_dir_all(root.join(".github/workflows"))?;
+        std::os::unix::fs::symlink("nowhere", root.join(".envrc"))?;
+        assert_eq!(found(), [root.join(".envrc"), root.join(".github/workflows")]);
+        for number in 0..=MAX_LISTED {
+            fs::write(root.join(number.to_string()), "")?;
+        }
+        assert_eq!(found().len(), watched.len() - 1, "the list of `.missing` is short");
+        Ok(())
+    }
 
     /// The clock of a file system advances by some milliseconds at once, so a file that was written
     /// just before the launch often has the time of the launch.

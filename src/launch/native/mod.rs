@@ -4,15 +4,15 @@
 pub mod step;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use step::{Bind, CacheStep, NativeLimits, NativeSetup, Step};
+use step::{Bind, BindKind, CacheStep, NativeLimits, NativeSetup, Step};
 
 use super::{Downgrade, DowngradeKind, limits};
 use crate::config::value::{Access, NetworkMode};
 use crate::error::{Diagnostic, Kind, Result};
 use crate::facts::engines::Controller;
-use crate::plan::{HelperConfig, Plan, Secret, Source, VariableValue};
+use crate::plan::{HelperConfig, Mount, Plan, Secret, Source, Topic, VariableValue};
 use crate::proxy::PROXY_PORT;
 
 /// A native sandbox and the guest's command.
@@ -53,9 +53,12 @@ pub fn compile(plan: &Plan) -> Result<NativeLaunch> {
     steps.extend(plan.mounts.iter().map(|mount| {
         let target = PathBuf::from(mount.target.as_path());
         match &mount.source {
-            Source::Host(source) => {
-                Step::Bind(Bind { source: source.as_path().to_owned(), target, writable: mount.access == Access::Rw })
-            }
+            Source::Host(source) => Step::Bind(Bind {
+                source: source.as_path().to_owned(),
+                target,
+                writable: mount.access == Access::Rw,
+                kind: bind_kind(mount),
+            }),
             Source::Tmpfs { mode } => Step::Tmpfs { path: target, mode: *mode },
             // Only container engines have volumes and virtual machines.
             Source::Volume(_) | Source::Machine(_) => Step::Dir { path: target, mode: 0o755 },
@@ -124,6 +127,19 @@ pub fn compile(plan: &Plan) -> Result<NativeLaunch> {
     })
 }
 
+/// The host may rewrite its name servers in place while the sandbox runs, which a copy would not show.
+const REWRITTEN: &str = "/etc/resolv.conf";
+
+fn bind_kind(mount: &Mount) -> BindKind {
+    let target = mount.target.as_path();
+    let is_setting = mount.why.topic == Topic::System && mount.access == Access::Ro && target.starts_with("/etc");
+    match mount.is_directory {
+        true => BindKind::Directory,
+        false if is_setting && target != Path::new(REWRITTEN) => BindKind::Copied,
+        false => BindKind::File,
+    }
+}
+
 /// Splits the plan's limits into those that can be enforced here and those that cannot.
 fn native_limits(plan: &Plan) -> (NativeLimits, Vec<Downgrade>) {
     let abilities = &plan.engine.abilities;
@@ -152,6 +168,9 @@ pub fn unenforced(plan: &Plan, limits: NativeLimits, error: &std::io::Error) -> 
 fn describe(step: &Step) -> String {
     match step {
         Step::Dir { path, mode } => format!("directory {} ({mode:o})", path.display()),
+        Step::Bind(bind) if bind.kind == BindKind::Copied => {
+            format!("copy of {} at {}", bind.source.display(), bind.target.display())
+        }
         Step::Bind(bind) => {
             let access = if bind.writable { "rw" } else { "ro" };
             format!("bind {access} {} at {}", bind.source.display(), bind.target.display())

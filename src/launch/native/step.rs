@@ -43,6 +43,17 @@ pub struct Bind {
     pub source: PathBuf,
     pub target: PathBuf,
     pub writable: bool,
+    pub kind: BindKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BindKind {
+    Directory,
+    /// A file, a socket or a device.
+    File,
+    /// A small, read-only file. A copy of it, made anew when it changes, may take the place of the
+    /// mount.
+    Copied,
 }
 
 /// An overlay: the guest sees a directory of the host, and its changes go to a layer.

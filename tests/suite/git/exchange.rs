@@ -17,6 +17,7 @@ for_every_engine!(
     commits_of_the_host_appear_inside,
     a_branch_that_both_sides_moved_keeps_the_hosts_commit,
     a_commit_survives_the_kill_of_sandpen,
+    the_users_work_after_a_kill_is_kept,
 );
 
 /// The guest and the test wait for each other by files in this ignored directory.
@@ -269,6 +270,31 @@ fn a_commit_survives_the_kill_of_sandpen(fixture: &Fixture) {
     assert_whole(fixture, &main);
     before.assert_only_commits_came_out("the killed sandbox");
     assert_eq!(fixture.sandpen(["ps"]).finish().stderr, "", "it is brought out once");
+}
+
+/// What the guest did not bring out yet must not replace what the user does before the next command.
+fn the_users_work_after_a_kill_is_kept(fixture: &Fixture) {
+    let main = prepare(fixture);
+    let script =
+        "reach ready; await go; echo two > file; git commit --quiet --all -m inside; reach committed; sleep 60";
+    let mut running = start(fixture, &main, "killed", script);
+    await_step(&main, "ready");
+    running.signal(Signal::STOP);
+    allow_step(fixture, &main, "go");
+    await_step(&main, "committed");
+    running.signal(Signal::KILL);
+    running.finish();
+    fixture.write(main.join("mine"), "text\n");
+    git(fixture, &main, &["add", "mine"]).success();
+    git(fixture, &main, &["commit", "--quiet", "--message", "user"]).success();
+    fixture.write(main.join("staged"), "text\n");
+    git(fixture, &main, &["add", "staged"]).success();
+    let stderr = next_command(fixture).stderr;
+    assert!(stderr.contains("refs/sandpen/killed/heads/main"), "{stderr}");
+    assert_eq!(refs(fixture, &main, "refs/heads/main"), ["refs/heads/main user"]);
+    assert_eq!(refs(fixture, &main, "refs/sandpen"), ["refs/sandpen/killed/heads/main inside"]);
+    assert_eq!(git(fixture, &main, &["diff", "--cached", "--name-only"]).success(), "staged");
+    assert_whole(fixture, &main);
 }
 
 /// The guest commits without a pause, so the kill also hits an exchange that is under way.

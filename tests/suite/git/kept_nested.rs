@@ -15,6 +15,7 @@ for_docker_and_native!(
     what_does_not_come_out_of_a_new_repository_is_kept,
     a_new_repository_survives_a_kill_at_the_end,
     a_new_repository_survives_a_full_workspace,
+    a_commit_survives_a_full_disk,
     large_files_in_a_clone_are_kept,
     worktrees_with_odd_names_come_out,
     worktrees_of_two_sandboxes_with_one_name_come_out,
@@ -112,6 +113,35 @@ fn a_new_repository_survives_a_full_workspace(fixture: &Fixture) {
     fs::remove_file(main.join("filler")).expect("remove");
     let stderr = next_command(fixture).stderr;
     assert_eq!(last_subject(fixture, &main.join("new")), "20", "{stderr}");
+    assert_eq!(fixture.sessions().len(), 0, "{stderr}");
+}
+
+fn a_commit_survives_a_full_disk(fixture: &Fixture) {
+    if !is_root_or_skip("mounts that only root can make") {
+        return;
+    }
+    fixture.write(".gitconfig", "[user]\n\tname = Guest\n\temail = guest@example.org\n");
+    let main = fixture.project.join("main");
+    fs::create_dir_all(&main).expect("directory");
+    let _disk = Full::at(fixture, main.clone(), "size=16m,mode=755");
+    repository(fixture, &main);
+    let before = git(fixture, &main, &["rev-parse", "HEAD"]).success().to_owned();
+    let script = "set -e; head -c 3000000 /dev/urandom > file; cat /dev/zero > filler 2> /dev/null || true
+        git add file; git commit --quiet --message inside";
+    let finished = bash_in(fixture, &main, &[], script);
+    finished.success();
+    assert!(finished.stderr.contains("No space left on device"), "{}", finished.stderr);
+    assert!(finished.stderr.contains("hint: the next sandpen command tries again"), "{}", finished.stderr);
+    assert_eq!(fixture.sessions().len(), 1);
+    fs::remove_file(main.join("filler")).expect("remove");
+    assert_eq!(git(fixture, &main, &["rev-parse", "HEAD"]).success(), before, "nothing is half-applied");
+    git(fixture, &main, &["fsck", "--strict"]).success();
+    let locks = fs::read_dir(main.join(".git")).expect("directory").flatten().map(|entry| entry.path());
+    let locks: Vec<PathBuf> = locks.filter(|path| path.extension().is_some_and(|kind| kind == "lock")).collect();
+    assert_eq!(locks, Vec::<PathBuf>::new());
+    let stderr = next_command(fixture).stderr;
+    assert_eq!(last_subject(fixture, &main), "inside", "{stderr}");
+    assert_eq!(git(fixture, &main, &["status", "--porcelain"]).success(), "");
     assert_eq!(fixture.sessions().len(), 0, "{stderr}");
 }
 
