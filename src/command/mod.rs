@@ -83,6 +83,7 @@ fn internal_command(arguments: &[OsString]) -> Option<InternalCommand> {
     Some(match arguments.get(1)?.to_str()? {
         "guest" => |rest| helper::main(rest.into_iter()),
         "forward" => |_| ports::serve_inside(),
+        "channel" => |rest| helper::channel(&rest),
         "listeners" => |_| ports::list_inside(),
         "probe" => |rest| selftest::probe::main(rest.into_iter()),
         "connect" => |rest| proxy::connect(rest.into_iter()),

@@ -4,6 +4,7 @@
 mod agent_gate;
 mod agent_state;
 pub mod cache;
+pub mod channel;
 mod detail;
 pub mod engine;
 mod entry;
@@ -56,6 +57,8 @@ pub use ssh_config::SSH_CONFIG;
 pub use tunnel::TunnelPlan;
 pub use user::{UserHow, UserPlan};
 pub use workspace::Workspace;
+
+use channel::ChannelSocket;
 
 use crate::config::preset::Preset;
 use crate::config::value::{Cpus, GitMode, Memory, Pids, Port};
@@ -114,6 +117,8 @@ pub struct Plan {
     /// Whether and how the SSH agent is forwarded.
     pub ssh: SshPlan,
     pub(crate) push: PushPlan,
+    /// Sockets inside that cannot be mounted.
+    pub(crate) channel: Vec<ChannelSocket>,
     /// `None` for other engines than Seatbelt.
     pub(crate) seatbelt: Option<SeatbeltPlan>,
     pub(crate) helper_config: HelperConfig,
@@ -274,10 +279,10 @@ impl Plan {
         let mut ssh_warnings = Vec::new();
         let ssh = draft.ssh(&mut ssh_warnings);
         draft.warnings.append(&mut ssh_warnings);
-        if let Some(mount) = &ssh.mount {
-            draft.mounts.add(mount.clone());
-            let (name, why) = (crate::vars::SSH_AUTH_SOCK, mount.why.clone().requirement("R4.3"));
-            let inside = mount.target.to_string();
+        ssh.mount.iter().for_each(|mount| draft.mounts.add(mount.clone()));
+        if let Some((inside, why)) = ssh.socket() {
+            let (name, why) = (crate::vars::SSH_AUTH_SOCK, why.clone().requirement("R4.3"));
+            let inside = inside.to_string();
             if let Some(origin) = draft.env.force(name, &inside, why) {
                 draft.warnings.push(Warning::new(
                     WarningTopic::SshAgent,
@@ -316,7 +321,9 @@ impl Plan {
         let ssh_details = draft.ssh_configuration(network.mode, ssh_proxy.as_deref());
         let names_host = draft.host_proxy(&network)?;
         let opened = if user.is_host_user() { Vec::new() } else { repository::inside(&repositories) };
-        let helper_config = HelperConfig { handover, opened, ..draft.helper_config(&ports, &push) };
+        let channel: Vec<ChannelSocket> = ssh.channel.iter().chain(&push.channel).cloned().collect();
+        let awaited = channel.iter().map(|socket| socket.inside.to_string()).collect();
+        let helper_config = HelperConfig { handover, opened, awaited, ..draft.helper_config(&ports, &push) };
         let helper = if engine.kind.is_container() { draft.helper(&helper_config, &request.command)? } else { None };
         if request.is_selftest {
             draft.probe();
@@ -348,6 +355,7 @@ impl Plan {
             network: NetworkPlan { names_host, ..network },
             ssh,
             push,
+            channel,
             seatbelt,
             helper_config,
             helper,

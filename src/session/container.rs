@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::channel::ChannelThread;
 use super::client_wait::ClientProcess;
 use super::end_calls::{CALL_TIMEOUT, EndCalls};
 use super::error::SessionError;
@@ -97,6 +98,7 @@ pub fn run(
     if let Some(filter) = &mut filter {
         filter.supervise(None, Box::new(end_container(launch, calls, process)));
     }
+    let channel = ChannelThread::start(plan, launch, ui);
     let target = SignalTarget::Process(child.id());
     let end = end_container(launch, calls, process);
     let forwarder = signals.forward_in_thread(target, status_file.clone(), end, session.gates.take_agent_action());
@@ -111,7 +113,7 @@ pub fn run(
     };
     let has_guest_ended = || read_status().is_some_and(|status| status != CommandStatus::Started);
     process.wait(has_guest_ended, calls, &container.name);
-    drop((forwarder, waiting));
+    drop((forwarder, waiting, channel));
     let outcome = Outcome::from(child.wait().map_err(SessionError::WaitForClient)?);
     if let (Streams::Detached(detached), Some(served)) = (&streams, served) {
         detached.finish(served, outcome.exit_code());

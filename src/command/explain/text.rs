@@ -27,7 +27,7 @@ pub fn text(plan: &Plan, launch: &Launch, view: View) -> String {
     network(&mut page, plan, launch);
     page.section("Limits");
     details(&mut page, plan, |name| LIMITS.contains(&name));
-    ssh(&mut page, plan);
+    ssh(&mut page, plan, launch);
     push(&mut page, plan);
     git(&mut page, plan);
     enforcement(&mut page, launch);
@@ -148,7 +148,7 @@ fn network(page: &mut Page, plan: &Plan, launch: &Launch) {
     details(page, plan, |name| NETWORK.contains(&name));
 }
 
-fn ssh(page: &mut Page, plan: &Plan) {
+fn ssh(page: &mut Page, plan: &Plan, launch: &Launch) {
     page.section("SSH agent");
     let state = serde_json::to_value(plan.ssh.state).ok();
     let state = state.as_ref().and_then(|state| state.as_str()).unwrap_or_default();
@@ -158,6 +158,9 @@ fn ssh(page: &mut Page, plan: &Plan) {
     }
     if plan.ssh.gate.is_some() {
         page.row("gate", "list and sign", "every other request is refused, and the agent does not see it");
+    }
+    if let Some(argv) = launch.channel_argv() {
+        page.row("channel", &shell_words(argv), "carries connections, because no socket can be mounted there");
     }
     if let Some(tunnel) = &plan.ssh.tunnel {
         page.row("tunnel", &shell_words(&tunnel.argv), "not started by `explain`");
