@@ -17,6 +17,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 ADDRESS, PORT, COMMAND = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 GOODBYE = "The stand-in has nothing more to say."
+# For agents without tools, which take edits from the text.
+EDIT = "AGENT.md\n```\n<<<<<<< SEARCH\n=======\nby the agent\n>>>>>>> REPLACE\n```\n"
 SHELLS = ("bash", "run_shell_command", "exec_command", "shell_command", "shell", "terminal", "execute_command")
 numbers = itertools.count(1)
 
@@ -76,7 +78,8 @@ def chat(body):
         delta = {"role": "assistant", "content": None,
                  "tool_calls": [{"index": 0, "id": f"call_{next(numbers)}", "type": "function", "function": function}]}
     else:
-        delta = {"role": "assistant", "content": GOODBYE}
+        takes_edits = not body.get("tools") and "SEARCH/REPLACE" in json.dumps(body.get("messages", []))
+        delta = {"role": "assistant", "content": EDIT if takes_edits else GOODBYE}
     usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
     finish = "tool_calls" if call else "stop"
     yield None, {**base, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}

@@ -46,7 +46,14 @@ pub fn run(id: &str, detach: bool, command: Vec<OsString>, ui: Ui) -> Result<Out
         // The helper installs the same seccomp filter as for the first command.
         let client = prepared.client_byte().filter(|_| !detach);
         let append_path = record.append_path.clone();
-        prepared.helper = Some(HelperConfig { exec: true, client, detach, append_path, ..HelperConfig::default() });
+        prepared.helper = Some(HelperConfig {
+            exec: true,
+            client,
+            detach,
+            append_path,
+            nested: record.nested,
+            ..HelperConfig::default()
+        });
         prepared.command = command;
     } else {
         prepared.is_detached = detach;

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::event_log;
 use crate::facts;
 use crate::host::Host;
-use crate::process::Outcome;
+use crate::process::{Client, Outcome};
 use crate::session::registry::{self, Entry, Incomplete};
 use crate::session::{self, cleanup};
 use crate::ui::{Ui, counted};
@@ -28,8 +28,13 @@ pub fn run(cache: bool, ui: Ui) -> Result<Outcome> {
         ui.notice(&format!("{} removed", counted(kept, "kept sandbox")));
     }
     if cache {
-        let projects = session::cache::remove(&crate::plan::cache::base(&host));
-        ui.notice(&format!("package caches of {} removed", counted(projects, "project")));
+        let search = facts::search_path(&host);
+        let podman = Client { program: search.find("podman"), path: search.for_host(), machine: None };
+        let removed = session::cache::remove(&crate::plan::cache::base(&host), &podman);
+        ui.notice(&format!("package caches of {} removed", counted(removed.projects, "project")));
+        for path in removed.left {
+            ui.warn(&format!("`{}` cannot be removed: the engine's root owns a part of it", path.display()));
+        }
     }
     Ok(Outcome::Exited(0))
 }

@@ -9,6 +9,7 @@ mod files;
 pub mod git;
 mod hidden;
 pub mod image;
+mod overlay;
 mod program;
 mod roots;
 mod ssh_config;
@@ -32,6 +33,7 @@ use git::submodules::EarlySubmodules;
 pub use git::{GitFacts, GitQuestion};
 pub use hidden::{HiddenFacts, HiddenFile, HideProblem, HideQuestion};
 pub use image::ImageFacts;
+pub use overlay::OverlayFacts;
 pub use program::{ProgramFact, SearchPath, is_program};
 pub use roots::RootFacts;
 pub use ssh_config::{SshConfigFacts, SshConfigFile, SshLine, named_path as ssh_path};
@@ -93,6 +95,8 @@ pub struct Questions {
     pub seatbelt_profile: Option<Sourced<String>>,
     pub git: GitQuestion,
     pub hide: HideQuestion,
+    /// The directory in which layers of package caches are written.
+    pub cache_layers: Option<HostPath>,
     /// Called once Git's settings are known.
     pub after_git: fn(&Host, &GitFacts) -> FurtherQuestions,
 }
@@ -119,6 +123,8 @@ pub struct Facts {
     pub podman: Option<PodmanFacts>,
     pub native: Option<NativeFacts>,
     pub seatbelt: Option<SeatbeltFacts>,
+    /// `None` unless a container may get package caches.
+    pub overlay: Option<OverlayFacts>,
     /// Empty on engines that do not run the host's tools.
     pub tools: ToolFacts,
     pub agent: AgentFacts,
@@ -200,6 +206,7 @@ impl Facts {
             path,
             files,
             programs,
+            overlay: (questions.cache_layers.as_ref().filter(|_| engines.run_containers())).map(OverlayFacts::look),
             docker: engines.docker,
             podman: engines.podman,
             native: engines.native,
@@ -271,6 +278,10 @@ impl Engines {
             }
         }
         Ok(found)
+    }
+
+    fn run_containers(&self) -> bool {
+        self.docker.is_some() || self.podman.is_some()
     }
 
     fn show_host_tools(&self) -> bool {

@@ -155,7 +155,7 @@ fn run(config: &HelperConfig, argv: Vec<OsString>) -> Result<u8, CommandStatus> 
     // No process inside may trace this one, which notices the launcher's end.
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
-    confine();
+    confine(config.nested);
     if config.owner && !config.exec {
         refuse_replaced_mounts(&Path::new(CONTROL_DIR).join(OWNER))?;
     }
@@ -298,9 +298,10 @@ fn spawn(
 
 /// Installs the native engine's system call filter on top of the container's. The engines differ in
 /// what they allow (new user namespaces, keyrings, io_uring); this filter is the same for all.
-fn confine() {
+fn confine(nested: bool) {
+    let _ = nested;
     #[cfg(target_os = "linux")]
-    if let Err(errno) = crate::native::install_container_filter() {
+    if let Err(errno) = crate::native::install_container_filter(nested) {
         // A command that was promised the filter must not run without it.
         fail(&format!("cannot install the system call filter: {errno}"));
     }

@@ -25,7 +25,7 @@ use crate::error::Result;
 use crate::facts::Facts;
 use crate::host::{Host, ProcessStamp};
 use crate::path::HostPath;
-use crate::plan::{EngineKind, NestedPlan, Plan, Secret, TunnelPlan};
+use crate::plan::{EngineKind, Mount, NestedPlan, Plan, Secret, Source, TunnelPlan};
 use crate::process::{Client, Pin};
 
 /// The option that a downgrade weakens.
@@ -100,6 +100,8 @@ pub struct ContainerLaunch {
     pub client: Client,
     /// Starts with the engine's name, not the path of its client.
     pub argv: Vec<OsString>,
+    /// The arguments that name layers of package caches.
+    pub caches: Vec<CacheArgument>,
     /// The client inherits these variables, because their values must not be in argv.
     pub inherited: Vec<(String, Secret)>,
     /// Private files that must exist before the client starts: path and content.
@@ -115,6 +117,32 @@ pub struct ContainerLaunch {
     /// Removes the container, whether it runs or not.
     pub remove: Vec<OsString>,
     pub downgrades: Vec<Downgrade>,
+}
+
+/// An argument that mounts a package cache with a layer of the project's own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CacheArgument {
+    /// The position in argv.
+    pub at: usize,
+    pub mount: Mount,
+}
+
+impl ContainerLaunch {
+    /// Returns the launch with other directories of layers.
+    pub fn with_layers(
+        &self,
+        engine: EngineKind,
+        place: impl Fn(&HostPath) -> HostPath,
+    ) -> std::result::Result<Self, LaunchError> {
+        let mut changed = self.clone();
+        for CacheArgument { at, mount } in &self.caches {
+            let Source::Cache { host, layer } = &mount.source else { continue };
+            let source = Source::Cache { host: host.clone(), layer: place(layer) };
+            let [_, argument] = volume::arguments(&Mount { source, ..mount.clone() }, engine)?;
+            changed.argv[*at] = argument;
+        }
+        Ok(changed)
+    }
 }
 
 impl Launch {

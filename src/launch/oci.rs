@@ -3,13 +3,13 @@
 
 use std::ffi::{OsStr, OsString};
 
-use super::{ContainerLaunch, Downgrade, DowngradeKind, LaunchError, labels, limits, sidecar, volume};
+use super::{CacheArgument, ContainerLaunch, Downgrade, DowngradeKind, LaunchError, labels, limits, sidecar, volume};
 use crate::config::value::NetworkMode;
 use crate::host::ProcessStamp;
 use crate::path::HostPath;
 use crate::plan::channel;
 use crate::plan::ssh::Strategy;
-use crate::plan::{EngineKind, Plan, Secret, UserHow, VariableValue};
+use crate::plan::{EngineKind, Plan, Secret, Source, UserHow, VariableValue};
 use crate::process::Client;
 use crate::vars;
 
@@ -50,6 +50,9 @@ pub fn compile(
     agent_group(plan, &mut builder);
     for mount in &plan.mounts {
         builder.argv.extend(volume::arguments(mount, kind)?);
+        if let Source::Cache { .. } = mount.source {
+            builder.caches.push(CacheArgument { at: builder.argv.len() - 1, mount: mount.clone() });
+        }
     }
     environment(plan, &mut builder)?;
     builder.argv.extend(plan.engine_flags.iter().map(OsString::from));
@@ -64,11 +67,13 @@ pub fn compile(
     let remove = match kind {
         // Without `--time`, Podman waits ten seconds for a guest that ignores SIGTERM.
         EngineKind::Podman => on_container(&["rm", "--force", "--time", "0"]),
-        _ => on_container(&["rm", "--force"]),
+        // `--volumes` removes anonymous volumes only: those of caches and of the image.
+        _ => on_container(&["rm", "--force", "--volumes"]),
     };
     Ok(ContainerLaunch {
         client,
         argv: builder.argv,
+        caches: builder.caches,
         inherited: builder.inherited,
         files: builder.files,
         tunnel: plan.ssh.tunnel.clone(),
@@ -83,6 +88,7 @@ pub fn compile(
 #[derive(Default)]
 pub struct Builder {
     pub argv: Vec<OsString>,
+    caches: Vec<CacheArgument>,
     inherited: Vec<(String, Secret)>,
     files: Vec<(HostPath, Secret)>,
     downgrades: Vec<Downgrade>,

@@ -15,6 +15,11 @@ pub fn compile(plan: &Plan, owner: ProcessStamp, client: Client) -> Result<Conta
     if plan.terminal {
         flags.push("--detach-keys=".into());
     }
+    if plan.nested.is_allowed() {
+        // The kernel mounts a new /proc for the guest's namespaces only if nothing of this one is
+        // covered. The masks of /sys stay.
+        flags.extend(["--security-opt".into(), "unmask=/proc/*".into()]);
+    }
     if plan.engine.abilities.needs_empty_auth {
         // Without an auth file, Podman runs the credential helpers of Docker's configuration, which
         // hang or fail here.

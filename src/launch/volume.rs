@@ -1,4 +1,5 @@
-//! Writes a mount as the engine's flag: `--volume`, `--tmpfs`, or `--mount` for paths with a colon.
+//! Writes a mount as the engine's flag: `--volume`, `--tmpfs`, or `--mount` for paths with a colon and
+//! for Docker's overlays.
 
 use std::ffi::OsString;
 
@@ -20,7 +21,12 @@ pub fn arguments(mount: &Mount, engine: EngineKind) -> Result<[OsString; 2], Lau
         Source::Host(path) => text(path.to_str(), path, engine)?,
         Source::Machine(path) => text(path.to_str(), path, engine)?,
         Source::Volume(name) => name,
-        Source::Link(_) | Source::Text(_) | Source::Cache { .. } => {
+        Source::Cache { host, layer } => {
+            let parts = [host.clone(), layer.join("upper"), layer.join("work")];
+            let [host, upper, work] = parts.each_ref().map(|path| text(path.to_str(), path, engine));
+            return Ok(overlay(target, host?, upper?, work?, engine));
+        }
+        Source::Link(_) | Source::Text(_) => {
             return Err(LaunchError::UnsupportedSource { target: target.to_owned(), engine });
         }
     };
@@ -51,6 +57,27 @@ pub fn arguments(mount: &Mount, engine: EngineKind) -> Result<[OsString; 2], Lau
     }
     let fields: Vec<String> = fields.into_iter().map(quote).collect();
     Ok(["--mount".into(), fields.join(",").into()])
+}
+
+/// Mounts an overlay, of which the engine writes the layer `upper` only. The paths contain no
+/// separators of options.
+fn overlay(target: &str, host: &str, upper: &str, work: &str, engine: EngineKind) -> [OsString; 2] {
+    if engine == EngineKind::Podman {
+        return ["--volume".into(), format!("{host}:{target}:O,upperdir={upper},workdir={work}").into()];
+    }
+    // An anonymous volume, which Docker removes with the container. It would copy the image's files
+    // to the layer without `volume-nocopy`, and keep notes as the host's root without `userxattr`.
+    let options = format!("volume-opt=o=lowerdir={host},upperdir={upper},workdir={work},userxattr");
+    let fields = [
+        "type=volume",
+        &format!("target={target}"),
+        "volume-nocopy",
+        "volume-driver=local",
+        "volume-opt=type=overlay",
+        "volume-opt=device=overlay",
+        &options,
+    ];
+    ["--mount".into(), fields.map(|field| quote(field.to_owned())).join(",").into()]
 }
 
 /// Quotes a field as CSV requires.

@@ -3,12 +3,13 @@
 
 use std::path::PathBuf;
 
+use super::cache_view::{CacheView, is_nameable};
 use super::entry::{Mount, Topic, Why};
 use super::mounts::flat_name;
 use super::prepare::Prepare;
 use super::{Draft, Source};
 use crate::config::Config;
-use crate::config::value::{Access, CacheMode, EngineKind};
+use crate::config::value::{Access, CacheMode};
 use crate::facts::FileKind;
 use crate::host::Host;
 use crate::path::HostPath;
@@ -71,20 +72,25 @@ pub fn paths_of_interest(host: &Host, config: &Config) -> Vec<HostPath> {
     }
 }
 
+/// Returns the directory of all projects' layers, if caches take part.
+pub fn layers(host: &Host, config: &Config) -> Option<HostPath> {
+    (config.cache.value == CacheMode::On).then(|| base(host))
+}
+
 /// Returns the directory of all projects' layers.
 pub fn base(host: &Host) -> HostPath {
     host.state_dir().join("cache")
 }
 
 impl Draft<'_> {
-    /// Adds the caches that the host has. Only `native` shows their content; a container gets the
-    /// project's layer alone.
+    /// Adds the caches that the host has.
     pub fn package_caches(&mut self) {
         if self.config.cache.value == CacheMode::Off || !self.user.is_host_user() {
             return;
         }
         let project = self.workspace.root().as_path().join("cache");
-        let layers = base(self.host).join(flat_name(&project));
+        let view = self.cache_view();
+        let layers = base(self.host).join(format!("{}{}", flat_name(&project), self.layer_suffix(view)));
         for cache in &CACHES {
             let (path, variable) = cache.place(self.host);
             let Some(fact) = self.facts.files.get(&path).filter(|fact| fact.kind == FileKind::Directory) else {
@@ -98,21 +104,33 @@ impl Draft<'_> {
             let layer = layers.join(cache.name);
             let upper = layer.join("upper");
             self.prepare.push(Prepare::Keep { path: upper.clone() });
-            let target = self.user.home.join(below);
-            let is_native = self.engine == EngineKind::Native;
-            let reason = if is_native {
-                format!("the cache of {}; what is added stays in a layer of this project", cache.name)
-            } else {
-                format!("a cache of {} for this project; the host's is not visible in containers", cache.name)
+
+            let (name, target) = (cache.name, self.user.home.join(below));
+            let view = match view {
+                // `native` passes directories, the others write their names in options.
+                CacheView::Overlay
+                    if self.engine.is_container() && !(is_nameable(&fact.real) && is_nameable(&layer)) =>
+                {
+                    CacheView::LayerAlone("its path contains `:`, `,`, `\"` or `\\`")
+                }
+                view => view,
+            };
+            let reason = match view {
+                CacheView::Overlay => format!("the cache of {name}; what is added stays in a layer of this project"),
+                CacheView::LayerAlone(why) => {
+                    format!("a cache of {name} for this project; the host's is not visible: {why}")
+                }
             };
             let why = Why::new(reason, self.config.cache.origin.clone()).about(Topic::Home);
             let mount = Mount::directory(upper, target, Access::Rw, why.clone());
-            let mount = if is_native {
-                self.prepare.push(Prepare::Keep { path: layer.join("work") });
-                Mount { source: Source::Cache { host: fact.real.clone(), layer }, ..mount }
-            } else {
-                mount
+            let mount = match view {
+                CacheView::Overlay => {
+                    self.prepare.push(Prepare::Keep { path: layer.join("work") });
+                    Mount { source: Source::Cache { host: fact.real.clone(), layer }, ..mount }
+                }
+                CacheView::LayerAlone(_) => mount,
             };
+            self.cache_layers.get_or_insert_with(|| layers.clone());
             self.mounts.add(mount);
             if let Some(name) = variable
                 && let Some(value) = self.host.env.path(name)

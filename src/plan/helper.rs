@@ -67,6 +67,9 @@ pub struct HelperConfig {
     /// command are then one process group, which the launcher signals and which ends with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launcher: Option<u32>,
+    /// Whether programs in a container may make sandboxes of their own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub nested: bool,
 }
 
 /// Passes the proxy's listening socket out of the guest.
@@ -129,6 +132,7 @@ impl Draft<'_> {
             owner: self.host.platform == Platform::Linux,
             control_dir: None,
             opened: Vec::new(),
+            nested: false,
             launcher: None,
         }
     }

@@ -4,6 +4,7 @@
 mod agent_gate;
 mod agent_state;
 pub mod cache;
+mod cache_view;
 pub mod channel;
 mod detail;
 pub mod engine;
@@ -148,6 +149,8 @@ pub struct Plan {
     /// Files of the workspace that are hidden.
     pub hidden: Vec<HostPath>,
     pub(crate) prepare: Vec<Prepare>,
+    /// The directory of the project's layers of package caches, if it has any.
+    pub(crate) cache_layers: Option<HostPath>,
     /// Whether programs inside may make sandboxes of their own.
     pub nested: NestedPlan,
     /// Whether the container is kept after it exits.
@@ -212,6 +215,7 @@ pub struct Draft<'a> {
     mounts: entry::MountTable,
     env: entry::VariableTable,
     prepare: Vec<Prepare>,
+    cache_layers: Option<HostPath>,
     agent_state: AgentState,
     warnings: Vec<Warning>,
 }
@@ -257,6 +261,7 @@ impl Plan {
             mounts: entry::MountTable::default(),
             env,
             prepare: Vec::new(),
+            cache_layers: None,
             agent_state: AgentState::default(),
             warnings,
         };
@@ -323,7 +328,13 @@ impl Plan {
         let opened = if user.is_host_user() { Vec::new() } else { repository::inside(&repositories) };
         let channel: Vec<ChannelSocket> = ssh.channel.iter().chain(&push.channel).cloned().collect();
         let awaited = channel.iter().map(|socket| socket.inside.to_string()).collect();
-        let helper_config = HelperConfig { handover, opened, awaited, ..draft.helper_config(&ports, &push) };
+        let helper_config = HelperConfig {
+            handover,
+            opened,
+            awaited,
+            nested: engine.kind.is_container() && nested.is_allowed(),
+            ..draft.helper_config(&ports, &push)
+        };
         let helper = if engine.kind.is_container() { draft.helper(&helper_config, &request.command)? } else { None };
         if request.is_selftest {
             draft.probe();
@@ -332,7 +343,7 @@ impl Plan {
         warn_of_home(inputs, &mut draft.warnings);
         let hidden = draft.hide()?;
         let hide_details = draft.hide_details();
-        let Draft { mounts, env, mut prepare, warnings, agent_state, .. } = draft;
+        let Draft { mounts, env, mut prepare, cache_layers, warnings, agent_state, .. } = draft;
         let mounts = mounts.into_sorted();
         if seatbelt.is_none() {
             prepare.extend(mount_points::mount_points(&mounts, &session_dir));
@@ -372,6 +383,7 @@ impl Plan {
             fixed,
             hidden,
             prepare,
+            cache_layers,
             keep: config.keep.clone(),
             strict: config.strict.value,
             warnings,

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use super::{Inputs, Request};
 use crate::config::Origin;
-use crate::config::value::{EngineKind, NestedMode};
+use crate::config::value::{EngineKind, NestedMode, UserMode};
 use crate::warning::{Warning, WarningTopic};
 
 /// Browsers that refuse to start without a sandbox, and bubblewrap itself.
@@ -115,8 +115,22 @@ fn unavailable(inputs: Inputs, engine: EngineKind) -> Option<&'static str> {
         }
         EngineKind::Native => None,
         EngineKind::Docker => Some("Docker's seccomp profile denies new namespaces"),
-        EngineKind::Podman => Some("the container's masked /proc denies it"),
+        EngineKind::Podman => unavailable_in_podman(inputs),
         EngineKind::SandboxExec => Some("macOS denies a sandbox within a sandbox"),
+    }
+}
+
+/// Podman permits user namespaces. Only a guest who is an ordinary user of the host may see the parts
+/// of /proc that Podman masks: they belong to the host's root, who could write some of them.
+fn unavailable_in_podman(inputs: Inputs) -> Option<&'static str> {
+    if inputs.facts.podman.as_ref().is_none_or(|podman| podman.remote) {
+        Some("Podman runs on another machine, whose kernel settings are unknown")
+    } else if inputs.host.uid == 0 {
+        Some("root's containers must not see all of /proc; run sandpen as an ordinary user")
+    } else if inputs.config.user.value == UserMode::Image {
+        Some("the image's user may be root, who must not see all of /proc")
+    } else {
+        None
     }
 }
 

@@ -62,6 +62,7 @@ pub fn questions(
             shown: workspace.writable().cloned().collect(),
         },
         hide: hidden::question(config, workspace.trees().cloned().collect()),
+        cache_layers: cache::layers(host, config),
         after_git,
     }
 }

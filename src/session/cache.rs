@@ -1,9 +1,9 @@
 //! Keeps the projects' layers of package caches: one sandbox at a time writes to a layer, a layer
 //! that has become too large is removed at the next start, and `prune --cache` removes all.
 
-#![cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only the native engine writes layers"))]
-
 use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -12,15 +12,19 @@ use std::time::{Duration, Instant};
 
 use super::directory::remove_all;
 use crate::path::HostPath;
-use crate::process::lock;
+use crate::process::{Client, lock};
 
 const LOCK: &str = "lock";
+/// Is part of the names of Podman's layers.
+const PODMAN: &str = ".podman";
 /// Exists if the layers of a project have become too large.
 const FULL: &str = "full";
 /// The size up to which the layers of a project are kept.
 const MAX_SIZE: u64 = 5 << 30;
 /// Enough files to reach the size; more are not counted.
 const MAX_ENTRIES: usize = 500_000;
+/// Tells that another sandbox has the layers.
+pub const NOT_KEPT: &str = "another sandbox of this project runs: what this one adds to package caches is not kept";
 /// A sandbox that has run for a shorter time has not added much, and its end must not take long.
 const MIN_TIME: Duration = Duration::from_secs(10);
 
@@ -44,6 +48,7 @@ impl CacheLayers {
         };
         if lock.is_some() && directory.join(FULL).exists() {
             empty(directory)?;
+            fs::remove_file(directory.join(FULL))?;
         }
         Ok(CacheLayers { directory: directory.to_owned(), lock, start: Instant::now() })
     }
@@ -78,7 +83,7 @@ impl CacheLayers {
 }
 
 /// Removes the content of the layers, and keeps their directories, which are about to be mounted.
-fn empty(directory: &Path) -> io::Result<()> {
+pub fn empty(directory: &Path) -> io::Result<()> {
     for layer in fs::read_dir(directory)? {
         let layer = layer?.path();
         for part in ["upper", "work"].map(|part| layer.join(part)) {
@@ -88,7 +93,7 @@ fn empty(directory: &Path) -> io::Result<()> {
             }
         }
     }
-    fs::remove_file(directory.join(FULL))
+    Ok(())
 }
 
 /// Returns the bytes on disk. Follows no link and stops when no `entries` are left.
@@ -111,9 +116,23 @@ fn size(path: &Path, entries: &mut usize) -> u64 {
     total
 }
 
-/// Removes the layers of all projects that no sandbox uses. Returns how many projects had some.
-pub fn remove(base: &HostPath) -> usize {
-    let mut removed = 0;
+/// What `remove` did.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// How many projects had layers that are gone.
+    pub projects: usize,
+    /// What an engine left as another user.
+    pub left: Vec<PathBuf>,
+}
+
+/// How long Podman may take to remove a layer.
+const PODMAN_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Removes the layers of all projects that no sandbox uses. Only Podman can remove what a rootless
+/// Podman's root owns.
+pub fn remove(base: &HostPath, podman: &Client) -> Removed {
+    let mut projects = BTreeSet::new();
+    let mut left = Vec::new();
     for project in fs::read_dir(base.as_path()).into_iter().flatten().flatten() {
         let path = project.path();
         // Held until the directory is gone, so that no sandbox takes the layers meanwhile.
@@ -123,10 +142,23 @@ pub fn remove(base: &HostPath) -> usize {
             Err(_) => continue,
         };
         remove_all(&path);
+        if path.exists() && path.to_string_lossy().contains(PODMAN) && podman.program.is_some() {
+            let words = ["unshare", "rm", "-rf", "--"].map(OsStr::new);
+            podman.run_quietly(words.into_iter().chain([path.as_os_str()]), PODMAN_TIMEOUT);
+        }
         drop(lock);
-        removed += usize::from(!path.exists());
+        if path.exists() {
+            left.push(path);
+        } else {
+            // The layers of other engines have a suffix, spare layers a second one.
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let mut parts = name.split('.').map(str::to_owned);
+            if let (Some(project), None) = (parts.next(), parts.nth(1)) {
+                projects.insert(project);
+            }
+        }
     }
-    removed
+    Removed { projects: projects.len(), left }
 }
 
 #[cfg(test)]

@@ -111,7 +111,8 @@ pub fn remove(host: &Host, entry: &Entry, incomplete: Incomplete, ui: Ui) -> boo
 fn remove_container(host: &Host, entry: &Entry, record: &Record) -> bool {
     let client = record.client(&facts::host_path(host));
     // Without `--time`, Podman waits ten seconds for a guest that ignores SIGTERM.
-    let force: &[&str] = if record.engine == "podman" { &["--force", "--time", "0"] } else { &["--force"] };
+    let force: &[&str] =
+        if record.engine == "podman" { &["--force", "--time", "0"] } else { &["--force", "--volumes"] };
     let arguments = || ["rm"].iter().chain(force).copied().chain([record.name.as_str()]);
     let remove = || client.run_quietly(arguments(), REMOVE_TIMEOUT);
     registry::finish_calls(&mut entry.clone())

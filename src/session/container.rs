@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::channel::ChannelThread;
 use super::client_wait::ClientProcess;
+use super::container_cache::ContainerLayers;
 use super::end_calls::{CALL_TIMEOUT, EndCalls};
 use super::error::SessionError;
 use super::failure;
@@ -53,6 +54,8 @@ pub fn run(
     let _push = session.serve_pushes();
     let Session { host, plan, ui, .. } = *session;
     let calls = &session.calls.insert(EndCalls::new(&launch.client)).clone();
+    let (layers, with_spare_layers) = ContainerLayers::take(plan, launch, ui)?;
+    let launch = with_spare_layers.as_ref().unwrap_or(launch);
     for (path, content) in &launch.files {
         session.directory.write_private(path, content)?;
     }
@@ -137,6 +140,7 @@ pub fn run(
         calls.run(&launch.remove);
     }
     filter.map_or(Ok(()), |filter| filter.close(ui))?;
+    layers.finish();
     result
 }
 

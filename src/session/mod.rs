@@ -15,6 +15,7 @@ mod channel;
 pub(crate) mod cleanup;
 mod client_wait;
 mod container;
+mod container_cache;
 mod container_entry;
 mod detached;
 mod directory;

@@ -7,7 +7,7 @@ use std::time::Instant;
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, Signal};
 
-use super::cache::CacheLayers;
+use super::cache::{CacheLayers, NOT_KEPT};
 use super::detached::{Detached, ServedTerminal};
 use super::environment;
 use super::error::SessionError;
@@ -250,7 +250,7 @@ pub fn run(
     let launch = match take_layers(plan, launch, &mut layers)? {
         None => launch,
         Some(changed) => {
-            ui.verbose("another sandbox of this project runs: what this one adds to package caches is not kept");
+            ui.verbose(NOT_KEPT);
             with_private_layers = changed;
             &with_private_layers
         }

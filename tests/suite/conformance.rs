@@ -13,6 +13,7 @@ mod lifecycle;
 mod limits;
 mod names;
 mod network;
+mod offline;
 mod presets;
 mod secrets;
 mod ssh_agent;

@@ -9,18 +9,33 @@ use crate::support::{Engine, Fixture, RunToEnd};
 
 /// Repeats tests of other modules; every script of theirs runs in a namespace of its own.
 macro_rules! repeated {
-    ($($module:ident::$name:ident),+ $(,)?) => {
-        mod attack_35_from_within_a_nested_namespace {
+    ($name_of_module:ident, $engine:expr, $($module:ident::$name:ident),+ $(,)?) => {
+        mod $name_of_module {
             use super::*;
             $(#[test]
             fn $name() {
-                Fixture::on_prepared(Engine::Native, Fixture::nested, $module::$name);
+                Fixture::on_prepared($engine, Fixture::nested, $module::$name);
             })+
         }
     };
 }
 
 repeated!(
+    attack_35_from_within_a_namespace_in_a_container,
+    Engine::PodmanRootless,
+    walls::attack_12_13_no_sockets_of_the_host,
+    walls::attack_14_no_inherited_files,
+    walls::attack_17_privileged_kernel_interfaces_are_blocked,
+    guest::attack_25_a_killed_launcher_takes_the_guest_along,
+    guest::attack_25_the_guest_cannot_prevent_its_termination,
+    network::attack_22_no_way_out_but_the_proxy,
+    repository::attack_19_links_do_not_lead_outside,
+    terminal::attack_27_a_sandbox_in_the_background_reads_no_keys,
+);
+
+repeated!(
+    attack_35_from_within_a_nested_namespace,
+    Engine::Native,
     native::attack_11_nothing_can_be_typed_into_a_terminal,
     native::attack_15_nothing_secret_of_the_system_is_visible,
     native::attack_16_abstract_sockets_of_the_host_are_out_of_reach,
@@ -42,6 +57,42 @@ repeated!(
 
 fn on_native(test: impl FnOnce(&Fixture)) {
     Fixture::on_prepared(Engine::Native, Fixture::nested, test);
+}
+
+#[test]
+fn attack_35_a_container_shows_all_of_proc_to_ordinary_users_only() {
+    let new_proc =
+        "unshare --user --map-root-user --pid --fork --mount-proc sh -c 'head -n 1 /proc/self/status; echo $$'";
+    Fixture::on(Engine::PodmanRootless, |fixture| {
+        let run =
+            |option: &str, script: &str| fixture.run().args(["--nested", option, "--", "bash", "-c", script]).finish();
+        assert_eq!(run("on", new_proc).success(), "Name:\thead\n1");
+        assert_ne!(run("off", new_proc).code, Some(0));
+        // What the masks hid belongs to the host's root, as seen from the guest and from its namespace.
+        let probe = "for file in /proc/kcore /proc/timer_list /proc/sysrq-trigger /proc/sys/kernel/core_pattern \
+                /proc/sys/vm/drop_caches /proc/sys/kernel/randomize_va_space; do
+                (echo 0 > $file) 2>&- && echo \"$file is written\"
+            done
+            (head -c 1 /proc/kcore) 2>&- && echo 'memory is read'
+            find /proc/sys /proc/bus /proc/irq /proc/acpi /proc/scsi /proc/fs -type f -writable ! -path '/proc/sys/net/*' \
+                ! -path '/proc/sys/user/*' ! -path '/proc/sys/kernel/*_next_id' ! -path '/proc/sys/kernel/ns_last_pid' ! -path '/proc/sys/kernel/pid_max' 2>&-
+            ls /sys/firmware
+            true";
+        assert_eq!(run("on", probe).success(), "");
+        let within =
+            format!("unshare --user --map-root-user --pid --fork --mount-proc bash -c '{}'", probe.replace('\'', "\""));
+        assert_eq!(run("on", &within).success(), "");
+    });
+    // Root's guest is the host's root, who could write some of it.
+    Fixture::on(Engine::Podman, |fixture| {
+        let finished = fixture.run().args(["--nested", "on", "--", "bash", "-c", new_proc]).finish();
+        assert_ne!(finished.code, Some(0), "{finished:?}");
+        assert!(
+            finished.stderr.contains("sandboxes within the sandbox (flag --nested): denied"),
+            "{}",
+            finished.stderr
+        );
+    });
 }
 
 #[test]

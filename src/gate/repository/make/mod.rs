@@ -275,7 +275,7 @@ fn convert_reftable(git: &HostGit, dir: &PrivateGitDir) -> io::Result<()> {
     let format = "--format=%(if)%(symref)%(then)%(else)%(objectname) %(refname)%(end)";
     let list = git.call(host, &["for-each-ref", format]).run().map_err(io::Error::other)?;
     let lines = list.split_inclusive(|byte| *byte == b'\n').filter(|line| line.len() > 1);
-    let packed: Vec<u8> = b"# pack-refs with: sorted \n".iter().copied().chain(lines.flatten().copied()).collect();
+    let packed: Vec<u8> = refs::HEADER.iter().copied().chain(lines.flatten().copied()).collect();
     for directory in [private, base] {
         write(&directory.join("packed-refs"), &packed, 0o644)?;
     }

@@ -10,6 +10,10 @@ use crate::facts::git::object_id::ObjectId;
 use crate::process::untrusted;
 
 pub const PACKED_REFS: &str = "packed-refs";
+/// The first line of `packed-refs` without the commits of annotated tags. Git, libgit2, JGit and gitoxide
+/// ignore the unknown word `unpeeled`; GitPython rejects a file whose first line does not contain
+/// `peeled`.
+pub const HEADER: &[u8] = b"# pack-refs with: unpeeled sorted \n";
 /// The same limit as for the refs that come out.
 const MAX_PACKED_REFS: u64 = 64 << 20;
 /// Each working tree has its own refs of these names, which Git never packs.
@@ -44,7 +48,7 @@ fn merge_packed(packed: &[u8], loose: &BTreeMap<String, ObjectId>) -> Vec<u8> {
         return packed.to_vec();
     }
     // Annotated tags among the loose refs have no line with their commit, so Git must not expect it.
-    let mut merged = b"# pack-refs with: sorted \n".to_vec();
+    let mut merged = HEADER.to_vec();
     let mut left = loose.iter().peekable();
     let mut is_replaced = false;
     for line in packed.split_inclusive(|byte| *byte == b'\n').filter(|line| !line.starts_with(b"#")) {
@@ -123,7 +127,7 @@ mod tests {
         let loose = loose.map(|name| (name.to_owned(), ObjectId::parse(&id('3')).expect("an id")));
         let merged = merge_packed(packed.as_bytes(), &BTreeMap::from(loose));
         let expected = format!(
-            "# pack-refs with: sorted \n{0} refs/heads/a\n{0} refs/heads/b\n{0} refs/tags/moved\n{1} refs/tags/old\n^{2}\n{0} refs/tags/z\n",
+            "# pack-refs with: unpeeled sorted \n{0} refs/heads/a\n{0} refs/heads/b\n{0} refs/tags/moved\n{1} refs/tags/old\n^{2}\n{0} refs/tags/z\n",
             id('3'),
             id('1'),
             id('2')
