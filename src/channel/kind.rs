@@ -19,6 +19,19 @@ pub enum StreamKind {
 impl StreamKind {
     pub const ALL: [Self; 3] = [Self::Port, Self::Agent, Self::Push];
 
+    /// Returns the name in the arguments of the process inside.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Port => "port",
+            Self::Agent => "agent",
+            Self::Push => "push",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u8 == number)
     }
@@ -58,6 +71,7 @@ mod tests {
     fn numbers_name_kinds() {
         for kind in StreamKind::ALL {
             assert_eq!(StreamKind::from_number(kind as u8), Some(kind));
+            assert_eq!(StreamKind::from_name(kind.name()), Some(kind));
         }
         assert_eq!(StreamKind::from_number(0), None);
         assert_eq!(StreamKind::from_number(200), None);

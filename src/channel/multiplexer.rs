@@ -89,6 +89,11 @@ impl Channel {
         self.streams.has_room(kind) && self.streams.waiting() < MAX_WAITING
     }
 
+    /// Tells whether the other side has answered, with the same version.
+    pub fn is_greeted(&self) -> bool {
+        self.is_greeted
+    }
+
     /// Opens a stream and relays the local end to it.
     pub fn open(&mut self, kind: StreamKind, argument: &[u8], endpoint: Endpoint) -> Result<(), CloseReason> {
         self.streams.open(kind, argument, endpoint)

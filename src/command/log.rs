@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
+use rustix::termios::{QueueSelector, tcflush};
 
 use crate::cli::Format;
 use crate::error::{Diagnostic, Kind, Result};
@@ -76,6 +77,8 @@ pub fn run(id: Option<&str>, follow: bool, format: Format, ui: Ui) -> Result<Out
             return Ok(Outcome::Exited(0));
         }
         if let Some(question) = inbox.as_ref().and_then(QuestionInbox::next) {
+            // What was typed before the question does not answer it.
+            let _ = tcflush(rustix::stdio::stdin(), QueueSelector::IFlush);
             ui.alert(&format!("{} [y/N]", question.text));
             let is_allowed = read_line(ANSWER_TIMEOUT).is_some_and(|line| matches!(line.trim(), "y" | "yes"));
             question.answer(is_allowed);
@@ -91,9 +94,10 @@ fn read_line(timeout: Duration) -> Option<String> {
     if descriptors[0].revents().is_empty() {
         return None;
     }
-    let mut line = String::new();
-    std::io::stdin().read_line(&mut line).ok()?;
-    Some(line)
+    // A read returns one line; a buffer would keep the next one as an answer to the next question.
+    let mut line = [0; 64];
+    let count = rustix::io::read(rustix::stdio::stdin(), &mut line).ok().filter(|count| *count > 0)?;
+    Some(String::from_utf8_lossy(line.get(..count)?).into_owned())
 }
 
 fn is_running(sessions: &HostPath, id: &str) -> bool {

@@ -86,6 +86,7 @@ fn internal_command(arguments: &[OsString]) -> Option<InternalCommand> {
         #[cfg(target_os = "linux")]
         "pod" => |rest| helper::pod(&rest),
         "forward" => |_| ports::serve_inside(),
+        "channel" => |rest| helper::channel(&rest),
         "listeners" => |_| ports::list_inside(),
         "probe" => |rest| selftest::probe::main(rest.into_iter()),
         "connect" => |rest| proxy::connect(rest.into_iter()),

@@ -5,6 +5,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "runs inside the sandbox, where there is no Host")]
 
+mod channel;
 mod command;
 #[cfg(target_os = "linux")]
 mod pod;
@@ -19,13 +20,14 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions, getpgrp, getppid, kill_process, kill_process_group};
 use rustix::stdio::stdin;
-use signal_hook::consts::{SIGCHLD, SIGTTIN, SIGTTOU};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTTIN, SIGTTOU};
 use signal_hook::iterator::Signals;
 
+pub use channel::main as channel;
 pub use command::PreparedCommand;
 #[cfg(target_os = "linux")]
 pub use command::complete_paths;
@@ -52,6 +54,12 @@ const RESUME_DELAY: Duration = Duration::from_millis(20);
 const TERMINAL_RETRY_DELAY: Duration = Duration::from_millis(200);
 /// How often the helper checks that its parent is still the launcher.
 const PARENT_POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How long a command waits for the launcher's sockets, and how often it looks.
+const SOCKET_TIMEOUT: Duration = Duration::from_secs(30);
+const SOCKET_POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// The signals that end the wait.
+const ENDING: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 
 /// Git's own directories are less deep.
 const MAX_OPENED_DEPTH: usize = 64;
@@ -179,6 +187,9 @@ fn run(config: &HelperConfig, argv: Vec<OsString>) -> Result<u8, CommandStatus> 
     // Registered before the command exists, so that no signal and no exit is missed.
     let caught = Signals::new(grouping.caught_signals());
     let mut signals = caught.map_err(|_| CommandStatus::NotExecutable)?;
+    if let Some(signal) = wait_for(&config.awaited, &mut signals) {
+        return Ok(Outcome::Signaled(signal).exit_code());
+    }
     // Written first: the command may end the engine's client before this process runs again. If the
     // command cannot be started, `main` overwrites it.
     report(config, CommandStatus::Started);
@@ -209,6 +220,26 @@ fn run(config: &HelperConfig, argv: Vec<OsString>) -> Result<u8, CommandStatus> 
     let is_out_of_memory = CONTROL_GROUPS.iter().any(|group| ran_out_of_memory(Path::new(group)));
     report(config, if is_out_of_memory { CommandStatus::OutOfMemory } else { CommandStatus::Ended(code) });
     Ok(code)
+}
+
+/// Waits until the launcher has made its sockets inside; returns a signal that arrived before. Without
+/// them the command runs all the same.
+fn wait_for(sockets: &[String], signals: &mut Signals) -> Option<i32> {
+    let limit = Instant::now() + SOCKET_TIMEOUT;
+    for socket in sockets {
+        while !Path::new(socket).exists() {
+            if let Some(signal) = signals.pending().find(|signal| ENDING.contains(signal)) {
+                return Some(signal);
+            }
+            if Instant::now() > limit {
+                let message = format!("sandpen: the launcher did not make {socket} in time, so it does not work\n");
+                let _ = io::Write::write_all(&mut io::stderr(), message.as_bytes());
+                return None;
+            }
+            thread::sleep(SOCKET_POLL_INTERVAL);
+        }
+    }
+    None
 }
 
 /// Starts nothing if the engine mounted other files than the launcher has planned.

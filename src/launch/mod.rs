@@ -113,6 +113,8 @@ pub struct ContainerLaunch {
     pub files: Vec<(HostPath, Secret)>,
     /// Must be connected before the container starts.
     pub tunnel: Option<TunnelPlan>,
+    /// Starts the process inside that relays sockets over its streams; empty if all are mounted.
+    pub channel: Vec<OsString>,
     /// The container of the proxy, unless the launcher runs the proxy itself.
     pub sidecar: Option<Sidecar>,
     /// Kills the container if the client did not, and removes it unless it is kept.
@@ -216,6 +218,11 @@ impl Launch {
 
     pub fn proxy_argv(&self) -> Option<&[OsString]> {
         self.container().and_then(|launch| launch.sidecar.as_ref()).map(|sidecar| sidecar.argv.as_slice())
+    }
+
+    /// Returns the command line that starts the process inside for sockets that cannot be mounted.
+    pub fn channel_argv(&self) -> Option<&[OsString]> {
+        self.container().map(|launch| launch.channel.as_slice()).filter(|argv| !argv.is_empty())
     }
 
     /// Lists the operations that argv does not show: native's setup steps, the rules of a Seatbelt

@@ -7,6 +7,7 @@ use super::{CacheArgument, ContainerLaunch, Downgrade, DowngradeKind, LaunchErro
 use crate::config::value::NetworkMode;
 use crate::host::ProcessStamp;
 use crate::path::HostPath;
+use crate::plan::channel;
 use crate::plan::ssh::Strategy;
 use crate::plan::{EngineKind, Plan, Secret, Source, UserHow, VariableValue};
 use crate::process::Client;
@@ -76,6 +77,7 @@ pub fn compile(
         inherited: builder.inherited,
         files: builder.files,
         tunnel: plan.ssh.tunnel.clone(),
+        channel: channel(plan, &dialect),
         sidecar: sidecar::compile(plan, owner, &dialect)?,
         end: if plan.keep.is_some() { on_container(&["kill"]) } else { remove.clone() },
         remove,
@@ -199,6 +201,17 @@ fn agent_group(plan: &Plan, builder: &mut Builder) {
     if plan.ssh.strategy == Strategy::HostService && plan.user.uid != Some(0) {
         builder.pair("--group-add", "0");
     }
+}
+
+/// Runs the helper a second time in the container. As root, although without capabilities, it makes
+/// sockets in directories of the image, where the guest can neither remove nor replace them.
+fn channel(plan: &Plan, dialect: &Dialect) -> Vec<OsString> {
+    if plan.channel.is_empty() {
+        return Vec::new();
+    }
+    let client = std::iter::once(plan.engine.kind.name().into()).chain(dialect.global.iter().cloned());
+    let exec = ["exec", "--interactive", "--user", "0:0", "--workdir", "/"].map(OsString::from);
+    client.chain(exec).chain([plan.id.name().into()]).chain(channel::arguments(&plan.channel)).collect()
 }
 
 /// Passes secrets by name only; the client inherits their values. A variable that the client itself

@@ -50,6 +50,9 @@ pub struct HelperConfig {
     /// filtered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handover: Option<Handover>,
+    /// Sockets that the launcher's other process inside makes, without which the command does not start.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub awaited: Vec<String>,
     /// Whether the launcher's lock is mounted, so that the helper can end with the launcher.
     #[serde(default)]
     pub owner: bool,
@@ -125,6 +128,7 @@ impl Draft<'_> {
             client: None,
             detach: false,
             handover: None,
+            awaited: Vec::new(),
             owner: self.host.platform == Platform::Linux && self.engine != EngineKind::Kubernetes,
             control_dir: None,
             opened: Vec::new(),

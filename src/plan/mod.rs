@@ -5,6 +5,7 @@ mod agent_gate;
 mod agent_state;
 pub mod cache;
 mod cache_view;
+pub mod channel;
 mod copied_workspace;
 mod detail;
 pub mod engine;
@@ -63,6 +64,8 @@ pub use ssh_config::SSH_CONFIG;
 pub use tunnel::TunnelPlan;
 pub use user::{UserHow, UserPlan};
 pub use workspace::Workspace;
+
+use channel::ChannelSocket;
 
 use crate::config::preset::Preset;
 use crate::config::value::{Cpus, GitMode, Memory, Pids, Port};
@@ -124,6 +127,8 @@ pub struct Plan {
     pub(crate) push: PushPlan,
     /// Where the values of keys are.
     pub(crate) secrets: SecretsPlan,
+    /// Sockets inside that cannot be mounted.
+    pub(crate) channel: Vec<ChannelSocket>,
     /// `None` for other engines than Seatbelt.
     pub(crate) seatbelt: Option<SeatbeltPlan>,
     pub(crate) helper_config: HelperConfig,
@@ -295,10 +300,10 @@ impl Plan {
         let mut ssh_warnings = Vec::new();
         let ssh = draft.ssh(&mut ssh_warnings);
         draft.warnings.append(&mut ssh_warnings);
-        if let Some(mount) = &ssh.mount {
-            draft.mounts.add(mount.clone());
-            let (name, why) = (crate::vars::SSH_AUTH_SOCK, mount.why.clone().requirement("R4.3"));
-            let inside = mount.target.to_string();
+        ssh.mount.iter().for_each(|mount| draft.mounts.add(mount.clone()));
+        if let Some((inside, why)) = ssh.socket() {
+            let (name, why) = (crate::vars::SSH_AUTH_SOCK, why.clone().requirement("R4.3"));
+            let inside = inside.to_string();
             if let Some(origin) = draft.env.force(name, &inside, why) {
                 draft.warnings.push(Warning::new(
                     WarningTopic::SshAgent,
@@ -337,9 +342,12 @@ impl Plan {
         let ssh_details = draft.ssh_configuration(network.mode, ssh_proxy.as_deref());
         let names_host = draft.host_proxy(&network)?;
         let opened = if user.is_host_user() { Vec::new() } else { repository::inside(&repositories) };
+        let channel: Vec<ChannelSocket> = ssh.channel.iter().chain(&push.channel).cloned().collect();
+        let awaited = channel.iter().map(|socket| socket.inside.to_string()).collect();
         let helper_config = HelperConfig {
             handover,
             opened,
+            awaited,
             nested: engine.kind.is_container() && nested.is_allowed(),
             ..draft.helper_config(&ports, &push)
         };
@@ -378,6 +386,7 @@ impl Plan {
             ssh,
             push,
             secrets,
+            channel,
             seatbelt,
             helper_config,
             kubernetes,

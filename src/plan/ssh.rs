@@ -6,9 +6,11 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::agent_gate::AgentGatePlan;
+use super::channel::ChannelSocket;
 use super::entry::{Mount, Source, Topic, Why};
 use super::user::{UserHow, UserPlan};
 use super::{Draft, Inputs, TunnelPlan};
+use crate::channel::StreamKind;
 use crate::config::value::{Access, AgentMode, EngineKind};
 use crate::error::{Diagnostic, Error, Kind};
 use crate::facts::engines::connection::Connection;
@@ -46,7 +48,8 @@ pub enum Strategy {
     HostService,
     /// Opens an SSH reverse tunnel into Podman's machine (R7).
     Tunnel,
-    /// Mounts a socket of the launcher, which lets only some requests pass to the agent.
+    /// Leads to a socket of the launcher, which lets only some requests pass to the agent: by a mount, or
+    /// over a channel into a virtual machine.
     Relay,
     None,
 }
@@ -68,6 +71,8 @@ pub struct SshPlan {
     pub mount: Option<Mount>,
     /// `None` if the sandbox gets the agent's own socket, or none.
     pub gate: Option<AgentGatePlan>,
+    /// The socket inside, if it is not mounted.
+    pub channel: Option<ChannelSocket>,
     /// Whether a gate was asked for and is not possible here.
     pub lacks_gate: bool,
     /// `None` unless the strategy is a tunnel.
@@ -108,6 +113,12 @@ impl Diagnostic for SshError {
 }
 
 impl SshPlan {
+    /// Returns the path of the socket inside, and the reason for it.
+    pub fn socket(&self) -> Option<(&GuestPath, &Why)> {
+        let mounted = self.mount.as_ref().map(|mount| (&mount.target, &mount.why));
+        mounted.or_else(|| self.channel.as_ref().map(|socket| (&socket.inside, &socket.why)))
+    }
+
     fn not(state: SshState, reason: impl Into<String>) -> Self {
         SshPlan {
             state,
@@ -117,6 +128,7 @@ impl SshPlan {
             reason: reason.into(),
             mount: None,
             gate: None,
+            channel: None,
             lacks_gate: false,
             tunnel: None,
             problem: None,
@@ -182,6 +194,9 @@ impl Draft<'_> {
             ));
             return SshPlan::not(SshState::Skipped, why);
         }
+        if let (true, Some(gate)) = (self.has_channel(), self.gate()) {
+            return self.relay_over_channel(gate, keys);
+        }
         match (&self.facts.desktop, &self.facts.connection) {
             (Some(desktop), _) => self.host_service(desktop, keys, warnings),
             (None, Some(Ok(connection))) => self.tunnel(connection, socket, keys),
@@ -209,6 +224,25 @@ impl Draft<'_> {
         let mount = Mount { relabel: self.engine == EngineKind::Podman, ..mount };
         let reason = format!("the agent at `{}` answers; the sandbox may {}", gate.agent, gate.allowed());
         SshPlan { gate: Some(gate), ..SshPlan::forwarded(Strategy::Relay, keys, reason, mount) }
+    }
+
+    /// Lets a process inside listen in place of a mounted socket. The engine carries its streams.
+    fn relay_over_channel(&self, gate: AgentGatePlan, keys: u32) -> SshPlan {
+        let why = self.why_agent("R4.3");
+        let channel = ChannelSocket { kind: StreamKind::Agent, inside: agent_target(), gate: gate.socket.clone(), why };
+        let reason = format!(
+            "the agent at `{}` answers; the sandbox may {}, over an `exec` of {}",
+            gate.agent,
+            gate.allowed(),
+            self.engine.name()
+        );
+        SshPlan {
+            strategy: Strategy::Relay,
+            keys: Some(keys),
+            gate: Some(gate),
+            channel: Some(channel),
+            ..SshPlan::not(SshState::Forwarded, reason)
+        }
     }
 
     /// Allows access to the socket at its path on the host, because Seatbelt has no mounts.
@@ -309,8 +343,12 @@ fn agent_target() -> GuestPath {
 /// Decides which question the engine's virtual machine is asked, if the agent must be forwarded
 /// into one.
 pub fn machine_question(inputs: Inputs, engine: EngineKind) -> Option<MachineQuestion> {
-    let Inputs { host, facts, .. } = inputs;
+    let Inputs { host, config, facts, .. } = inputs;
     if !matches!(facts.agent, AgentFacts::Answers { .. }) {
+        return None;
+    }
+    if config.ssh_agent.value != AgentMode::Raw && facts.helper.is_some() {
+        // The gate is reached over a channel, whatever the machine is.
         return None;
     }
     let is_desktop = || facts.docker.as_ref().is_some_and(DockerFacts::is_desktop);

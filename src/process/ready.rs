@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
@@ -90,6 +91,11 @@ impl CompanionProcess {
         if let Some(stdin) = &mut self.stdin {
             let _ = stdin.write_all(text.as_bytes());
         }
+    }
+
+    /// Takes stdout and stdin, for a protocol in both directions. Closing them asks the process to end.
+    pub fn take_streams(&mut self) -> Option<(OwnedFd, OwnedFd)> {
+        Some((self.stdout.take()?.into(), self.stdin.take()?.into()))
     }
 
     /// Reads stdout in a new thread and returns the lines.

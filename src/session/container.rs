@@ -6,6 +6,7 @@ use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::channel::ChannelThread;
 use super::client_terminal::{self, ClientTerminal, HangUp};
 use super::client_wait::ClientProcess;
 use super::container_cache::ContainerLayers;
@@ -102,6 +103,7 @@ pub fn run(
     if let Some(filter) = &mut filter {
         filter.supervise(None, Box::new(end_container(launch, calls, process)));
     }
+    let channel = ChannelThread::start(plan, launch, ui);
     let target = client_terminal::signal_target(&child, relayed.is_some());
     if let Some(terminal) = relayed {
         terminal.relay(&mut signals)?;
@@ -120,7 +122,7 @@ pub fn run(
     let has_guest_ended = || read_status().is_some_and(|status| status != CommandStatus::Started);
     process.wait(has_guest_ended, calls, &container.name);
     // With the forwarder ends the relay, which writes what is left and restores the terminal.
-    drop((forwarder, waiting));
+    drop((forwarder, waiting, channel));
     let outcome = Outcome::from(child.wait().map_err(SessionError::WaitForClient)?);
     if let (Streams::Detached(detached), Some(served)) = (&streams, served) {
         detached.finish(served, outcome.exit_code());

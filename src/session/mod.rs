@@ -11,6 +11,7 @@
 //! ones left.
 
 pub(crate) mod cache;
+mod channel;
 pub(crate) mod cleanup;
 mod client_terminal;
 mod client_wait;

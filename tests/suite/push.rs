@@ -7,5 +7,5 @@ mod http_server;
 mod refused;
 mod remotes;
 mod rules;
-mod server;
+pub mod server;
 mod works;

@@ -10,6 +10,7 @@ mod git;
 mod hosts;
 mod order;
 mod podman_machine;
+mod relay;
 pub mod sshd;
 mod strategies;
 mod tunnel;

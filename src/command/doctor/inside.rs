@@ -46,6 +46,7 @@ fn forwarding(planned: &Planned) -> Check {
         Strategy::Mount => "its socket is mounted",
         Strategy::HostService => "through the agent socket of the engine's machine",
         Strategy::Tunnel => "through a tunnel into the engine's machine",
+        Strategy::Relay if ssh.channel.is_some() => "over a channel to sandpen, which lists keys and signs only",
         Strategy::Relay => "through a socket of sandpen, which lists keys and signs only",
         Strategy::None => "not forwarded",
     };

@@ -51,9 +51,10 @@ pub fn json(host: &Host, plan: &Plan, launch: &Launch) -> Result<String> {
         "ssh": {
             "state": plan.ssh.state,
             "strategy": plan.ssh.strategy,
+            "channel_argv": launch.channel_argv().map(texts),
             "gate": plan.ssh.gate.is_some(),
             "hosts": plan.ssh.gate.iter().flat_map(|gate| &gate.hosts).map(ToString::to_string).collect::<Vec<_>>(),
-            "socket": plan.ssh.mount.as_ref().filter(|_| plan.ssh.state == SshState::Forwarded).map(|mount| &mount.target),
+            "socket": plan.ssh.socket().filter(|_| plan.ssh.state == SshState::Forwarded).map(|(inside, _)| inside),
             "keys": plan.ssh.keys,
             "pending": plan.ssh.pending,
             "reason": plan.ssh.reason,

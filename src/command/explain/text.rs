@@ -28,7 +28,7 @@ pub fn text(plan: &Plan, launch: &Launch, view: View) -> String {
     secrets(&mut page, plan);
     page.section("Limits");
     details(&mut page, plan, |name| LIMITS.contains(&name));
-    ssh(&mut page, plan);
+    ssh(&mut page, plan, launch);
     push(&mut page, plan);
     git(&mut page, plan);
     enforcement(&mut page, launch);
@@ -173,7 +173,7 @@ fn secrets(page: &mut Page, plan: &Plan) {
     }
 }
 
-fn ssh(page: &mut Page, plan: &Plan) {
+fn ssh(page: &mut Page, plan: &Plan, launch: &Launch) {
     page.section("SSH agent");
     let state = serde_json::to_value(plan.ssh.state).ok();
     let state = state.as_ref().and_then(|state| state.as_str()).unwrap_or_default();
@@ -183,6 +183,9 @@ fn ssh(page: &mut Page, plan: &Plan) {
     }
     if plan.ssh.gate.is_some() {
         page.row("gate", "list and sign", "every other request is refused, and the agent does not see it");
+    }
+    if let Some(argv) = launch.channel_argv() {
+        page.row("channel", &shell_words(argv), "carries connections, because no socket can be mounted there");
     }
     if let Some(tunnel) = &plan.ssh.tunnel {
         page.row("tunnel", &shell_words(&tunnel.argv), "not started by `explain`");

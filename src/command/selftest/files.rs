@@ -133,7 +133,7 @@ impl SelftestInput<'_> {
         };
         match ssh.state {
             SshState::Forwarded => {
-                let socket = ssh.mount.as_ref().map(|mount| mount.target.to_string()).unwrap_or_default();
+                let socket = ssh.socket().map(|(inside, _)| inside.to_string()).unwrap_or_default();
                 let promised = format!("the SSH agent is available at {socket}");
                 ProbeResult::check("ssh agent", &promised, agents, |agents| {
                     (agents.get(&socket).copied() == ssh.keys && ssh.keys.is_some(), seen)

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::path::HostPath;
 use crate::plan::AgentGatePlan;
-use crate::process::output_within;
+use crate::process::{output_within, socket_path};
 use crate::ui::escape::escape;
 
 /// How long the user may take.
@@ -63,7 +63,7 @@ fn ask(what: &str, plan: &AgentGatePlan) -> Option<bool> {
             Some(output_within(&mut command, ANSWER_TIMEOUT).ok()?.status.success())
         }
         None => {
-            let mut stream = UnixStream::connect(socket(plan.socket.as_path().parent()?)).ok()?;
+            let mut stream = socket_path::connect(&socket(plan.socket.as_path().parent()?)).ok()?;
             stream.set_read_timeout(Some(ANSWER_TIMEOUT)).ok()?;
             writeln!(stream, "{question}").ok()?;
             let mut answer = String::new();
@@ -99,11 +99,11 @@ impl QuestionInbox {
     /// Opens the inbox of a session; `None` if another terminal has it.
     pub fn open(session: &HostPath) -> Option<Self> {
         let path = socket(session.as_path());
-        if UnixStream::connect(&path).is_ok() {
+        if socket_path::connect(&path).is_ok() {
             return None;
         }
         let _ = std::fs::remove_file(&path);
-        let listener = UnixListener::bind(&path).ok()?;
+        let listener = socket_path::bind(&path).ok()?;
         listener.set_nonblocking(true).ok()?;
         Some(QuestionInbox { listener, path })
     }

@@ -1,5 +1,6 @@
 //! Verifies signatures of SSH servers and certificate authorities: Ed25519, ECDSA on P-256 and P-384,
-//! and RSA with SHA-2. A key of another kind verifies nothing.
+//! RSA with SHA-2, and Ed25519 and P-256 keys in security tokens. A key of another kind verifies
+//! nothing: there is no P-521, which the library lacks and no sshd has by itself.
 
 use graviola::hashing::{Sha256, Sha384};
 use graviola::signing::{ecdsa, eddsa, rsa};
@@ -16,7 +17,19 @@ pub enum PublicKey<'a> {
     Ed25519(&'a [u8]),
     P256(&'a [u8]),
     P384(&'a [u8]),
-    Rsa { exponent: &'a [u8], modulus: &'a [u8] },
+    Rsa {
+        exponent: &'a [u8],
+        modulus: &'a [u8],
+    },
+    /// A key in a security token, with the name of the application that it is for.
+    TokenEd25519 {
+        key: &'a [u8],
+        application: &'a [u8],
+    },
+    TokenP256 {
+        point: &'a [u8],
+        application: &'a [u8],
+    },
 }
 
 impl<'a> PublicKey<'a> {
@@ -36,6 +49,12 @@ impl<'a> PublicKey<'a> {
             "ssh-ed25519" => PublicKey::Ed25519(reader.string()?),
             "ecdsa-sha2-nistp256" => PublicKey::P256(curve("nistp256")?),
             "ecdsa-sha2-nistp384" => PublicKey::P384(curve("nistp384")?),
+            "sk-ssh-ed25519@openssh.com" => {
+                PublicKey::TokenEd25519 { key: reader.string()?, application: reader.string()? }
+            }
+            "sk-ecdsa-sha2-nistp256@openssh.com" => {
+                PublicKey::TokenP256 { point: curve("nistp256")?, application: reader.string()? }
+            }
             "ssh-rsa" => PublicKey::Rsa { exponent: reader.string()?, modulus: reader.string()? },
             _ => return None,
         })
@@ -49,6 +68,14 @@ impl<'a> PublicKey<'a> {
     fn verify(self, signature: &[u8], data: &[u8]) -> Option<()> {
         let mut reader = Reader(signature);
         let (algorithm, signature) = (reader.text()?, reader.string()?);
+        if let PublicKey::TokenEd25519 { application, .. } | PublicKey::TokenP256 { application, .. } = self {
+            let (flags, counter) = (reader.byte()?, reader.number()?);
+            reader.end()?;
+            // The token signs hashes, its flags (whether a user was present) and its counter.
+            let hash = |bytes: &[u8]| sha2::Sha256::digest(bytes);
+            let signed = [&hash(application)[..], &[flags], &counter.to_be_bytes(), &hash(data)].concat();
+            return self.token_signed(algorithm, signature, &signed);
+        }
         reader.end()?;
         match (self, algorithm) {
             (PublicKey::Ed25519(key), "ssh-ed25519") => {
@@ -72,6 +99,19 @@ impl<'a> PublicKey<'a> {
                     "rsa-sha2-256" => key.verify_pkcs1_sha256(&signature, data).ok(),
                     _ => key.verify_pkcs1_sha512(&signature, data).ok(),
                 }
+            }
+            _ => None,
+        }
+    }
+
+    fn token_signed(self, algorithm: &str, signature: &[u8], signed: &[u8]) -> Option<()> {
+        match (self, algorithm) {
+            (PublicKey::TokenEd25519 { key, .. }, "sk-ssh-ed25519@openssh.com") => {
+                eddsa::Ed25519VerifyingKey::from_bytes(key).ok()?.verify(signature, signed).ok()
+            }
+            (PublicKey::TokenP256 { point, .. }, "sk-ecdsa-sha2-nistp256@openssh.com") => {
+                let key = ecdsa::VerifyingKey::<ecdsa::P256>::from_x962_uncompressed(point).ok()?;
+                key.verify::<Sha256>(&[signed], &scalars(signature, 32)?).ok()
             }
             _ => None,
         }
@@ -144,4 +184,39 @@ pub fn missing_cpu_feature() -> Option<&'static str> {
         ("sha2", std::arch::is_aarch64_feature_detected!("sha2")),
     ];
     features.into_iter().find(|(_, is_there)| !is_there).map(|(name, _)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::wire::put_string;
+    use super::*;
+
+    fn encoded(strings: &[&[u8]]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        strings.iter().for_each(|string| put_string(&mut bytes, string));
+        bytes
+    }
+
+    #[test]
+    fn a_key_in_a_token_verifies_its_flags_and_counter() {
+        const KIND: &[u8] = b"sk-ssh-ed25519@openssh.com";
+        let token = eddsa::Ed25519SigningKey::from_bytes(&[7; 32]).expect("a key");
+        let key = encoded(&[KIND, &token.public_key().as_bytes(), b"ssh:"]);
+        let hash = |bytes: &[u8]| sha2::Sha256::digest(bytes);
+        let signed = [&hash(b"ssh:")[..], &[1], &[0, 0, 0, 9], &hash(b"session")].concat();
+        let signature = [encoded(&[KIND, &token.sign(&signed)]), vec![1, 0, 0, 0, 9]].concat();
+        let key = PublicKey::parse(&key).expect("a key");
+        assert!(key.verifies(&signature, b"session"));
+        assert!(!key.verifies(&signature, b"another"));
+        assert!(!key.verifies(&signature[..signature.len() - 5], b"session"));
+        assert!(!key.verifies(&[&signature[..], &[0]].concat(), b"session"));
+        for (place, name) in [(1, "counter"), (5, "flags")] {
+            let mut changed = signature.clone();
+            let index = changed.len() - place;
+            changed[index] ^= 1;
+            assert!(!key.verifies(&changed, b"session"), "{name}");
+        }
+        let other = encoded(&[KIND, &token.public_key().as_bytes(), b"web:"]);
+        assert!(!PublicKey::parse(&other).expect("a key").verifies(&signature, b"session"));
+    }
 }

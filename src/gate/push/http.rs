@@ -36,19 +36,14 @@ const OPTIONS: &[(&str, &str)] = &[
 
 /// Starts a fetch with the host's Git.
 pub fn start_fetch(transport: &Transport, remote: &HttpRemote) -> Result<(TransportProcess, Streams), String> {
-    let mut command = transport.git_command()?;
+    let header = Login::of_url(remote).map(|login| login.header());
+    // Git takes it from its environment as it would from the URL, which other processes could read.
+    let header = header.map(|header| (format!("http.{}.extraheader", remote.public_url()), header));
+    let mut command = transport.git_command_with(header)?;
     let url = match remote.login() {
         (Some(user), None) => remote.public_url().replacen("://", &format!("://{}@", escaped(&user)), 1),
         _ => remote.public_url(),
     };
-    if let Some(login) = Login::of_url(remote) {
-        // Git takes it from there as it would from the URL, which other processes could read.
-        let (user, password) = (&login.user, login.password.reveal().to_string_lossy().into_owned());
-        let helper =
-            "!f() { test \"$1\" = get && echo \"username=$SANDPEN_USER\" && echo \"password=$SANDPEN_PASSWORD\"; }; f";
-        command.args(["-c", "credential.helper=", "-c", &format!("credential.helper={helper}")]);
-        command.env("SANDPEN_USER", user).env("SANDPEN_PASSWORD", password);
-    }
     command.args(["remote-https", &url, &url]);
     TransportProcess::start(command).map_err(|error| format!("git cannot be run: {error}"))
 }

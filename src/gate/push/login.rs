@@ -4,6 +4,8 @@ use std::io::Write;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use base64ct::{Base64, Encoding};
+
 use super::transport::Transport;
 use crate::plan::push::HttpRemote;
 use crate::process::read_output;
@@ -25,6 +27,12 @@ impl Login {
     pub fn of_url(remote: &HttpRemote) -> Option<Self> {
         let (user, password) = remote.login();
         Some(Login { user: user?, password: Secret::new(password?) })
+    }
+
+    /// Returns the line of an HTTP request that carries the login.
+    pub fn header(&self) -> String {
+        let pair = [self.user.as_bytes(), b":", self.password.reveal().as_encoded_bytes()].concat();
+        format!("Authorization: Basic {}", Base64::encode_string(&pair))
     }
 
     /// Asks the helpers.

@@ -35,13 +35,18 @@ impl Transport {
     /// Prepares a call of the host's Git with the user's settings for HTTP and logins, and no
     /// others.
     pub fn git_command(&self) -> Result<Command, String> {
+        self.git_command_with(None)
+    }
+
+    /// Prepares a call with one more setting, which only the environment holds.
+    pub fn git_command_with(&self, more: Option<(String, String)>) -> Result<Command, String> {
         let program = self.plan.git.as_ref().ok_or("there is no Git on the host")?;
         let mut command = self.environment.command(program.as_path());
         command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
         command.env("GIT_TERMINAL_PROMPT", "0").env("GIT_CEILING_DIRECTORIES", "/");
         let fixed =
             [("core.askPass", ""), ("protocol.version", "2")].map(|(key, value)| (key.to_owned(), value.to_owned()));
-        let settings: Vec<_> = self.plan.settings.iter().cloned().chain(fixed).collect();
+        let settings: Vec<_> = self.plan.settings.iter().cloned().chain(fixed).chain(more).collect();
         command.env("GIT_CONFIG_COUNT", settings.len().to_string());
         for (number, (key, value)) in settings.into_iter().enumerate() {
             command.env(format!("GIT_CONFIG_KEY_{number}"), key).env(format!("GIT_CONFIG_VALUE_{number}"), value);

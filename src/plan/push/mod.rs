@@ -11,14 +11,15 @@ pub use remote_url::{HttpRemote, RemoteUrl, SshRemote};
 pub use remotes::{MARK, Remote, Remotes, Rewrite};
 pub use ssh_command::{SshCommand, program as ssh_program};
 
+use super::channel::ChannelSocket;
 use super::entry::{Mount, Topic, Why};
 use super::helper::HelperError;
 use super::{Draft, EnginePlan};
+use crate::channel::StreamKind;
 use crate::config::value::{Access, EngineKind, PushRule};
 use crate::config::{Config, Origin, Sourced};
 use crate::error::{Diagnostic, Kind, Result};
 use crate::facts::git::Setting;
-use crate::host::Platform;
 use crate::path::HostPath;
 use crate::ui::shell::shell_word;
 use crate::warning::{Warning, WarningTopic};
@@ -47,6 +48,8 @@ pub struct PushPlan {
     pub objects: Vec<HostPath>,
     /// The list of commits without parents in a shallow clone.
     pub shallow: Option<HostPath>,
+    /// The socket inside, if it cannot be mounted.
+    pub channel: Option<ChannelSocket>,
     /// The user's settings for HTTP and logins.
     pub settings: Vec<(String, String)>,
 }
@@ -92,17 +95,12 @@ impl Draft<'_> {
     pub fn push(&mut self, engine: &EnginePlan) -> Result<PushPlan> {
         let rules = self.config.push.clone();
         let Some(origin) = rules.first().map(|rule| rule.origin.clone()) else { return Ok(PushPlan::default()) };
-        let is_desktop = self.facts.docker.as_ref().is_some_and(|docker| docker.is_desktop());
         let unavailable =
             |reason| PushError::Unavailable { origin: origin.clone(), engine: engine.kind.name(), reason };
         if engine.kind == EngineKind::SandboxExec {
             return Err(unavailable("which cannot mount its helper").into());
         }
-        let is_elsewhere = self.host.platform == Platform::Macos
-            || engine.abilities.remote
-            || engine.kind == EngineKind::Kubernetes
-            || (engine.kind == EngineKind::Docker && is_desktop);
-        if is_elsewhere {
+        if engine.kind == EngineKind::Kubernetes {
             return Err(unavailable("which runs on another machine").into());
         }
         let found = Remotes::of(&self.facts.git.settings);
@@ -125,12 +123,17 @@ impl Draft<'_> {
         let program = self.facts.helper.clone().ok_or(HelperError::Missing { feature, arch: self.host.arch })?;
         let control_dir = self.control_dir();
         let why = |reason: &str| Why::new(reason, origin.clone()).about(Topic::Git);
-        self.mounts.add(Mount::file(
-            self.session_dir.join(SOCKET),
-            control_dir.join(SOCKET),
-            Access::Ro,
-            why("the socket through which Git reaches this repository's remotes"),
-        ));
+        let (gate, inside) = (self.session_dir.join(SOCKET), control_dir.join(SOCKET));
+        let why_socket = why("the socket through which Git reaches this repository's remotes");
+        let channel = self.has_channel().then(|| ChannelSocket {
+            kind: StreamKind::Push,
+            inside: inside.clone(),
+            gate: gate.clone(),
+            why: why_socket.clone(),
+        });
+        if channel.is_none() {
+            self.mounts.add(Mount::file(gate, inside, Access::Ro, why_socket));
+        }
         self.mounts.add(Mount::file(
             program,
             control_dir.join(DIRECTORY).join(HELPER),
@@ -150,6 +153,7 @@ impl Draft<'_> {
             path: self.facts.path.for_host(),
             objects,
             shallow: dirs.map(|dir| dir.path.join("shallow")),
+            channel,
             settings: transport_settings(&self.facts.git.settings),
             rules,
         })

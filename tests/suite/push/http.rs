@@ -10,6 +10,8 @@ for_docker_and_native!(
     http_pushes_are_decided_by_rules,
     http_needs_curl_for_pushes_only,
     http_logins_that_fail_are_said,
+    http_logins_of_urls_reach_no_program_inside_or_outside,
+    https_is_verified_with_the_hosts_authorities,
 );
 
 fn http_fetches_and_pushes_with_the_hosts_login(fixture: &Fixture) {
@@ -96,4 +98,39 @@ fn http_logins_that_fail_are_said(fixture: &Fixture) {
     let log = std::fs::read_to_string(fixture.root.join("client/helper.log")).expect("the helper's log");
     assert!(log.contains("erase"), "{log}");
     assert_eq!(server.subject("agent/a"), "");
+}
+
+/// The password contains what a shell would expand.
+fn http_logins_of_urls_reach_no_program_inside_or_outside(fixture: &Fixture) {
+    let server = HttpServer::start_with(fixture, "$(touch x)'\"; `id`");
+    let url = server.url.replace("//", "//me:%24%28touch%20x%29%27%22%3B%20%60id%60@");
+    fixture.host_command("git").args(["remote", "set-url", "origin", &url]).finish().success();
+    let helper = fixture.root.join("client/helper.log");
+    std::fs::remove_file(&helper).expect("the helper's log");
+    let script = "set -e; git fetch -q; git push -q origin HEAD:agent/a; git ls-remote -q origin agent/a | cut -f 2";
+    let finished = bash(fixture, &["agent/*"], script);
+    assert_eq!(finished.success(), "refs/heads/agent/a", "{}", finished.stderr);
+    assert_eq!(server.subject("agent/a"), "first");
+    assert!(!helper.exists(), "a credential helper was asked");
+    assert!(!fixture.project.join("x").exists());
+}
+
+fn https_is_verified_with_the_hosts_authorities(fixture: &Fixture) {
+    let server = HttpServer::start(fixture);
+    let tls = server.with_tls();
+    let config = std::fs::read_to_string(fixture.home.join(".gitconfig")).expect("the configuration");
+    fixture.host_command("git").args(["remote", "set-url", "origin", &tls.url]).finish().success();
+    let script = "git fetch -q && echo fetched; git push -q origin origin/main:refs/heads/agent/a && echo pushed
+        git commit -q --allow-empty -m new; git push -q origin HEAD:main || echo refused";
+    // The host does not know the authority.
+    let finished = bash(fixture, &["agent/*"], script);
+    assert_eq!(finished.success(), "refused", "{}", finished.stderr);
+    assert!(finished.stderr.contains("certificate"), "{}", finished.stderr);
+    assert_eq!(server.subject("agent/a"), "");
+    fixture.write(".gitconfig", &format!("{config}[http]\n\tsslCAInfo = {}\n", tls.authority.display()));
+    let finished = bash(fixture, &["agent/*"], script);
+    assert_eq!(finished.success(), "fetched\npushed\nrefused", "{}", finished.stderr);
+    assert_eq!((server.subject("agent/a").as_str(), server.subject("main").as_str()), ("first", "first"));
+    let clone = format!("git clone -q {} /tmp/clone && git -C /tmp/clone log -1 --format=%s", tls.url);
+    assert_eq!(bash(fixture, &["agent/*"], &clone).success(), "first");
 }

@@ -1,10 +1,13 @@
 //! `--ssh-host`: real OpenSSH clients log in to the allowed one of two real servers, and not to the
 //! other. A recording agent shows which requests to sign the real agent has seen.
 
+use std::process::Stdio;
+
 use super::sshd::Sshd;
 use crate::attacks::ssh_agent::{attack, hex, strings};
 use crate::for_every_engine;
-use crate::support::{Engine, Fixture, RecordingAgent, RunToEnd, public_key};
+use crate::support::pty::Pty;
+use crate::support::{Engine, Fixture, RecordingAgent, RunToEnd, Running, public_key};
 
 for_every_engine!(
     with_agent:
@@ -12,6 +15,7 @@ for_every_engine!(
     attack_28_a_client_that_does_not_bind_gets_no_signature,
     commits_are_signed_with_the_configured_key_only,
     nothing_is_signed_before_the_user_confirms_it,
+    a_terminal_that_follows_the_log_confirms_signatures,
 );
 
 const SIGN_REQUEST: u8 = 13;
@@ -156,4 +160,35 @@ fn nothing_is_signed_before_the_user_confirms_it(fixture: &Fixture) {
     assert_eq!(text.lines().count(), 1, "one question per destination: {text}");
     assert_eq!(run(Some(program("../askpass/yes", 0))), "signed\nsigned");
     assert_eq!(signatures(&agent), 2);
+}
+
+fn a_terminal_that_follows_the_log_confirms_signatures(fixture: &Fixture) {
+    let agent = RecordingAgent::start(fixture);
+    let sign = "ssh-add -L > /tmp/key.pub; echo up; while read namespace; do echo x > /tmp/x; rm -f /tmp/x.sig
+        ssh-keygen -q -Y sign -f /tmp/key.pub -n $namespace /tmp/x 2>/dev/null && echo signed || echo refused; done";
+    let mut command = fixture.run();
+    command.env("SSH_AUTH_SOCK", &agent.socket).args(["--name", "asked", "--ssh-confirm", "--", "bash", "-c", sign]);
+    let mut running = Running::start(command.stdin(Stdio::piped()));
+    assert_eq!(running.line(), "up");
+    let mut terminal = Pty::start(&fixture.sandpen(["log", "--follow", "asked"]));
+    terminal.expect("started");
+    // What was typed before a question is no answer to it, and without a yes it is no.
+    terminal.send("y\n");
+    running.write("one\n");
+    terminal.expect("[y/N]");
+    terminal.send("\n");
+    assert_eq!(running.line(), "refused");
+    assert_eq!(signatures(&agent), 0);
+    running.write("two\n");
+    terminal.expect("use your SSH key for");
+    terminal.expect("[y/N]");
+    terminal.send("y\n");
+    assert_eq!(running.line(), "signed");
+    // Each destination is asked for once.
+    running.write("two\none\n");
+    assert_eq!((running.line(), running.line()), ("signed".to_owned(), "refused".to_owned()));
+    assert_eq!(signatures(&agent), 2);
+    running.close_stdin();
+    assert_eq!(running.finish().code, Some(0));
+    terminal.expect("[ended 0]");
 }

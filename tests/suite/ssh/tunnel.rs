@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use super::podman_machine::{CONNECTION, PodmanMachine};
-use crate::support::{KEY_COMMENT, RunToEnd, Shim, binary, install_program, is_root_or_skip, is_running};
+use super::relay::shipped;
+use crate::support::{KEY_COMMENT, RunToEnd, Shim, is_root_or_skip, is_running};
 
 const LIST: &str = "echo $SSH_AUTH_SOCK; ssh-add -l | cut -d' ' -f3-";
 
@@ -36,19 +37,7 @@ fn r7_1_r7_5_r4_3_the_guest_in_the_machine_lists_the_hosts_keys() {
 #[test]
 fn r7_5_with_the_helper_beside_the_program_and_the_hosts_user() {
     PodmanMachine::on(|machine| {
-        // On macOS the program is shipped with the Linux helper beside it.
-        let directory = machine.fixture.outside("program");
-        let program = directory.join("sandpen");
-        let arch = if cfg!(target_arch = "x86_64") { "amd64" } else { "arm64" };
-        for name in ["sandpen".to_owned(), format!("sandpen-linux-{arch}")] {
-            install_program(binary(), directory.join(name));
-        }
-        let command = machine.command("run");
-        let mut shipped = machine.fixture.host_command(program);
-        shipped.args(command.get_args().skip_while(|word| *word != "run"));
-        for (name, value) in command.get_envs().filter_map(|(name, value)| Some((name, value?))) {
-            shipped.env(name, value);
-        }
+        let mut shipped = shipped(&machine.fixture, &machine.command("run"));
         // The user is neither root nor in the image (R7.5), and only the guest can have set this
         // exit code.
         let script = format!("id -u; {LIST}; echo text >made; exit 125");

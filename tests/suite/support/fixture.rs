@@ -175,6 +175,17 @@ impl Fixture {
         self
     }
 
+    /// Reaches the daemon of this machine at the address that Docker Desktop uses, so that it counts as
+    /// one in a virtual machine.
+    pub fn with_desktop_address(mut self) -> Self {
+        let directory = self.home.join(".docker/desktop");
+        fs::create_dir_all(&directory).expect("directory");
+        let socket = directory.join("docker.sock");
+        std::os::unix::fs::symlink("/var/run/docker.sock", &socket).expect("link");
+        self.set("DOCKER_HOST", &format!("unix://{}", socket.display()));
+        self
+    }
+
     pub fn set(&mut self, name: &str, value: &str) {
         self.variables.insert(name.to_owned(), value.to_owned());
     }

@@ -88,6 +88,14 @@ impl Running {
         text.split_whitespace().map(|pid| pid.parse().expect("a pid")).collect()
     }
 
+    /// Returns the ids of the children that any thread has started.
+    pub fn children_of_all_threads(&self) -> Vec<u32> {
+        let threads = fs::read_dir(format!("/proc/{}/task", self.pid())).into_iter().flatten().flatten();
+        let texts: Vec<String> =
+            threads.map(|thread| fs::read_to_string(thread.path().join("children")).unwrap_or_default()).collect();
+        texts.iter().flat_map(|text| text.split_whitespace()).map(|pid| pid.parse().expect("a pid")).collect()
+    }
+
     pub fn signal(&self, which: Signal) {
         signal(self.pid(), which);
     }
