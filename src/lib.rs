@@ -63,6 +63,12 @@ mod gate;
 mod helper;
 #[allow(missing_docs)]
 mod host;
+#[cfg(target_os = "linux")]
+#[allow(missing_docs)]
+mod http;
+#[allow(missing_docs)]
+#[cfg(target_os = "linux")]
+mod image;
 #[allow(missing_docs)]
 mod launch;
 #[allow(missing_docs)]

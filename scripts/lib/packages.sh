@@ -31,6 +31,7 @@ cc                            gcc
 /usr/include/stdlib.h         libc6-dev
 setpriv                       util-linux
 flock                         util-linux
+/usr/bin/docker-registry      docker-registry
 '
 
 # lib/images.sh copies the files of these packages into the test image.
