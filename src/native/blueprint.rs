@@ -7,9 +7,9 @@ use std::path::{Component, Path, PathBuf};
 
 use super::error::{Cause, SetupError};
 use super::sys::{MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
-use crate::launch::native::step::{Bind, NativeSetup, Step};
+use crate::launch::native::step::{Bind, NativeSetup, OverlayRoot, Step};
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Operation<'a> {
     Dir { at: CString, mode: u32 },
     Bind { source: CString, at: CString, attributes: u64 },
@@ -21,9 +21,22 @@ pub(crate) enum Operation<'a> {
     Dev,
 }
 
+/// The directories of an overlay that becomes the root.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct RootLayers {
+    /// Lowest first.
+    pub lowers: Vec<CString>,
+    pub upper: CString,
+    pub work: CString,
+    /// Contains the two, and is covered by the overlay in the sandbox's namespace.
+    pub place: CString,
+}
+
 /// The file system of a [`NativeSetup`], as the child builds it.
 #[derive(Debug)]
 pub(crate) struct Blueprint<'a> {
+    /// `None` for an empty root.
+    pub root: Option<RootLayers>,
     pub operations: Vec<Operation<'a>>,
     pub cwd: CString,
 }
@@ -38,8 +51,11 @@ impl<'a> Blueprint<'a> {
             })?;
             operations.push(operation);
         }
+        let root = setup.root.as_ref().map(root_layers).transpose().map_err(|reason| {
+            SetupError::new(Cause::InvalidStep { index: 0, reason: format!("the image's root {reason}") })
+        })?;
         let cwd = working_directory(&setup.cwd, setup.steps.len())?;
-        Ok(Self { operations, cwd })
+        Ok(Self { root, operations, cwd })
     }
 }
 
@@ -48,6 +64,15 @@ pub(crate) fn working_directory(path: &Path, index: usize) -> Result<CString, Se
     absolute(path).map_err(|reason| {
         let reason = format!("working directory `{}` {reason}", path.display());
         SetupError::new(Cause::InvalidStep { index, reason })
+    })
+}
+
+fn root_layers(root: &OverlayRoot) -> Checked<RootLayers> {
+    Ok(RootLayers {
+        lowers: root.lowers.iter().map(|lower| absolute(lower)).collect::<Checked<_>>()?,
+        upper: absolute(&root.layer.join("upper"))?,
+        work: absolute(&root.layer.join("work"))?,
+        place: absolute(&root.layer)?,
     })
 }
 
@@ -162,6 +187,7 @@ mod tests {
 
     fn setup(steps: Vec<Step>) -> NativeSetup {
         NativeSetup {
+            root: None,
             steps,
             hostname: "pen".into(),
             uid: 1000,

@@ -2,6 +2,7 @@
 //! the host's. Nothing is ever written to the host: the root is a tmpfs without a name there, so
 //! nothing is left behind even after SIGKILL.
 
+use std::borrow::Cow;
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -12,6 +13,7 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, OpenTreeFlags, Un
 use super::blueprint::{Blueprint, Operation};
 use super::device::{self, Nodes};
 use super::error::{Fault, Stage};
+use super::image_root;
 use super::mountpoint::{Tree, attach_at};
 use super::procfs;
 use super::sys::{self, MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
@@ -21,18 +23,28 @@ use super::sys::{self, MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
 /// 1. Nothing propagates to or from the host.
 /// 2. All sources are opened, before anything is mounted that could cover them.
 /// 3. The new root is mounted over `/`, which exists everywhere; paths still lead to the host.
+///    It is empty, or has the files of an image.
 /// 4. The steps run, relative to the new root's descriptor.
 /// 5. A guest that may make sandboxes gets a `/proc` that it cannot reach, but may mount again.
-/// 6. The new root becomes read-only, then `/`; the old one is detached.
+/// 6. The new root becomes read-only, unless the guest has a layer of its own over an image. Then it
+///    becomes `/`, and the old one is detached.
 pub(crate) fn build(blueprint: &Blueprint<'_>, nested: bool) -> std::result::Result<(), Fault> {
     let at_root = Fault::at(Stage::Root);
     sys::mount_setattr(CWD, c"/", true, 0, libc::MS_PRIVATE).map_err(&at_root)?;
     let sources = open_sources(blueprint)?;
-    let new_root = new_file_system(c"tmpfs", &[(c"mode", c"0755")], NO_DEVICES).map_err(&at_root)?;
+    let new_root = match &blueprint.root {
+        Some(layers) => image_root::mount(layers),
+        None => new_file_system(c"tmpfs", &[(c"mode", c"0755")], NO_DEVICES),
+    };
+    let new_root = new_root.map_err(&at_root)?;
     attach_at(new_root.as_fd(), CWD, c"/").map_err(&at_root)?;
+    let operations = match &blueprint.root {
+        Some(_) => image_root::resolve(new_root.as_fd(), &blueprint.operations).map_err(&at_root)?.into(),
+        None => Cow::Borrowed(&blueprint.operations[..]),
+    };
 
     let mut guest = Tree::new(new_root);
-    for (index, (operation, source)) in blueprint.operations.iter().zip(sources).enumerate() {
+    for (index, (operation, source)) in operations.iter().zip(sources).enumerate() {
         let stage = match operation {
             Operation::Proc => Stage::Proc,
             _ => Stage::Step,
@@ -43,7 +55,9 @@ pub(crate) fn build(blueprint: &Blueprint<'_>, nested: bool) -> std::result::Res
         procfs::permit_mounting(&mut guest).map_err(Fault::at(Stage::Proc))?;
     }
 
-    sys::mount_setattr(guest.root(), c"", false, MOUNT_ATTR_RDONLY, 0).map_err(&at_root)?;
+    if blueprint.root.is_none() {
+        sys::mount_setattr(guest.root(), c"", false, MOUNT_ATTR_RDONLY, 0).map_err(&at_root)?;
+    }
     leave_host(guest.root()).map_err(Fault::at(Stage::Pivot))
 }
 
@@ -85,7 +99,7 @@ pub(crate) fn copy_tree(source: &CStr, attributes: u64) -> Result<OwnedFd> {
 }
 
 /// Opens a path without symbolic links.
-fn open_place(path: &CStr) -> Result<OwnedFd> {
+pub(crate) fn open_place(path: &CStr) -> Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let real = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     rustix::fs::openat2(CWD, path, flags, Mode::empty(), real)

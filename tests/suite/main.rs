@@ -18,6 +18,7 @@ mod faults;
 mod git;
 mod golden;
 mod hangup;
+mod images;
 mod manage;
 mod many;
 mod native;
