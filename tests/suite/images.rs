@@ -59,7 +59,7 @@ fn an_imported_image_is_the_root_of_a_native_sandbox() {
         fixture.write("file", "content");
         // The image's system, the workspace, a home and an account of the user.
         let script = "cat file; id -u; id -un; pwd; echo $HOME; test -w $HOME; test ! -e /root/.ssh; \
-            touch /usr/mine /etc/mine && echo private";
+            touch /bin/mine /etc/mine && echo private";
         let uid = fixture.uid.to_string();
         let expected = [
             "content".into(),
@@ -71,8 +71,8 @@ fn an_imported_image_is_the_root_of_a_native_sandbox() {
         let said = in_image(fixture, &[], script).success().to_owned();
         assert_eq!(said.replace("content", "content\n"), expected.join("\n"));
         // What a sandbox writes is its own.
-        assert_eq!(in_image(fixture, &[], "ls /usr/mine /etc/mine 2>&1 | grep -c 'No such'").success(), "2");
-        assert!(!Path::new("/usr/mine").exists() && !Path::new("/etc/mine").exists());
+        assert_eq!(in_image(fixture, &[], "ls /bin/mine /etc/mine 2>&1 | grep -c 'No such'").success(), "2");
+        assert!(!Path::new("/bin/mine").exists() && !Path::new("/etc/mine").exists());
         assert_eq!(fixture.sessions(), Vec::<PathBuf>::new());
     });
 }
@@ -97,7 +97,7 @@ fn the_walls_of_native_stand_around_an_image() {
     with_archive(|fixture, archive| {
         import(fixture, archive);
         let script = "
-            mount -t tmpfs x /mnt 2>/dev/null && echo mounted
+            mount -t tmpfs x /tmp 2>/dev/null && echo mounted
             unshare -m true 2>/dev/null && echo unshared
             mknod /node b 8 0 2>/dev/null && echo device
             cp /bin/true /suid && chmod u+s /suid 2>/dev/null && echo suid
