@@ -13,6 +13,7 @@ mod overlay;
 mod program;
 mod root_image;
 mod roots;
+mod secrets;
 mod ssh_config;
 mod system;
 mod tools;
@@ -38,6 +39,7 @@ pub use overlay::OverlayFacts;
 pub use program::{ProgramFact, SearchPath, is_program};
 pub use root_image::{RootImageFacts, RootImageUser};
 pub use roots::RootFacts;
+pub use secrets::{SecretFact, SecretFacts, SecretQuestion};
 pub use ssh_config::{SshConfigFacts, SshConfigFile, SshLine, named_path as ssh_path};
 pub use system::{SystemEntry, SystemFacts};
 pub use tools::{ToolFacts, Traced};
@@ -99,6 +101,8 @@ pub struct Questions {
     pub hide: HideQuestion,
     /// The image that would be the root of a native sandbox.
     pub root_image: Option<ImageRef>,
+    /// Keys whose values stay outside.
+    pub secrets: Vec<SecretQuestion>,
     /// The directory in which layers of package caches are written.
     pub cache_layers: Option<HostPath>,
     /// Called once Git's settings are known.
@@ -150,6 +154,9 @@ pub struct Facts {
     pub git: GitFacts,
     /// The files of the workspace that are hidden.
     pub hidden: HiddenFacts,
+    /// The values of keys that stay outside.
+    #[serde(skip)]
+    pub secrets: SecretFacts,
     /// One entry per repository of `GitQuestion::repositories`, in the same order.
     pub git_dirs: Vec<GitDirs>,
     /// The directory in which session directories are made.
@@ -226,6 +233,7 @@ impl Facts {
             root_image: root_image.and_then(|image| RootImageFacts::look(host, image)),
             git,
             hidden: HiddenFacts::look(&questions.hide),
+            secrets: SecretFacts::look(host, questions.secrets, mounted),
             git_dirs,
         })
     }

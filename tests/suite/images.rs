@@ -56,7 +56,7 @@ fn an_imported_image_is_the_root_of_a_native_sandbox() {
         let listed = fixture.sandpen(["image", "list", "--format", "json"]).finish().json();
         assert_eq!(listed[0]["reference"], IMAGE);
         assert_eq!(listed[0]["platform"].as_str().map(|platform| platform.starts_with("linux/")), Some(true));
-        fixture.write("file", "content");
+        fs::write(fixture.project.join("file"), "content").expect("file");
         // The image's system, the workspace, a home and an account of the user.
         let script = "cat file; id -u; id -un; pwd; echo $HOME; test -w $HOME; test ! -e /root/.ssh; \
             touch /bin/mine /etc/mine && echo private";
