@@ -65,6 +65,12 @@ mod gate;
 mod helper;
 #[allow(missing_docs)]
 mod host;
+#[cfg(target_os = "linux")]
+#[allow(missing_docs)]
+mod http;
+#[allow(missing_docs)]
+#[cfg(target_os = "linux")]
+mod image;
 #[allow(missing_docs)]
 mod kept_copy;
 #[allow(missing_docs)]

@@ -22,6 +22,8 @@ pub enum WarningTopic {
     SshAgent,
     /// Git's configuration.
     Git,
+    /// The image whose programs run inside.
+    Image,
     /// The guest's user.
     User,
     /// The program that runs inside as the first process.

@@ -32,6 +32,7 @@ cc                            gcc
 setpriv                       util-linux
 flock                         util-linux
 openssl                       openssl
+/usr/bin/docker-registry      docker-registry
 '
 
 # lib/images.sh copies the files of these packages into the test image.

@@ -163,6 +163,12 @@ pub enum Command {
     /// Let a project file take effect, with its present content
     #[command(after_help = TRUST)]
     Trust(Trust),
+    /// Manage the images that the native engine runs without a container engine
+    Image {
+        /// The subcommand.
+        #[command(subcommand)]
+        action: ImageAction,
+    },
     /// Build the project's sandbox.Dockerfile, or an agent's image
     Build(Deferred<Build>),
     /// Print completions for a shell
@@ -338,6 +344,38 @@ pub enum ProfileAction {
     Reference,
     /// Print the directory of your profiles
     Path,
+}
+
+/// The subcommands of `image`.
+#[derive(Debug, Subcommand)]
+pub enum ImageAction {
+    /// Pull an image from its registry
+    Pull {
+        /// The image's name: `debian:12`, `ghcr.io/owner/name@sha256:…`
+        #[arg(value_name = "IMAGE")]
+        reference: String,
+    },
+    /// Import the images of an archive: of `docker save`, `podman save`, or an OCI layout
+    Import {
+        /// The archive, which may be compressed; `-` reads it from stdin
+        #[arg(value_name = "ARCHIVE|-")]
+        archive: PathBuf,
+        /// The image's name (default: the names in the archive)
+        #[arg(short = 't', long, value_name = "IMAGE")]
+        tag: Option<String>,
+    },
+    /// List the images
+    List {
+        /// Output format
+        #[arg(long, value_enum, default_value_t = Format::Text)]
+        format: Format,
+    },
+    /// Remove images, and the layers that no other image needs
+    Rm {
+        /// The images' names
+        #[arg(value_name = "IMAGE", required = true)]
+        references: Vec<String>,
+    },
 }
 
 /// Output formats.

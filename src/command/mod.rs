@@ -9,6 +9,8 @@ pub mod build;
 pub mod doctor;
 pub mod exec;
 pub mod explain;
+#[cfg(target_os = "linux")]
+pub mod image;
 pub mod log;
 pub mod ports;
 pub mod presets;
@@ -117,6 +119,7 @@ fn dispatch(cli: Cli, ui: Ui) -> Result<Outcome> {
         Some(Command::Presets { format }) => print(ui, &presets::run(&Host::read()?, format)?),
         Some(Command::Profile { action }) => print(ui, &profile::run(&Host::read()?, action, ui)?),
         Some(Command::Trust(arguments)) => trust::run(&Host::read()?, &arguments, ui).map(|()| Outcome::Exited(0)),
+        Some(Command::Image { action }) => image(action, ui),
         Some(Command::Completions { shell }) => print(ui, &completions::script(shell)),
         Some(Command::Man { command, dir: None }) => print(ui, &man::page(&command)?),
         Some(Command::Man { dir: Some(dir), .. }) => {
@@ -138,6 +141,16 @@ fn dispatch(cli: Cli, ui: Ui) -> Result<Outcome> {
         Some(Command::Undo) => workspace::undo::run(ui),
         Some(Command::Prune { cache }) => prune::run(cache, ui),
     }
+}
+
+#[cfg(target_os = "linux")]
+fn image(action: crate::cli::ImageAction, ui: Ui) -> Result<Outcome> {
+    image::run(action, ui)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn image(_: crate::cli::ImageAction, _: Ui) -> Result<Outcome> {
+    Err(crate::launch::LaunchError::WrongPlatform { engine: crate::config::value::EngineKind::Native }.into())
 }
 
 fn print(ui: Ui, text: &str) -> Result<Outcome> {

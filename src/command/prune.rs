@@ -32,6 +32,8 @@ pub fn run(cache: bool, ui: Ui) -> Result<Outcome> {
     if kept > 0 {
         ui.notice(&format!("{} removed", counted(kept, "kept sandbox")));
     }
+    #[cfg(target_os = "linux")]
+    super::image::free(&crate::image::Store::of(&host), ui)?;
     if cache {
         let search = facts::search_path(&host);
         let podman = Client { program: search.find("podman"), path: search.for_host(), machine: None };

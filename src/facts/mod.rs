@@ -12,6 +12,7 @@ mod hidden;
 pub mod image;
 mod overlay;
 mod program;
+mod root_image;
 mod roots;
 mod secrets;
 mod ssh_config;
@@ -39,6 +40,7 @@ pub use hidden::{HiddenFacts, HiddenFile, HideProblem, HideQuestion};
 pub use image::ImageFacts;
 pub use overlay::OverlayFacts;
 pub use program::{ProgramFact, SearchPath, is_program};
+pub use root_image::{RootImageFacts, RootImageUser};
 pub use roots::RootFacts;
 pub use secrets::{SecretFact, SecretFacts, SecretQuestion};
 pub use ssh_config::{SshConfigFacts, SshConfigFile, SshLine, named_path as ssh_path};
@@ -46,7 +48,7 @@ pub use system::{SystemEntry, SystemFacts};
 pub use tools::{ToolFacts, Traced};
 
 use crate::config::Sourced;
-use crate::config::value::EngineKind;
+use crate::config::value::{EngineKind, ImageRef};
 use crate::error::{Error, Result};
 use crate::host::{Host, Platform};
 use crate::path::{HostPath, constant};
@@ -102,6 +104,8 @@ pub struct Questions {
     pub seatbelt_profile: Option<Sourced<String>>,
     pub git: GitQuestion,
     pub hide: HideQuestion,
+    /// The image that would be the root of a native sandbox.
+    pub root_image: Option<ImageRef>,
     /// The directory in which layers of package caches are written.
     pub cache_layers: Option<HostPath>,
     /// Keys whose values stay outside.
@@ -151,6 +155,9 @@ pub struct Facts {
     pub ssh: Option<HostPath>,
     /// `None` unless the guest is the image's user and the engine has the image.
     pub image: Option<ImageFacts>,
+    /// The image of sandpen's own store; `None` if the store does not have it, or no image was asked
+    /// for.
+    pub root_image: Option<RootImageFacts>,
     pub git: GitFacts,
     /// The files of the workspace that are hidden.
     pub hidden: HiddenFacts,
@@ -187,7 +194,9 @@ impl Facts {
         if let Some(native) = &mut engines.native {
             native.system.ssh = ssh_config(constant!(HostPath, "/etc/ssh/ssh_config"));
         }
-        let tools = if engines.show_host_tools() {
+        let is_native = engines.native.as_ref().is_some_and(|native| native.problem.is_none());
+        let root_image = questions.root_image.as_ref().filter(|_| is_native);
+        let tools = if engines.show_host_tools() && root_image.is_none() {
             // The guest runs programs of read-only mounts, the host does not.
             let tool_path = if writable == closed { path.clone() } else { divide(&writable) };
             let is_preset = !questions.preset_directories.is_empty();
@@ -233,6 +242,7 @@ impl Facts {
             tools,
             agent,
             image: None,
+            root_image: root_image.and_then(|image| RootImageFacts::look(host, image)),
             git,
             hidden: HiddenFacts::look(&questions.hide),
             secrets: SecretFacts::look(host, questions.secrets, mounted),

@@ -8,9 +8,9 @@ use std::path::{Component, Path, PathBuf};
 use super::error::{Cause, SetupError};
 use super::skeleton::Part;
 use super::sys::{MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
-use crate::launch::native::step::{Bind, BindKind, NativeSetup, Step};
+use crate::launch::native::step::{Bind, BindKind, NativeSetup, OverlayRoot, Step};
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Operation<'a> {
     Dir { at: CString, mode: u32 },
     Bind { source: CString, at: CString, attributes: u64, kind: BindKind },
@@ -22,9 +22,22 @@ pub(crate) enum Operation<'a> {
     Dev,
 }
 
+/// The directories of an overlay that becomes the root.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct RootLayers {
+    /// Lowest first.
+    pub lowers: Vec<CString>,
+    pub upper: CString,
+    pub work: CString,
+    /// Contains the two, and is covered by the overlay in the sandbox's namespace.
+    pub place: CString,
+}
+
 /// The file system of a [`NativeSetup`], as the child builds it.
 #[derive(Debug)]
 pub(crate) struct Blueprint<'a> {
+    /// `None` for an empty root.
+    pub root: Option<RootLayers>,
     pub operations: Vec<Operation<'a>>,
     /// What is left to do of each.
     pub parts: Vec<Part>,
@@ -44,11 +57,14 @@ impl<'a> Blueprint<'a> {
             })?;
             operations.push(operation);
         }
+        let root = setup.root.as_ref().map(root_layers).transpose().map_err(|reason| {
+            SetupError::new(Cause::InvalidStep { index: 0, reason: format!("the image's root {reason}") })
+        })?;
         let cwd = working_directory(&setup.cwd, setup.steps.len())?;
         // The text of a number contains no NUL byte.
         let memory_files = setup.memory_files.and_then(|bytes| CString::new(bytes.to_string()).ok());
         let parts = vec![Part::Whole; operations.len()];
-        Ok(Self { operations, parts, cwd, memory_files })
+        Ok(Self { root, operations, parts, cwd, memory_files })
     }
 }
 
@@ -57,6 +73,15 @@ pub(crate) fn working_directory(path: &Path, index: usize) -> Result<CString, Se
     absolute(path).map_err(|reason| {
         let reason = format!("working directory `{}` {reason}", path.display());
         SetupError::new(Cause::InvalidStep { index, reason })
+    })
+}
+
+fn root_layers(root: &OverlayRoot) -> Checked<RootLayers> {
+    Ok(RootLayers {
+        lowers: root.lowers.iter().map(|lower| absolute(lower)).collect::<Checked<_>>()?,
+        upper: absolute(&root.layer.join("upper"))?,
+        work: absolute(&root.layer.join("work"))?,
+        place: absolute(&root.layer)?,
     })
 }
 
@@ -173,6 +198,7 @@ mod tests {
 
     fn setup(steps: Vec<Step>) -> NativeSetup {
         NativeSetup {
+            root: None,
             steps,
             hostname: "pen".into(),
             uid: 1000,

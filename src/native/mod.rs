@@ -20,6 +20,7 @@ mod enter;
 mod error;
 mod guest;
 mod identity;
+mod image_root;
 mod init;
 mod landlock;
 mod link;

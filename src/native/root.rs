@@ -3,6 +3,7 @@
 //! nothing is left behind even after SIGKILL. All directories in memory are parts of that tmpfs, so
 //! one size bounds them together.
 
+use std::borrow::Cow;
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -13,6 +14,7 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, OpenTreeFlags, Un
 use super::blueprint::{Blueprint, Operation};
 use super::device::{self, Nodes};
 use super::error::{Fault, Stage};
+use super::image_root;
 use super::mountpoint::{Tree, attach_at};
 use super::procfs;
 use super::skeleton::{Part, Skeleton};
@@ -23,10 +25,12 @@ use super::sys::{self, MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
 /// 1. Nothing propagates to or from the host.
 /// 2. All sources are opened, before anything is mounted that could cover them.
 /// 3. The new root is mounted over `/`, which exists everywhere; paths still lead to the host. It is a
-///    skeleton, which is read-only from the beginning, or an empty file system in memory.
+///    skeleton, which is read-only from the beginning, an empty file system in memory, or has the files
+///    of an image.
 /// 4. The steps run, relative to the new root's descriptor, without what the skeleton contains.
 /// 5. A guest that may make sandboxes gets a `/proc` that it cannot reach, but may mount again.
-/// 6. The new root becomes read-only, then `/`; the old one is detached.
+/// 6. The new root becomes read-only, unless the guest has a layer of its own over an image. Then it
+///    becomes `/`, and the old one is detached.
 pub(crate) fn build(
     blueprint: &Blueprint<'_>,
     skeleton: Option<&Skeleton>,
@@ -41,15 +45,20 @@ pub(crate) fn build(
     let options: Vec<(&CStr, &CStr)> = std::iter::once((c"mode", c"0755")).chain(size).collect();
     let memory = new_file_system(c"tmpfs", &options, NO_DEVICES).map_err(&at_root)?;
     attach_at(memory.as_fd(), CWD, c"/").map_err(&at_root)?;
-    let new_root = match skeleton {
-        Some(skeleton) => open_place(skeleton.path()).and_then(|place| copy_opened(place.as_fd(), SKELETON, false)),
-        None => new_file_system(c"tmpfs", &[(c"mode", c"0755")], NO_DEVICES),
+    let new_root = match (&blueprint.root, skeleton) {
+        (Some(layers), _) => image_root::mount(layers),
+        (None, Some(skeleton)) => open_place(skeleton.path()).and_then(|place| copy_opened(place.as_fd(), SKELETON, false)),
+        (None, None) => new_file_system(c"tmpfs", &[(c"mode", c"0755")], NO_DEVICES),
     };
     let new_root = new_root.map_err(&at_root)?;
     attach_at(new_root.as_fd(), CWD, c"/").map_err(&at_root)?;
+    let operations = match &blueprint.root {
+        Some(_) => image_root::resolve(new_root.as_fd(), &blueprint.operations).map_err(&at_root)?.into(),
+        None => Cow::Borrowed(&blueprint.operations[..]),
+    };
 
     let mut guest = Tree::new(new_root, memory);
-    let operations = blueprint.operations.iter().zip(&blueprint.parts).zip(sources);
+    let operations = operations.iter().zip(&blueprint.parts).zip(sources);
     for (index, ((operation, part), source)) in
         operations.enumerate().filter(|(_, ((_, part), _))| **part != Part::Nothing)
     {
@@ -63,7 +72,9 @@ pub(crate) fn build(
         procfs::permit_mounting(&mut guest).map_err(Fault::at(Stage::Proc))?;
     }
 
-    sys::mount_setattr(guest.root(), c"", false, MOUNT_ATTR_RDONLY, 0).map_err(&at_root)?;
+    if blueprint.root.is_none() {
+        sys::mount_setattr(guest.root(), c"", false, MOUNT_ATTR_RDONLY, 0).map_err(&at_root)?;
+    }
     leave_host(guest.root()).map_err(Fault::at(Stage::Pivot))
 }
 

@@ -110,6 +110,10 @@ pub enum EngineError {
     NoProfiles { origin: Origin, engine: EngineKind },
     #[error("{origin}: the engine `{}` has no images: it runs the host's tools", engine.name())]
     NoImages { origin: Origin, engine: EngineKind },
+    #[error("the image `{reference}` is not in sandpen's store")]
+    NotStored { reference: String },
+    #[error("the image `{reference}` is for {platform}, and this machine runs linux/{machine}")]
+    OtherPlatform { reference: String, platform: String, machine: &'static str },
     #[error("{origin}: the engine `{}` has no command line for `{flag}`", engine.name())]
     NoCommandLine { origin: Origin, engine: EngineKind, flag: String },
     #[error("Docker is not installed: there is no `docker` on PATH")]
@@ -170,6 +174,12 @@ impl Diagnostic for EngineError {
             Self::NotMacos { .. } => "use `docker`, `podman` or `auto`",
             Self::NoProfiles { .. } => "drop it, or use `--engine sandbox-exec` on macOS",
             Self::NoImages { .. } => "drop the image, or use `--engine docker` or `--engine podman`",
+            Self::NotStored { reference } => {
+                return vec![format!("`run` pulls it, and so does: sandpen image pull {reference}")];
+            }
+            Self::OtherPlatform { .. } => {
+                "pull it for this machine, or emulate the other one with `--engine docker` or `--engine podman`"
+            }
             Self::NoCommandLine { .. } => "drop it, or use `--engine docker` or `--engine podman`",
             Self::DockerMissing => "install Docker",
             Self::DockerDenied { .. } => {
@@ -245,11 +255,27 @@ pub fn choose(inputs: Inputs) -> Result<(EnginePlan, Option<ImagePlan>)> {
     };
     let plan = EnginePlan { problem: inside_sandbox(host, &plan).or(plan.problem), ..plan };
     refuse_unsupported(config, plan.kind, named.as_ref())?;
+    if plan.kind == EngineKind::Native {
+        // The image of a preset does not replace the host's tools of somebody who names `native`.
+        let image = named.filter(|image| kind.is_none() || !matches!(image.from, Origin::Preset(_)));
+        let image = image.filter(|_| kind.is_some() || facts.root_image.is_some());
+        let problem = image.as_ref().and_then(|image| image_problem(host, facts, image));
+        return Ok((EnginePlan { problem: plan.problem.clone().or(problem), ..plan }, image));
+    }
     if !plan.kind.is_container() {
         return Ok((plan, None));
     }
     let image = named.map_or_else(default_image, Ok)?;
     Ok((plan, Some(image)))
+}
+
+/// Returns the reason for which an image cannot be the root of a native sandbox.
+fn image_problem(host: &Host, facts: &Facts, image: &ImagePlan) -> Option<Error> {
+    let reference = image.reference.to_string();
+    let Some(stored) = &facts.root_image else { return Some(EngineError::NotStored { reference }.into()) };
+    let is_for_this_machine = stored.platform == format!("linux/{}", host.arch);
+    let platform = stored.platform.clone();
+    (!is_for_this_machine).then(|| EngineError::OtherPlatform { reference, platform, machine: host.arch }.into())
 }
 
 /// Returns the problem of an engine inside a sandbox, where the sockets of container engines do not
@@ -275,7 +301,8 @@ fn refuse_unsupported(config: &Config, engine: EngineKind, image: Option<&ImageP
     if engine.is_container() {
         return Ok(());
     }
-    if let Some(image) = image.filter(|image| matches!(image.from, Origin::Flag(_))) {
+    let is_flag = |image: &&ImagePlan| matches!(image.from, Origin::Flag(_)) && engine != EngineKind::Native;
+    if let Some(image) = image.filter(is_flag) {
         return Err(EngineError::NoImages { origin: image.from.clone(), engine }.into());
     }
     let by_flag = config.engine_flags.iter().find(|flag| matches!(flag.origin, Origin::Flag(_)));
@@ -304,7 +331,8 @@ fn named_engine(kind: EngineKind, config: &Config, facts: &Facts) -> EnginePlan 
 
 fn automatic(config: &Config, facts: &Facts, image: Option<&ImagePlan>) -> EnginePlan {
     let host_tools = "no image is set, so the host's tools are used".to_owned();
-    if facts.native.is_some() && native_problem(facts).is_none() {
+    let can_run_native = facts.native.is_some() && native_problem(facts).is_none();
+    if can_run_native && image.is_none() {
         return EnginePlan::new(EngineKind::Native, host_tools, config, facts, None);
     }
     let seatbelt_problem = seatbelt::problem(facts);
@@ -326,6 +354,15 @@ fn automatic(config: &Config, facts: &Facts, image: Option<&ImagePlan>) -> Engin
         (Some(docker), None) => (
             EngineKind::Podman,
             format!("{why_container}; Podman is available, Docker is not ({})", docker.message()),
+            None,
+        ),
+        (Some(docker), Some(podman)) if can_run_native && facts.root_image.is_some() => (
+            EngineKind::Native,
+            format!(
+                "no container engine is available ({}; {}), and the image is in sandpen's own store",
+                docker.message(),
+                podman.message()
+            ),
             None,
         ),
         (Some(docker), Some(podman)) => {

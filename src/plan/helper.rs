@@ -111,7 +111,7 @@ impl Draft<'_> {
         HelperConfig {
             append_path: match self.engine {
                 // The native engine keeps the order of the host's PATH.
-                EngineKind::Native => Vec::new(),
+                EngineKind::Native if self.has_host_tools() => Vec::new(),
                 _ => self.in_workspace(&self.facts.path.inside),
             }
             .into_iter()

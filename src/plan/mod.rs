@@ -16,6 +16,7 @@ mod git;
 mod helper;
 mod hidden;
 mod host_proxy;
+mod image_root;
 pub mod kubernetes;
 mod mount_points;
 mod mounts;
@@ -49,6 +50,7 @@ pub use engine::{EnginePlan, ImagePlan};
 pub use entry::{Mount, Source, Topic, Variable, VariableValue, Why};
 pub use git::{GitSettingChange, SettingEffect};
 pub use helper::{Forward, HelperConfig};
+pub use image_root::ImageRoot;
 pub use kubernetes::KubernetesPlan;
 pub use mounts::flat_name;
 pub use nested::NestedPlan;
@@ -105,6 +107,8 @@ pub struct Plan {
     pub engine: EnginePlan,
     /// `None` for engines that run the host's tools.
     pub image: Option<ImagePlan>,
+    /// The root of a native sandbox that runs an image.
+    pub(crate) image_root: Option<ImageRoot>,
     /// The host name inside. It is this machine's, because agents encrypt what they store with it.
     pub host_name: String,
     /// The current directory, on the host and inside.
@@ -224,6 +228,7 @@ pub struct Draft<'a> {
     session_dir: &'a HostPath,
     id: &'a SessionId,
     copied: &'a WorkspacePlan,
+    image_root: Option<ImageRoot>,
     mounts: entry::MountTable,
     env: entry::VariableTable,
     prepare: Vec<Prepare>,
@@ -239,6 +244,11 @@ impl Draft<'_> {
 
     fn control_dir(&self) -> GuestPath {
         constant!(GuestPath, CONTROL_DIR)
+    }
+
+    /// Tells whether the guest runs the programs of the host, and not those of an image.
+    fn has_host_tools(&self) -> bool {
+        !self.engine.is_container() && self.image_root.is_none()
     }
 }
 
@@ -261,6 +271,7 @@ impl Plan {
         let user = user::plan(inputs, &engine, &mut warnings);
         let env = env::plan(inputs, &user, &id, &mut warnings);
         let session_dir = facts.session_base.join(id.to_string());
+        let image_root = image_root::plan(&engine, image.as_ref(), facts.root_image.as_ref(), &session_dir);
         let mut draft = Draft {
             host,
             config,
@@ -272,6 +283,7 @@ impl Plan {
             session_dir: &session_dir,
             id: &id,
             copied: &copied,
+            image_root: image_root.clone(),
             mounts: entry::MountTable::default(),
             env,
             prepare: Vec::new(),
@@ -286,7 +298,7 @@ impl Plan {
         let repositories = if git_mode == GitMode::Private { draft.private_repositories() } else { Vec::new() };
         draft.workspace_mounts();
         let fixed = draft.fixed_files(git_mode);
-        if engine.kind.is_container() && engine.kind != EngineKind::Kubernetes {
+        if !draft.has_host_tools() && engine.kind != EngineKind::Kubernetes {
             draft.virtual_env();
         }
         draft.preset_mounts();
@@ -321,7 +333,7 @@ impl Plan {
                 } else if ssh.gate.is_some() {
                     draft.hide_agent("the sandbox has a socket that lists and signs only");
                 }
-                if engine.kind == EngineKind::Native {
+                if draft.has_host_tools() {
                     draft.tools();
                 }
                 draft.accounts();
@@ -330,8 +342,12 @@ impl Plan {
         };
         if engine.kind == EngineKind::Native {
             draft.system();
-            draft.host_tools_environment();
-            draft.keep_virtual_env();
+            if draft.has_host_tools() {
+                draft.host_tools_environment();
+                draft.keep_virtual_env();
+            } else {
+                draft.image_root();
+            }
         }
         draft.git_files();
         let push = draft.push(&engine)?;
@@ -369,6 +385,7 @@ impl Plan {
         let terminal = host.terminal.stdin && host.terminal.stdout;
         let mut details = detail::details(config, &engine, &nested, &helper_config, terminal, helper.is_some());
         details.extend(copied.detail());
+        details.extend(image_root::details(image_root.as_ref(), facts.root_image.as_ref()));
         details.extend(hide_details.into_iter().chain(ssh_details));
         details.extend(inputs.preset.into_iter().flat_map(|preset| agent_state.details(preset)));
         Ok(Plan {
@@ -376,6 +393,7 @@ impl Plan {
             nested,
             engine,
             image,
+            image_root,
             host_name: host.name.clone(),
             workdir: inputs.workspace.workdir.clone(),
             mounts,

@@ -37,8 +37,18 @@ pub fn questions(
     let own_profile = config.seatbelt_profile.as_ref().filter(|named| BuiltIn::named(&named.value).is_none());
     let directories = preset.into_iter().flat_map(|preset| &preset.directories);
     let preset_directories = directories.map(|entry| host.home.join(entry.path.below()));
+    let mut engines = engine_candidates(config.engine.value, names_image, host.platform);
+    let may_run_image = purpose == Purpose::Run && config.build.is_none() && host.platform == Platform::Linux;
+    let published = preset.filter(|_| config.engine.value == EngineSetting::Auto && !is_installed);
+    let published = published.and_then(|preset| preset.image.clone());
+    let root_image = config.image.as_ref().map(|image| image.value.clone()).or(published).filter(|_| may_run_image);
+    if config.engine.value == EngineSetting::Auto && root_image.is_some() {
+        // The last one: only if no container engine answers.
+        engines.push(EngineKind::Native);
+    }
     Questions {
-        engines: engine_candidates(config.engine.value, names_image, host.platform),
+        engines,
+        root_image,
         files: mounts::paths_of_interest(host, config, preset)
             .into_iter()
             .chain(cache::paths_of_interest(host, config))

@@ -67,12 +67,12 @@ impl Draft<'_> {
             if self.user.is_host_user() {
                 self.generated_ssh("ssh_config", text.clone(), start, reason);
             }
-            if self.engine.is_container() && (proxy.is_some() || !self.user.is_host_user()) {
+            if !self.has_host_tools() && (proxy.is_some() || !self.user.is_host_user()) {
                 self.generated_ssh("ssh_config.d", text, constant!(GuestPath, FOR_ALL_USERS), reason);
             }
         }
         self.named_by_ssh(facts);
-        if self.engine == EngineKind::Native {
+        if self.has_host_tools() {
             self.system_ssh(network, &mut left_out);
         }
         for file in &facts.refused {
@@ -201,7 +201,7 @@ impl Draft<'_> {
             _ if first == "none" || is_ssh => Verdict::Keep(line.text.clone()),
             _ => {
                 let program = facts.programs.get(first);
-                let is_inside = self.engine == EngineKind::Native && program.is_some_and(|path| self.is_visible(path));
+                let is_inside = self.has_host_tools() && program.is_some_and(|path| self.is_visible(path));
                 if is_inside { Verdict::Keep(line.text.clone()) } else { Verdict::Drop("its program is not inside") }
             }
         }

@@ -33,7 +33,9 @@ impl Draft<'_> {
     pub fn system(&mut self) {
         let Some(native) = &self.facts.native else { return };
         let system = &native.system;
-        for entry in &system.entries {
+        // An image has a system of its own.
+        let entries = if self.has_host_tools() { system.entries.as_slice() } else { &[] };
+        for entry in entries {
             match entry {
                 SystemEntry::Link { path, to } => {
                     self.mounts.add(Mount::link(to.clone(), path.to_guest(), why_system(path)));

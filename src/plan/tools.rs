@@ -119,7 +119,9 @@ impl Draft<'_> {
             is_plain && HostPath::new(shell).is_ok_and(|path| self.is_visible(&path))
         });
         match self.engine {
-            crate::config::value::EngineKind::Native => shell.unwrap_or(FALLBACK_SHELL).to_owned(),
+            crate::config::value::EngineKind::Native if self.has_host_tools() => {
+                shell.unwrap_or(FALLBACK_SHELL).to_owned()
+            }
             _ => FALLBACK_SHELL.to_owned(),
         }
     }
@@ -136,7 +138,8 @@ impl Draft<'_> {
     /// Tells whether a program or a directory of the host is at the same path inside.
     pub(super) fn is_visible(&self, path: &HostPath) -> bool {
         let system = ["/usr", "/bin", "/sbin"].map(Path::new);
-        if system.iter().any(|root| path.as_path().starts_with(root)) || self.facts.tools.shows(path) {
+        let is_system = || system.iter().any(|root| path.as_path().starts_with(root));
+        if self.has_host_tools() && (is_system() || self.facts.tools.shows(path)) {
             return true;
         }
         let target = path.to_guest();

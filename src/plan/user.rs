@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::Inputs;
 use super::engine::{self, EnginePlan};
 use crate::config::value::{EngineKind, UserMode};
-use crate::facts::ImageFacts;
+use crate::facts::{ImageFacts, RootImageUser};
 use crate::host::{Host, Platform};
 use crate::path::{GuestPath, constant};
 use crate::warning::{Warning, WarningTopic};
@@ -103,6 +103,9 @@ pub fn plan(inputs: Inputs, engine: &EnginePlan, warnings: &mut Vec<Warning>) ->
     if engine.kind == EngineKind::Kubernetes {
         return pod_user(host);
     }
+    if wanted == UserMode::Image && engine.kind == EngineKind::Native && config.image.is_some() {
+        return stored_image_user(inputs, warnings);
+    }
     let docker_rootless =
         engine.kind == EngineKind::Docker && facts.docker.as_ref().is_some_and(|docker| docker.rootless);
     let (uid, gid, name, how, reason) = if docker_rootless {
@@ -192,6 +195,29 @@ fn image_user(inputs: Inputs, engine: EngineKind, warnings: &mut Vec<Warning>) -
     let home = known.unwrap_or_else(|| constant!(GuestPath, "/root"));
     let name = image.user.unwrap_or_else(|| "root".into());
     UserPlan { uid, gid, name, home, how: UserHow::Image, is_mapped, reason }
+}
+
+/// Returns the user of an image of the store. The host's user has its ids inside.
+fn stored_image_user(inputs: Inputs, warnings: &mut Vec<Warning>) -> UserPlan {
+    let Inputs { config, facts, .. } = inputs;
+    let named = facts.root_image.as_ref().and_then(|image| image.user.clone());
+    if named.is_none() && facts.root_image.is_some() {
+        warnings.push(Warning::new(
+            WarningTopic::User,
+            "the image has no entry for the user that it names: root is used in its place",
+        ));
+    }
+    let root = || RootImageUser { name: "root".into(), uid: 0, gid: 0, home: "/root".into() };
+    let user = named.unwrap_or_else(root);
+    UserPlan {
+        uid: Some(user.uid),
+        gid: Some(user.gid),
+        name: user.name,
+        home: GuestPath::new(&user.home).unwrap_or_else(|_| constant!(GuestPath, "/root")),
+        how: UserHow::Image,
+        is_mapped: false,
+        reason: format!("the image's user ({}), which is your user outside", config.user.origin),
+    }
 }
 
 /// Returns the image's HOME, else the usual home directory of its user.

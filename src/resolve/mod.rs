@@ -7,6 +7,11 @@ pub mod build;
 mod image_user;
 mod owner;
 mod preset;
+#[cfg(target_os = "linux")]
+mod stored_image;
+
+#[cfg(target_os = "linux")]
+pub use stored_image::pull_image;
 
 use std::ffi::OsString;
 
@@ -214,6 +219,8 @@ impl Resolved {
             let image = self.config.image.get_or_insert(Sourced::new(image, wanted.origin)).value.clone();
             build::run(self.inputs(), &recipe, &image, ui)?;
         }
+        #[cfg(target_os = "linux")]
+        self.bring_image(ui)?;
         owner::ensure(&self.host, &mut self.facts)?;
         self.ask_machine(ui)?;
         self.ask_image(ui, true)?;

@@ -21,6 +21,9 @@ pub enum SessionError {
     #[error("cannot use the layers of package caches")]
     Cache(#[source] io::Error),
     #[cfg(target_os = "linux")]
+    #[error("a layer of the image was removed while the sandbox started")]
+    ImageLayers(#[source] io::Error),
+    #[cfg(target_os = "linux")]
     #[error("cannot relay the standard streams")]
     Streams(#[source] io::Error),
     #[error("cannot create `{path}` for the session")]

@@ -1,6 +1,7 @@
 //! Runs a native sandbox: this process is the launcher, a fork of it is pid 1 of the sandbox.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::os::fd::AsFd;
 use std::time::Instant;
 
@@ -19,6 +20,7 @@ use crate::error::Result;
 use crate::gate::streams::RelayedStreams;
 use crate::gate::terminal::{GuestTerminal, Pty, Relay};
 use crate::helper::{PreparedCommand, complete_paths};
+use crate::image::hold_layer;
 use crate::launch::native::step::Step;
 use crate::launch::native::{self, NativeLaunch};
 use crate::launch::refuse_downgrades;
@@ -149,6 +151,13 @@ fn take_layers(plan: &Plan, launch: &NativeLaunch, taken: &mut Option<CacheLayer
     Ok(Some(changed))
 }
 
+/// Keeps the image's layers from being removed while the sandbox runs.
+fn hold_layers(launch: &NativeLaunch) -> Result<Vec<File>> {
+    let layers = launch.setup.root.iter().flat_map(|root| &root.lowers);
+    let held = layers.map(|layer| hold_layer(layer)).collect::<std::io::Result<_>>();
+    Ok(held.map_err(SessionError::ImageLayers)?)
+}
+
 /// Waits for the sandbox's end and restores the terminal. Returns a status if the command did not
 /// start or memory ran out.
 pub fn supervise(
@@ -257,6 +266,8 @@ pub fn run(
             &with_private_layers
         }
     };
+    // The layers stay as long as this process and its fork live.
+    let _layers = hold_layers(launch)?;
     let terminal = Prepared::open(streams)?;
     // This process has one thread until then, which the fork needs.
     let pending = spawn(&launch.setup, terminal.streams(), |init| match command(launch) {

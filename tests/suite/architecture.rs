@@ -14,6 +14,8 @@ const LAYERS: &[&[&str]] = &[
     &["config", "event_log", "channel"],
     &["session_id", "cli", "proxy", "kept_copy"],
     &["tls"],
+    &["http"],
+    &["image"],
     &["facts"],
     &["plan"],
     &["launch"],

@@ -19,6 +19,7 @@ mod floods;
 mod git;
 mod golden;
 mod hangup;
+mod images;
 mod kubernetes;
 mod manage;
 mod many;

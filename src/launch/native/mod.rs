@@ -6,13 +6,13 @@ pub mod step;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use step::{Bind, BindKind, CacheStep, NativeLimits, NativeSetup, Step};
+use step::{Bind, BindKind, CacheStep, NativeLimits, NativeSetup, OverlayRoot, Step};
 
 use super::{Downgrade, DowngradeKind, limits};
 use crate::config::value::{Access, NetworkMode};
 use crate::error::{Diagnostic, Kind, Result};
 use crate::facts::engines::Controller;
-use crate::plan::{HelperConfig, Mount, Plan, Secret, Source, Topic, VariableValue};
+use crate::plan::{HelperConfig, ImageRoot, Mount, Plan, Secret, Source, Topic, VariableValue};
 use crate::proxy::PROXY_PORT;
 
 /// A native sandbox and the guest's command.
@@ -49,7 +49,10 @@ pub fn compile(plan: &Plan) -> Result<NativeLaunch> {
         return Err(NativeCompileError::ImageUser.into());
     };
     let nested = plan.nested.is_allowed();
-    let mut steps = vec![Step::Proc, Step::Dev, Step::Dir { path: "/run".into(), mode: 0o755 }];
+    // An image may have files in `/dev`.
+    let cover = plan.image_root.as_ref().map(|_| Step::Tmpfs { path: "/dev".into(), mode: 0o755 });
+    let mut steps: Vec<Step> = cover.into_iter().collect();
+    steps.extend([Step::Proc, Step::Dev, Step::Dir { path: "/run".into(), mode: 0o755 }]);
     steps.extend(plan.mounts.iter().map(|mount| {
         let target = PathBuf::from(mount.target.as_path());
         match &mount.source {
@@ -108,6 +111,7 @@ pub fn compile(plan: &Plan) -> Result<NativeLaunch> {
     });
     Ok(NativeLaunch {
         setup: NativeSetup {
+            root: plan.image_root.as_ref().map(overlay_root),
             steps,
             hostname: plan.host_name.clone(),
             uid,
@@ -137,6 +141,13 @@ fn bind_kind(mount: &Mount) -> BindKind {
         true => BindKind::Directory,
         false if is_setting && target != Path::new(REWRITTEN) => BindKind::Copied,
         false => BindKind::File,
+    }
+}
+
+fn overlay_root(root: &ImageRoot) -> OverlayRoot {
+    OverlayRoot {
+        lowers: root.layers.iter().map(|layer| layer.as_path().to_owned()).collect(),
+        layer: root.layer.as_path().to_owned(),
     }
 }
 
@@ -214,7 +225,11 @@ impl NativeLaunch {
             "Landlock, as far as the kernel has it: no signals and no abstract sockets beyond the sandbox".to_owned(),
             format!("seccomp: the system calls containers deny, TIOCSTI{namespaces}"),
         ];
-        let steps = setup.steps.iter().map(describe);
+        let root = setup.root.as_ref().map(|root| {
+            let lowers: Vec<String> = root.lowers.iter().map(|lower| lower.display().to_string()).collect();
+            format!("overlay of {} over {} at /", root.layer.display(), lowers.join(", "))
+        });
+        let steps = root.into_iter().chain(setup.steps.iter().map(describe));
         first.into_iter().chain(limits.into_iter().flatten()).chain(steps).chain(last).collect()
     }
 }

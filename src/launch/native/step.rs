@@ -93,9 +93,20 @@ pub struct NativeLimits {
     pub cpus: Option<f64>,
 }
 
+/// The files of an image as the root, under a layer for changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OverlayRoot {
+    /// Never written; lowest first.
+    pub lowers: Vec<PathBuf>,
+    /// Contains the directories `upper` and `work`.
+    pub layer: PathBuf,
+}
+
 /// A native sandbox to be created.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NativeSetup {
+    /// `None` for an empty root, which becomes read-only after the last step.
+    pub root: Option<OverlayRoot>,
     pub steps: Vec<Step>,
     pub hostname: String,
     /// The ids that the guest sees, mapped to the caller's effective ids.

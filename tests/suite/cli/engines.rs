@@ -251,16 +251,9 @@ fn an_installed_command_is_preferred_to_the_image_of_its_preset() {
 }
 
 #[test]
-fn native_has_no_images_and_no_command_line() {
+fn native_has_no_command_line_and_names_a_missing_image() {
     let fixture = Fixture::new().with_recording_docker();
     for command in ["run", "explain"] {
-        assert_eq!(
-            fixture.usage_error(&mut fixture.sandpen([command, "--engine", "native", "--image", "x"])),
-            "\
-sandpen: error: flag --image: the engine `native` has no images: it runs the host's tools
-hint: drop the image, or use `--engine docker` or `--engine podman`
-"
-        );
         assert_eq!(
             fixture.usage_error(&mut fixture.sandpen([command, "--engine", "native", "--engine-flag", "x"])),
             "\
@@ -269,6 +262,14 @@ hint: drop it, or use `--engine docker` or `--engine podman`
 "
         );
     }
+    let mut command = fixture.sandpen(["run", "--engine", "native", "--image", "localhost/none", "--", "true"]);
+    let finished = fixture.finish(&mut command);
+    assert!(
+        finished.stderr.contains("native cannot run here") || finished.stderr.contains("the image `localhost/none`"),
+        "{}",
+        finished.stderr
+    );
+    finished.failure(44);
 }
 
 #[test]
