@@ -149,7 +149,7 @@ fn run_with<T>(
         sweep: registry::BackgroundSweep::new(&plan.session_dir),
         copied,
         repositories: Repositories::default(),
-        gates: Gates::open(plan)?,
+        gates: Gates::open(host, plan)?,
         push,
         calls: None,
     };
