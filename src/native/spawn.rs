@@ -71,8 +71,10 @@ pub fn spawn<'a>(
     walls::check_streams()?;
     let mut blueprint = Blueprint::new(setup)?;
     let has_terminal = matches!(streams, SessionStreams::Terminal(_) | SessionStreams::OnlyTerminal(_));
-    let (skeleton, parts) = skeleton::take(&blueprint.operations, has_terminal);
-    blueprint.parts = parts;
+    let mut skeleton = None;
+    if blueprint.root.is_none() {
+        (skeleton, blueprint.parts) = skeleton::take(&blueprint.operations, has_terminal);
+    }
     let caller = Caller::current();
     let limits = cgroup::enforce(setup.limits, caller, setup.nested);
     let mut walls = Walls::for_first_process(NewNamespaces::new(setup.nested, limits.is_separate));
