@@ -10,6 +10,7 @@ use rustix::mount::{MountAttrFlags, OpenTreeFlags};
 
 use super::mountpoint::{Tree, attach, attach_at};
 use super::root::{NO_DEVICES, new_file_system, tmpfs};
+use super::skeleton::Part;
 use super::sys::{self, MOUNT_ATTR_NOEXEC, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
 
 const ATTRIBUTES: u64 = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC;
@@ -89,7 +90,7 @@ pub(crate) fn permit_mounting(guest: &mut Tree) -> Result<()> {
     }
     guest.mount(tmpfs(0o755)?.as_fd(), c"dev/shm")?;
     guest.mount(proc.as_fd(), c"dev/shm/proc")?;
-    guest.mount_memory(c"dev/shm", 0o1777)
+    guest.mount_memory(c"dev/shm", 0o1777, Part::Whole)
 }
 
 /// Not every kernel has every file. Checked first, because closing an unused copy of a mount waits

@@ -47,7 +47,9 @@ pub(crate) fn build(
     attach_at(memory.as_fd(), CWD, c"/").map_err(&at_root)?;
     let new_root = match (&blueprint.root, skeleton) {
         (Some(layers), _) => image_root::mount(layers),
-        (None, Some(skeleton)) => open_place(skeleton.path()).and_then(|place| copy_opened(place.as_fd(), SKELETON, false)),
+        (None, Some(skeleton)) => {
+            open_place(skeleton.path()).and_then(|place| copy_opened(place.as_fd(), SKELETON, false))
+        }
         (None, None) => new_file_system(c"tmpfs", &[(c"mode", c"0755")], NO_DEVICES),
     };
     let new_root = new_root.map_err(&at_root)?;
