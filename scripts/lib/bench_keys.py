@@ -143,7 +143,9 @@ def measure(sandpen, rounds):
         server = subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True)
         port = server.stdout.readline().strip()
         other, other_port = mitmproxy(directory)
-        env = {"HOME": directory, "PATH": os.environ["PATH"], "SSL_CERT_FILE": f"{directory}/roots.pem",
+        # The home itself cannot be the working directory.
+        os.mkdir(f"{directory}/home")
+        env = {"HOME": f"{directory}/home", "PATH": os.environ["PATH"], "SSL_CERT_FILE": f"{directory}/roots.pem",
                "A_KEY": "sk-bench-0123456789abcdefghijklmnop"}
         client = [PYTHON, "-c", CLIENT, port, str(MEGABYTES), str(STREAMS)]
         guest = [sandpen, "run", "--engine", "native", "--ssh-agent", "off", "--secret", f"A_KEY@localhost:{port}", "--"]
