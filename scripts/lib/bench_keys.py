@@ -138,12 +138,15 @@ def launches(sandpen, env, port, rounds):
 
 def measure(sandpen, rounds):
     with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
-        os.chdir(directory)
+        # The working directory must not contain the home.
+        for name in ("home", "project"):
+            os.mkdir(f"{directory}/{name}")
+        os.chdir(f"{directory}/project")
         certificates(directory)
-        server = subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True)
+        server = subprocess.Popen([sys.executable, "-c", SERVER], cwd=directory, stdout=subprocess.PIPE, text=True)
         port = server.stdout.readline().strip()
         other, other_port = mitmproxy(directory)
-        env = {"HOME": directory, "PATH": os.environ["PATH"], "SSL_CERT_FILE": f"{directory}/roots.pem",
+        env = {"HOME": f"{directory}/home", "PATH": os.environ["PATH"], "SSL_CERT_FILE": f"{directory}/roots.pem",
                "A_KEY": "sk-bench-0123456789abcdefghijklmnop"}
         client = [PYTHON, "-c", CLIENT, port, str(MEGABYTES), str(STREAMS)]
         guest = [sandpen, "run", "--engine", "native", "--ssh-agent", "off", "--secret", f"A_KEY@localhost:{port}", "--"]
