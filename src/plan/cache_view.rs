@@ -28,7 +28,7 @@ impl Draft<'_> {
         let facts = self.facts;
         let is_machine = match self.engine {
             EngineKind::Native => return CacheView::Overlay,
-            EngineKind::SandboxExec => true,
+            EngineKind::SandboxExec | EngineKind::Kubernetes => true,
             EngineKind::Docker => facts
                 .docker
                 .as_ref()
@@ -53,7 +53,7 @@ impl Draft<'_> {
     pub fn layer_suffix(&self, view: CacheView) -> &'static str {
         let is_rootless = self.facts.docker.as_ref().is_some_and(|docker| docker.rootless);
         match (self.engine, view) {
-            (EngineKind::Native | EngineKind::SandboxExec, _) => "",
+            (EngineKind::Native | EngineKind::SandboxExec | EngineKind::Kubernetes, _) => "",
             (_, CacheView::LayerAlone(_)) => ".alone",
             (EngineKind::Docker, _) if is_rootless => ".docker-rootless",
             (EngineKind::Docker, _) => ".docker",

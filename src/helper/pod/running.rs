@@ -180,7 +180,7 @@ fn size(rows: u16, columns: u16) -> Winsize {
 /// Installs the filters of system calls. Without a network the command can make no sockets but those
 /// of the local system, which needs no right and no network plugin.
 fn confine(is_offline: bool) -> io::Result<()> {
-    crate::native::install_container_filter()?;
+    crate::native::install_container_filter(false)?;
     if is_offline {
         crate::native::install_offline_filter()?;
     }
