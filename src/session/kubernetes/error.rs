@@ -114,8 +114,8 @@ impl Diagnostic for ClusterError {
             Self::NoHelper { .. } => vec!["build it with `scripts/build-helper`, and put it there".into()],
             Self::SendHelper { .. } => vec!["the image needs `sh`, `head`, `chmod`, `mv` and `uname`".into()],
             Self::Lost { pod, namespace, .. } => vec![
-                format!("the command inside ends within 45 s; the pod `{pod}` keeps its files for an hour"),
-                format!("look into it: `kubectl --namespace {namespace} exec -it {pod} -c keeper -- sh`; `sandpen prune` deletes it"),
+                "the command inside ends within 45 s, and the pod is deleted if the cluster still answers".into(),
+                format!("see what is left with `kubectl --namespace {namespace} get pod {pod}`"),
             ],
             Self::Detach => vec!["run it in the foreground, or in a terminal multiplexer".into()],
             _ => Vec::new(),

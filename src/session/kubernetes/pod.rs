@@ -103,10 +103,8 @@ impl<'a> Pod<'a> {
             match now {
                 Some(PodState::KeeperRuns) => return Ok(Started::Ready),
                 Some(PodState::Failed(error)) => return Err(error),
-                Some(PodState::Unschedulable(message)) => {
-                    if unschedulable.get_or_insert_with(Instant::now).elapsed() > SCHEDULE_TIMEOUT {
-                        return Err(ClusterError::Unschedulable { message });
-                    }
+                Some(PodState::Unschedulable(_)) => {
+                    unschedulable.get_or_insert_with(Instant::now);
                 }
                 Some(PodState::Waiting) => unschedulable = None,
                 None => {}
@@ -118,11 +116,11 @@ impl<'a> Pod<'a> {
             }
             if Instant::now() >= events_at {
                 events_at = Instant::now() + EVENT_INTERVAL;
-                let warnings = self.warnings();
-                if let Some((reason, message)) = warnings.first().cloned().filter(|_| unschedulable.is_none()) {
-                    if warned.get_or_insert_with(Instant::now).elapsed() > WARNING_TIMEOUT {
-                        return Err(ClusterError::NotStarted { reason, message });
-                    }
+                let warning = self.warnings().into_iter().next().filter(|_| unschedulable.is_none());
+                if let Some((reason, message)) = warning
+                    && warned.get_or_insert_with(Instant::now).elapsed() > WARNING_TIMEOUT
+                {
+                    return Err(ClusterError::NotStarted { reason, message });
                 }
             }
             if began.elapsed() > START_TIMEOUT {
