@@ -1,7 +1,7 @@
 //! Builds the guest's file system in a private mount namespace, as the blueprint says, and detaches
 //! the host's. Nothing is ever written to the host: the root is a tmpfs without a name there, so
-//! nothing is left behind even after SIGKILL. All directories in memory are parts of that tmpfs, so
-//! one size bounds them together.
+//! nothing is left behind even after SIGKILL. All directories in memory are parts of one more tmpfs,
+//! whose size bounds them together.
 
 use std::borrow::Cow;
 use std::ffi::CStr;
@@ -15,7 +15,7 @@ use super::blueprint::{Blueprint, Operation};
 use super::device::{self, Nodes};
 use super::error::{Fault, Stage};
 use super::image_root;
-use super::mountpoint::{Tree, attach_at};
+use super::mountpoint::{Tree, attach, attach_at};
 use super::procfs;
 use super::skeleton::{Part, Skeleton};
 use super::sys::{self, MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
@@ -39,12 +39,6 @@ pub(crate) fn build(
     let at_root = Fault::at(Stage::Root);
     sys::mount_setattr(CWD, c"/", true, 0, libc::MS_PRIVATE).map_err(&at_root)?;
     let sources = open_sources(blueprint)?;
-    // A directory in memory can only be mounted elsewhere while its file system is mounted, too: below
-    // the new root, where no path leads.
-    let size = blueprint.memory_files.as_deref().map(|size| (c"size", size));
-    let options: Vec<(&CStr, &CStr)> = std::iter::once((c"mode", c"0755")).chain(size).collect();
-    let memory = new_file_system(c"tmpfs", &options, NO_DEVICES).map_err(&at_root)?;
-    attach_at(memory.as_fd(), CWD, c"/").map_err(&at_root)?;
     let new_root = match (&blueprint.root, skeleton) {
         (Some(layers), _) => image_root::mount(layers),
         (None, Some(skeleton)) => {
@@ -54,6 +48,12 @@ pub(crate) fn build(
     };
     let new_root = new_root.map_err(&at_root)?;
     attach_at(new_root.as_fd(), CWD, c"/").map_err(&at_root)?;
+    // A directory in memory can only be mounted elsewhere while its file system is mounted, too: over
+    // the new root, which the steps do not look up by a path.
+    let size = blueprint.memory_files.as_deref().map(|size| (c"size", size));
+    let options: Vec<(&CStr, &CStr)> = std::iter::once((c"mode", c"0755")).chain(size).collect();
+    let memory = new_file_system(c"tmpfs", &options, NO_DEVICES).map_err(&at_root)?;
+    attach(memory.as_fd(), new_root.as_fd()).map_err(&at_root)?;
     let operations = match &blueprint.root {
         Some(_) => image_root::resolve(new_root.as_fd(), &blueprint.operations).map_err(&at_root)?.into(),
         None => Cow::Borrowed(&blueprint.operations[..]),
@@ -77,6 +77,7 @@ pub(crate) fn build(
     if blueprint.root.is_none() {
         sys::mount_setattr(guest.root(), c"", false, MOUNT_ATTR_RDONLY, 0).map_err(&at_root)?;
     }
+    detach(guest.memory()).map_err(&at_root)?;
     leave_host(guest.root()).map_err(Fault::at(Stage::Pivot))
 }
 
@@ -189,6 +190,12 @@ fn create(context: &OwnedFd, options: &[(&CStr, &CStr)], attributes: MountAttrFl
 
 /// Changes the root. `pivot_root(".", ".")` puts the old root on top of the new one, where it is
 /// detached with all that is mounted in it.
+/// Detaches a mount by its root; its files stay where they are mounted otherwise.
+fn detach(mount: BorrowedFd<'_>) -> Result<()> {
+    rustix::process::fchdir(mount)?;
+    rustix::mount::unmount(c".", UnmountFlags::DETACH)
+}
+
 fn leave_host(new_root: BorrowedFd<'_>) -> Result<()> {
     rustix::process::fchdir(new_root)?;
     rustix::process::pivot_root(c".", c".")?;
