@@ -86,7 +86,7 @@ mod secret;
 #[allow(missing_docs)]
 mod session;
 mod session_id;
-// Until image pulls and secrets use all of it.
+// Until image pulls use all of it.
 #[allow(missing_docs, dead_code, unused_imports)]
 mod tls;
 #[allow(missing_docs)]
@@ -132,4 +132,5 @@ pub mod internals {
     pub use crate::plan::{PresetChoice, Request, Workspace};
     pub use crate::proxy::{Action, parse};
     pub use crate::resolve::Resolved;
+    pub use crate::tls::{Authority, accept, server_config};
 }

@@ -40,6 +40,8 @@ pub const TMPDIR: &str = "TMPDIR";
 pub const SANDBOX_EXEC: &str = "SANDPEN_STAND_IN_SANDBOX_EXEC";
 /// Read and passed inside when the network is not filtered: the proxies of the host's network.
 pub const HOST_PROXIES: &[&str] = &["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"];
+/// Names roots in addition to those of Node.js.
+pub const NODE_EXTRA_CA_CERTS: &str = "NODE_EXTRA_CA_CERTS";
 /// Read and passed inside, with the files that they name: certificates that the host trusts.
 pub const CERTIFICATES: &[&str] =
     &["SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO"];

@@ -57,6 +57,8 @@ def goals(results):
     slowdown = 1 / terminal["ratio"] if terminal else None
     goal("native: time of the guest's terminal / that of a bare pseudo-terminal, for the same output", 2.0, slowdown)
     goal("native: added time until a key is echoed, median", 1.0, terminal.get("added_ms"), "{:.2f} ms")
+    for tool, line in results.get("caches", {}).items():
+        goal(f"native: time of a second {tool} install or build, with the network off / the first", 0.2, line["again_s"] / line["cold_s"])
     goal("binary, stripped", 9.0, results["binary_bytes"] / 1e6, "{:.1f} MB")
     return found
 
@@ -118,6 +120,12 @@ def terminal(table):
     return [*lines, ""]
 
 
+def caches(table):
+    lines = ["### Package caches", "", row("", "first, nothing cached", "again, network off", "ratio"), "|---|---|---|---|"]
+    lines += [row(name, f"{line['cold_s']:.2f} s", f"{line['again_s']:.2f} s", f"{line['ratio']:.1f}") for name, line in table.items()]
+    return [*lines, ""]
+
+
 def proxy(table):
     lines = ["### Proxy throughput", "", row("requests", "route", "MB/s", "ratio", "connections/s", "ratio"), "|---|---|---|---|---|---|"]
     for kind, routes in table.items():
@@ -156,7 +164,7 @@ def page(results):
         lines += comparison(f"Additional features on {engine}", table, "a plain launch")
     for engine, table in results.get("files", {}).items():
         lines += comparison(f"Large repository on {engine}", table, "an empty repository")
-    for name, make in (("neighbours", other_sandboxes), ("memory", memory), ("terminal", terminal), ("proxy", proxy)):
+    for name, make in (("neighbours", other_sandboxes), ("memory", memory), ("terminal", terminal), ("caches", caches), ("proxy", proxy)):
         lines += make(results[name]) if results.get(name) else []
     lines += bench_breakdown.page(results) if results.get("split") else []
     return "\n".join([*lines, "</details>"]) + "\n"

@@ -14,9 +14,9 @@ use super::preset;
 use super::sourced::Sourced;
 use super::table::{KeySpec, OptionSpec, changes, first, never, optional, options, present, resolved};
 use super::value::{
-    Access, AgentMode, CacheMode, Cpus, EngineSetting, EnvRequest, GitMode, HideGlob, HostRule, ImageRef, Memory,
-    MountRequest, Name, NestedMode, NetworkMode, NodeSelector, ObjectName, Pids, Port, PushRule, SshHost, TmpMode,
-    Toleration, UserMode, Value,
+    Access, AgentMode, CacheMode, Cpus, EngineSetting, EnvRequest, GitMode, HideGlob, HostRule, ImageRef, KeysMode,
+    Memory, MountRequest, Name, NestedMode, NetworkMode, NodeSelector, ObjectName, Pids, Port, PushRule, SecretRequest,
+    SshHost, TmpMode, Toleration, UserMode, Value,
 };
 use crate::host::{Environment, Platform};
 use crate::ui::Verbosity;
@@ -198,6 +198,31 @@ options! {
         key: "push", example r#"["agent/*"]"#;
         describe: PushRule::describe;
         opens: |_, _| Some("it is done with your SSH keys and logins");
+    }
+    keys: Sourced<KeysMode> = KeysMode::Auto => {
+        "Where the values of keys are. `outside`: the variables inside have placeholders, and sandpen's proxy sets the \
+         values in requests to their hosts. `auto`: outside for secrets that name their hosts and for presets with \
+         which that was seen to work, where the engine allows it.";
+        flag: keys: Option<String> = "--keys" ["KEYS"], "Environment", "Where the values of keys are";
+        variables: ["SANDPEN_KEYS"];
+        key: "keys";
+        describe: |keys| match keys {
+            KeysMode::Auto => "the values of keys stay outside where that is known to work",
+            KeysMode::Outside => "the values of keys stay outside",
+            KeysMode::Inside => "the values of keys are inside",
+        }.to_owned();
+        opens: |keys, now| match (keys, now.keys.value) {
+            (KeysMode::Inside, KeysMode::Auto | KeysMode::Outside) => Some("the sandbox can read the values of your keys"),
+            (KeysMode::Auto, KeysMode::Outside) => Some("the sandbox can read the values of some of your keys"),
+            _ => None,
+        };
+    }
+    secrets: Vec<Sourced<SecretRequest>> => {
+        "Keys whose values stay outside, each with the hosts that get it.";
+        flag: secret: Vec<String> = "--secret" ["NAME@HOST[:PORT][,…]"], "Environment", "Key whose value only these hosts get; it stays outside";
+        key: "secrets", example r#"[{ name = "MINE_API_KEY", hosts = ["api.example.org"] }]"#;
+        describe: SecretRequest::describe;
+        opens: |_, _| Some("the sandbox can send requests with your key to these hosts");
     }
     cpus: Option<Sourced<Cpus>> => {
         "How many CPUs the sandbox may use.";

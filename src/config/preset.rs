@@ -10,7 +10,9 @@ use super::file::merge;
 use super::node::{FromNode, table_value};
 use super::sourced::Sourced;
 use super::syntax::{self, Language};
-use super::value::{Access, EnvRequest, HomePath, HostRule, ImageRef, PartName, RestartCode, VariableName};
+use super::value::{
+    Access, EnvRequest, HomePath, HostRule, ImageRef, PartName, RestartCode, SecretHeader, SecretHost, VariableName,
+};
 use crate::host::Host;
 use crate::path::{GuestPath, HostPath};
 use crate::process::untrusted;
@@ -46,6 +48,10 @@ table_value! {
         pub image_home: Option<GuestPath>,
         /// Variables with keys and tokens, passed by name.
         pub secrets: Vec<VariableName>,
+        /// The hosts of keys, whose values then stay outside.
+        pub keys: Vec<PresetKey>,
+        /// The version of the agent with which keys outside were seen to work.
+        pub keys_outside: Option<String>,
         /// Variables passed with their values.
         pub variables: Vec<VariableName>,
         /// Variables that name a file, which is mounted read-only.
@@ -62,6 +68,21 @@ table_value! {
         pub sandbox_off: Vec<String>,
         /// The agent's directories and files on the host.
         pub directories: Vec<Directory>,
+    }
+}
+
+table_value! {
+    /// A key among `secrets`, and the hosts that get it.
+    #[expected = "a table such as { name = \"MINE_API_KEY\", hosts = [\"api.example.org\"] }"]
+    pub struct PresetKey {
+        /// The variable.
+        pub name: VariableName,
+        /// The hosts that get the value.
+        pub hosts: Vec<SecretHost>,
+        /// The header that carries it.
+        pub header: Option<SecretHeader>,
+        /// The variable with a URL that the agent uses in place of its usual host.
+        pub base_url: Option<VariableName>,
     }
 }
 

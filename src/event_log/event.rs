@@ -20,6 +20,7 @@ pub enum Gate {
     Ssh,
     Push,
     Repository,
+    Secret,
     /// Written by a newer sandpen.
     #[serde(other)]
     Other,
@@ -33,6 +34,7 @@ impl Gate {
             Gate::Push => "push",
             Gate::Ssh => "ssh",
             Gate::Repository => "repository",
+            Gate::Secret => "secret",
             Gate::Other => "other",
         }
     }

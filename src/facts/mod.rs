@@ -12,6 +12,7 @@ pub mod image;
 mod overlay;
 mod program;
 mod roots;
+mod secrets;
 mod ssh_config;
 mod system;
 mod tools;
@@ -37,6 +38,7 @@ pub use image::ImageFacts;
 pub use overlay::OverlayFacts;
 pub use program::{ProgramFact, SearchPath, is_program};
 pub use roots::RootFacts;
+pub use secrets::{SecretFact, SecretFacts, SecretQuestion};
 pub use ssh_config::{SshConfigFacts, SshConfigFile, SshLine, named_path as ssh_path};
 pub use system::{SystemEntry, SystemFacts};
 pub use tools::{ToolFacts, Traced};
@@ -98,6 +100,8 @@ pub struct Questions {
     pub seatbelt_profile: Option<Sourced<String>>,
     pub git: GitQuestion,
     pub hide: HideQuestion,
+    /// Keys whose values stay outside.
+    pub secrets: Vec<SecretQuestion>,
     /// The directory in which layers of package caches are written.
     pub cache_layers: Option<HostPath>,
     /// Called once Git's settings are known.
@@ -147,6 +151,9 @@ pub struct Facts {
     pub git: GitFacts,
     /// The files of the workspace that are hidden.
     pub hidden: HiddenFacts,
+    /// The values of keys that stay outside.
+    #[serde(skip)]
+    pub secrets: SecretFacts,
     /// One entry per repository of `GitQuestion::repositories`, in the same order.
     pub git_dirs: Vec<GitDirs>,
     /// The directory in which session directories are made.
@@ -221,6 +228,7 @@ impl Facts {
             image: None,
             git,
             hidden: HiddenFacts::look(&questions.hide),
+            secrets: SecretFacts::look(host, questions.secrets, mounted),
             git_dirs,
         })
     }

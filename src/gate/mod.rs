@@ -7,6 +7,7 @@ pub mod attach;
 pub mod ports;
 pub mod push;
 pub mod repository;
+pub mod secrets;
 #[cfg(target_os = "linux")]
 pub mod streams;
 pub mod terminal;

@@ -32,7 +32,7 @@ pub fn compile(plan: &Plan, owner: ProcessStamp, dialect: &Dialect) -> Result<Op
         Some(ProxyPlan::Sidecar) => {
             (&[][..], Some(plan.network.allow_hosts.iter().map(|rule| rule.value.clone()).collect()))
         }
-        Some(ProxyPlan::Launcher) | None => return Ok(None),
+        Some(ProxyPlan::Launcher | ProxyPlan::ForSecrets { .. }) | None => return Ok(None),
     };
     let kind = plan.engine.kind;
     let (Some(image), Some(helper)) = (&plan.image, &plan.helper) else { return Ok(None) };

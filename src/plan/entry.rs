@@ -235,6 +235,17 @@ impl VariableTable {
         claimed.filter(|other| other.value != VariableValue::Plain(value.to_owned())).map(|other| other.why.from)
     }
 
+    /// Sets a variable that must not be printed, replacing one of the same name.
+    pub fn replace_by_secret(&mut self, name: &str, value: impl Into<OsString>, why: Why) {
+        self.0.retain(|other| other.name != name);
+        self.secret(name, value, why);
+    }
+
+    /// Returns the origin of a variable.
+    pub fn origin(&self, name: &str) -> Option<&Origin> {
+        self.0.iter().find(|variable| variable.name == name).map(|variable| &variable.why.from)
+    }
+
     /// Sets a variable, replacing a default of the same name. A variable that an option requested
     /// stays.
     pub fn set_default(&mut self, name: &str, value: impl Into<String>, why: Why) {

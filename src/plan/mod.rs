@@ -25,6 +25,7 @@ pub mod push;
 pub mod questions;
 pub mod repository;
 pub mod seatbelt;
+mod secrets;
 pub mod ssh;
 mod ssh_config;
 mod system;
@@ -54,6 +55,7 @@ pub use preset::PresetChoice;
 pub use push::PushPlan;
 pub use repository::{FixedFiles, RepositoryGate};
 pub use seatbelt::SeatbeltPlan;
+pub use secrets::{AUTHORITY, BUNDLE, SecretPlace, SecretsPlan, SecretsProxy};
 pub use ssh::{SshPlan, SshState};
 pub use ssh_config::SSH_CONFIG;
 pub use tunnel::TunnelPlan;
@@ -117,6 +119,8 @@ pub struct Plan {
     /// Whether and how the SSH agent is forwarded.
     pub ssh: SshPlan,
     pub(crate) push: PushPlan,
+    /// Where the values of keys are.
+    pub(crate) secrets: SecretsPlan,
     /// `None` for other engines than Seatbelt.
     pub(crate) seatbelt: Option<SeatbeltPlan>,
     pub(crate) helper_config: HelperConfig,
@@ -265,6 +269,7 @@ impl Plan {
             warnings,
         };
         draft.requested_mounts()?;
+        let (secrets, network) = draft.secrets(&engine, network)?;
         draft.refuse_for_kubernetes(&network)?;
         let git_mode = draft.git_mode()?;
         let repositories = if git_mode == GitMode::Private { draft.private_repositories() } else { Vec::new() };
@@ -321,7 +326,7 @@ impl Plan {
         let push = draft.push(&engine)?;
         let git = draft.git_settings(ssh.state == SshState::Forwarded, &push)?;
         let ports = ports(config);
-        let handover = draft.filtered_network(&network)?;
+        let handover = draft.filtered_network(&network, &secrets)?;
         let ssh_proxy = draft.ssh_proxy(&network);
         let ssh_details = draft.ssh_configuration(network.mode, ssh_proxy.as_deref());
         let names_host = draft.host_proxy(&network)?;
@@ -364,6 +369,7 @@ impl Plan {
             network: NetworkPlan { names_host, ..network },
             ssh,
             push,
+            secrets,
             seatbelt,
             helper_config,
             kubernetes,

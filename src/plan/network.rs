@@ -4,13 +4,14 @@
 //! A filtered guest has no network at all. Its first process listens on the proxy's port on the
 //! guest's loopback and passes that listener to the proxy outside; there is no other way out.
 
+use core::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use super::engine::EnginePlan;
 use super::entry::{Mount, Topic, Why};
 use super::helper::{Handover, HelperError};
 use super::prepare::Prepare;
-use super::{Draft, Inputs, seatbelt};
+use super::{Draft, Inputs, SecretsPlan, seatbelt};
 use crate::config::value::{Access, EngineKind, HostRule, NetworkMode};
 use crate::config::{Config, Origin, Sourced};
 use crate::error::{Diagnostic, Kind, Result};
@@ -50,6 +51,11 @@ pub enum ProxyPlan {
     Launcher,
     /// sandpen's proxy in a second container, because the guest runs on another machine.
     Sidecar,
+    /// The launcher, for the hosts of keys only: the network is open.
+    ForSecrets {
+        /// The address on this machine's loopback, if the guest shares it.
+        listen: Option<Ipv4Addr>,
+    },
     /// The user's command: in a second container for containers, otherwise on the host.
     Command {
         /// The command and its arguments.
@@ -102,6 +108,7 @@ impl ProxyPlan {
     pub fn name(&self) -> &'static str {
         match self {
             ProxyPlan::Launcher => "sandpen",
+            ProxyPlan::ForSecrets { .. } => "sandpen, for the hosts of keys",
             ProxyPlan::Sidecar => "sandpen, in a separate container",
             ProxyPlan::Command { .. } => "the proxy command",
         }
@@ -167,8 +174,18 @@ fn command_of(command: &Sourced<String>, facts: &Facts, engine: EngineKind) -> R
 
 impl Draft<'_> {
     /// Adds the mounts, variables and settings by which programs inside reach the proxy.
-    pub fn filtered_network(&mut self, network: &NetworkPlan) -> Result<Option<Handover>> {
+    pub fn filtered_network(&mut self, network: &NetworkPlan, secrets: &SecretsPlan) -> Result<Option<Handover>> {
         let Some(proxy) = &network.proxy else { return Ok(None) };
+        if let ProxyPlan::ForSecrets { listen } = proxy {
+            let address = format!("{}:{PROXY_PORT}", listen.unwrap_or(Ipv4Addr::LOCALHOST));
+            let own: Vec<&str> = LOOPBACK_NAMES.iter().filter(|name| !secrets.names(name)).copied().collect();
+            let password = secrets.proxy.as_ref().and_then(|proxy| proxy.password.as_ref());
+            self.secrets_proxy_variables(&address, password, &own.join(","));
+            if !self.engine.is_container() {
+                return Ok(None);
+            }
+            return Ok(Some(self.handover(proxy)));
+        }
         let program = match self.engine {
             EngineKind::SandboxExec => self.host.executable.clone(),
             _ => self.facts.helper.clone(),
@@ -190,6 +207,12 @@ impl Draft<'_> {
             self.mounts.add(Mount::file(program, control_dir.join("sandpen"), Access::Ro, why));
             return Ok(None);
         }
+        Ok(Some(self.handover(proxy)))
+    }
+
+    /// Mounts the socket over which the guest's listener is passed.
+    fn handover(&mut self, proxy: &ProxyPlan) -> Handover {
+        let control_dir = self.control_dir();
         let why =
             Why::default("the socket over which the proxy receives the guest's connections").about(Topic::Network);
         let target = control_dir.join(HANDOVER);
@@ -204,7 +227,7 @@ impl Draft<'_> {
                 self.mounts.add(Mount::directory(place, target.clone(), Access::Ro, why));
             }
         }
-        Ok(Some(Handover { directory: target.to_string() }))
+        Handover { directory: target.to_string() }
     }
 
     fn proxy_variables(&mut self, own: &[&str]) {
@@ -227,7 +250,8 @@ impl Draft<'_> {
 
     /// Returns the lines by which ssh, which ignores proxy variables, connects through the helper.
     pub fn ssh_proxy(&self, network: &NetworkPlan) -> Option<String> {
-        network.proxy.as_ref().filter(|_| self.engine != EngineKind::SandboxExec)?;
+        let is_filtered = network.mode == NetworkMode::Proxied && self.engine != EngineKind::SandboxExec;
+        network.proxy.as_ref().filter(|_| is_filtered)?;
         let helper = self.control_dir().join("sandpen");
         let except: String = own_names(network).iter().map(|name| format!(" !{name}")).collect();
         Some(format!("Host *{except}\n    ProxyCommand {helper} connect %h %p\n"))

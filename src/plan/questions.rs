@@ -8,7 +8,7 @@ use crate::path::HostPath;
 
 use super::preset::PresetChoice;
 use super::workspace::Workspace;
-use super::{cache, git, hidden, mounts, network, push, repository, tools};
+use super::{cache, git, hidden, mounts, network, push, repository, secrets, tools};
 
 /// The purpose of a plan, which the choice of engines depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +42,7 @@ pub fn questions(
         files: mounts::paths_of_interest(host, config, preset)
             .into_iter()
             .chain(cache::paths_of_interest(host, config))
+            .chain(secrets::paths_of_interest())
             .collect(),
         programs: network::proxy_program(config)
             .into_iter()
@@ -63,6 +64,7 @@ pub fn questions(
             shown: workspace.writable().cloned().collect(),
         },
         hide: hidden::question(config, workspace.trees().cloned().collect()),
+        secrets: secrets::questions(config, preset),
         cache_layers: cache::layers(host, config),
         after_git,
     }

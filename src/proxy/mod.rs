@@ -17,6 +17,7 @@ mod connect;
 mod dns;
 #[cfg(target_os = "linux")]
 mod handover;
+mod intercept;
 mod journal;
 mod policy;
 mod protocol;
@@ -33,11 +34,14 @@ mod thread_pool;
 pub use connect::connect;
 #[cfg(target_os = "linux")]
 pub use handover::{ListenerInbox, bind, offer};
+pub use intercept::{Choose, Intercept};
 pub use journal::Journal;
 pub use policy::Policy;
 pub use protocol::{OVER, PROXY_PORT, ProxyJob, READY, READY_TIMEOUT};
+pub use refusal::Refusal;
+pub use relay::Traffic;
 pub(crate) use relay::both_ways;
-pub use request::{Action, parse};
+pub use request::{Action, Body, body_of, has_plain_line_ends, parse};
 pub use resolve::Resolver;
 pub use server::{Proxy, pass_on};
 pub use supervise::{listens, supervise};

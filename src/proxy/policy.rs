@@ -11,22 +11,39 @@ use crate::config::value::{HostName, HostRule};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Policy {
     rules: Vec<HostRule>,
+    /// Whether every host is allowed, except for this machine itself.
+    is_open: bool,
 }
 
 impl Policy {
     pub fn new(rules: Vec<HostRule>) -> Self {
-        Policy { rules }
+        Policy { rules, is_open: false }
+    }
+
+    /// Allows every host, for a guest whose network is open. The loopback is the proxy's and not the
+    /// guest's.
+    pub fn open() -> Self {
+        Policy { rules: Vec::new(), is_open: true }
     }
 
     /// Decides on the name, before it is resolved.
     pub fn check_host(&self, host: &HostName, port: u16) -> Result<(), Refusal> {
-        if self.lists(host, port) { Ok(()) } else { Err(Refusal::not_listed(host, port)) }
+        if self.is_open || self.lists(host, port) { Ok(()) } else { Err(Refusal::not_listed(host, port)) }
     }
 
     /// Returns the addresses of an allowed host that may be connected to, at least one. A name
     /// server outside could make an allowed name resolve to an address in the local network; such
     /// an address is refused unless the list contains it.
     pub fn check_addresses(&self, host: &HostName, port: u16, addresses: &[IpAddr]) -> Result<Vec<IpAddr>, Refusal> {
+        if self.is_open {
+            let is_other = |address: &&IpAddr| !address.to_canonical().is_loopback() && !address.is_unspecified();
+            let others: Vec<IpAddr> = addresses.iter().filter(is_other).copied().collect();
+            return match (others.is_empty(), addresses.is_empty()) {
+                (false, _) => Ok(others),
+                (true, false) => Err(Refusal::loopback(host, port)),
+                (true, true) => Err(Refusal::no_address(host, port)),
+            };
+        }
         let is_allowed = |address: &&IpAddr| {
             is_public(**address)
                 || self.lists(&HostName::Address(**address), port)
@@ -38,6 +55,10 @@ impl Policy {
             (true, Some(address)) => Err(Refusal::local_address(host, port, *address)),
             (true, None) => Err(Refusal::no_address(host, port)),
         }
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.is_open
     }
 
     fn lists(&self, host: &HostName, port: u16) -> bool {

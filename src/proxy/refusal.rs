@@ -28,6 +28,16 @@ impl Refusal {
         Refusal { status: 400, target: one_line(target), reason, address: None }
     }
 
+    /// Refuses a client that does not know the password of the session.
+    pub fn no_login() -> Self {
+        Refusal { status: 407, ..Self::malformed(b"", "this proxy is for one sandbox, which knows its password") }
+    }
+
+    /// Refuses an address of this machine, which is another one inside.
+    pub fn loopback(host: &HostName, port: u16) -> Self {
+        Self::forbidden(host, port, "it is this machine's loopback, which is reached without a proxy".to_owned())
+    }
+
     /// Refuses a host that no rule allows.
     pub fn not_listed(host: &HostName, port: u16) -> Self {
         let flag = HostRule::wanted(host, port);
@@ -71,8 +81,9 @@ impl Refusal {
     /// the whole message.
     pub fn response(&self) -> String {
         let line = self.to_string();
+        let login = if self.status == 407 { "Proxy-Authenticate: Basic realm=\"sandpen\"\r\n" } else { "" };
         format!(
-            "HTTP/1.1 {} {line}\r\nContent-Type: text/plain\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{line}\n",
+            "HTTP/1.1 {} {line}\r\n{login}Content-Type: text/plain\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{line}\n",
             self.status,
             line.len() + 1
         )

@@ -105,8 +105,17 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, Refusal> {
     Ok(Some((Request { host, port, action: Action::Forward { head, body } }, length)))
 }
 
+/// Returns the value of `Proxy-Authorization` in a complete head.
+pub fn proxy_login(head: &[u8]) -> Option<Vec<u8>> {
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+    let mut request = httparse::Request::new(&mut headers);
+    request.parse(head).ok()?;
+    let mut named = request.headers.iter().filter(|header| header.name.eq_ignore_ascii_case("proxy-authorization"));
+    named.next().map(|header| header.value.to_vec())
+}
+
 /// Whether every line feed follows a carriage return, and no carriage return is elsewhere.
-fn has_plain_line_ends(head: &[u8]) -> bool {
+pub fn has_plain_line_ends(head: &[u8]) -> bool {
     let before = |at: usize| at.checked_sub(1).and_then(|at| head.get(at));
     head.iter().enumerate().all(|(at, byte)| match byte {
         b'\n' => before(at) == Some(&b'\r'),
@@ -156,7 +165,7 @@ fn check_host_header(headers: &[httparse::Header<'_>], host: &HostName, port: u1
 
 /// Determines the end of the body. Two ends, or one that servers may parse differently, are refused
 /// (request smuggling).
-fn body_of(headers: &[httparse::Header<'_>], version: u8) -> Result<Body, &'static str> {
+pub fn body_of(headers: &[httparse::Header<'_>], version: u8) -> Result<Body, &'static str> {
     let all = |name: &'static str| headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name));
     let (mut lengths, mut codings) = (all("content-length"), all("transfer-encoding"));
     match (lengths.next(), codings.next()) {

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::body;
+use super::intercept::Intercept;
 use super::journal::Journal;
 use super::policy::Policy;
 use super::refusal::Refusal;
@@ -15,11 +16,12 @@ use super::relay::{self, Traffic};
 use super::request::{self, Action, Body, MAX_HEAD, Request};
 use super::resolve::Resolver;
 use super::thread_pool::ThreadPool;
+use crate::secret::Secret;
 
 /// How many connections are served at a time; further ones wait to be accepted.
 pub const MAX_CONNECTIONS: usize = 1500;
 /// The stack of a connection's thread, in bytes; its buffers are on the heap.
-pub const STACK_SIZE: usize = 128 * 1024;
+pub const STACK_SIZE: usize = 512 * 1024;
 /// How long a guest may take to send the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection to one address may take.
@@ -39,6 +41,10 @@ pub struct Proxy {
     pub policy: Policy,
     pub resolver: Resolver,
     pub journal: Arc<Journal>,
+    /// Serves some hosts itself.
+    pub intercept: Option<Arc<dyn Intercept>>,
+    /// The value of `Proxy-Authorization` that clients must send.
+    pub login: Option<Secret>,
 }
 
 impl Proxy {
@@ -49,12 +55,17 @@ impl Proxy {
 
     fn serve_connection(&self, client: &TcpStream) {
         let _ = client.set_nodelay(true);
-        let (request, read_ahead) = match read_request(client) {
+        let (request, read_ahead) = match read_request(client, self.login.as_ref()) {
             Ok(Some(read)) => read,
             Ok(None) => return,
             Err(refusal) => return self.refuse(client, &refusal),
         };
         let target = format!("{}:{}", request.host, request.port);
+        if let (Action::Tunnel, Some(intercept)) = (&request.action, &self.intercept)
+            && intercept.intercepts(&request.host, request.port)
+        {
+            return self.intercept(client, intercept.as_ref(), &request, &read_ahead);
+        }
         let server = match self.reach(&request) {
             Ok(server) => server,
             Err(refusal) => return self.refuse(client, &refusal),
@@ -67,10 +78,33 @@ impl Proxy {
         self.journal.ended(&target, traffic);
     }
 
+    /// Leaves a connection to the gate of the host. The policy decides on it as on all others.
+    fn intercept(&self, client: &TcpStream, intercept: &dyn Intercept, request: &Request, read_ahead: &[u8]) {
+        let Request { host, port, .. } = request;
+        if let Err(refusal) = self.policy.check_host(host, *port) {
+            return self.refuse(client, &refusal);
+        }
+        let target = format!("{host}:{port}");
+        self.journal.allowed(&target);
+        let choose = |addresses: &[IpAddr]| {
+            if self.policy.is_open() {
+                return Ok(addresses.to_vec());
+            }
+            self.policy.check_addresses(host, *port, addresses).inspect_err(|refusal| self.journal.refused(refusal))
+        };
+        let traffic = intercept.serve(client, host, *port, read_ahead, &choose);
+        self.journal.ended(&target, traffic);
+    }
+
     /// Checks the name, resolves it, checks its addresses, and connects to one that is allowed.
     fn reach(&self, request: &Request) -> Result<TcpStream, Refusal> {
         let Request { host, port, .. } = request;
         self.policy.check_host(host, *port)?;
+        if let (true, Action::Tunnel, Some(intercept)) = (self.policy.is_open(), &request.action, &self.intercept)
+            && let Some(tunnel) = intercept.detour(host, *port)
+        {
+            return tunnel.map_err(|error| Refusal::unreachable(host, *port, &error));
+        }
         let addresses = self.resolver.resolve(host).map_err(|error| Refusal::unresolved(host, *port, &error))?;
         let addresses = self.policy.check_addresses(host, *port, &addresses)?;
         connect(&addresses, *port).map_err(|error| Refusal::unreachable(host, *port, &error))
@@ -139,7 +173,7 @@ fn is_temporary(error: &io::Error) -> bool {
 
 /// Reads a request and returns it with the bytes that follow its head; `None` if the guest sends
 /// nothing or disconnects.
-fn read_request(mut client: &TcpStream) -> Result<Option<(Request, Vec<u8>)>, Refusal> {
+fn read_request(mut client: &TcpStream, login: Option<&Secret>) -> Result<Option<(Request, Vec<u8>)>, Refusal> {
     let limit = Instant::now() + HEAD_TIMEOUT;
     let mut bytes = Vec::new();
     let mut parsed: usize = 0;
@@ -165,10 +199,19 @@ fn read_request(mut client: &TcpStream) -> Result<Option<(Request, Vec<u8>)>, Re
         if (parsed == 0 || may_end || bytes.len() >= MAX_HEAD)
             && let Some((request, length)) = request::parse(&bytes)?
         {
-            return Ok(Some((request, bytes.split_off(length))));
+            let read_ahead = bytes.split_off(length);
+            let is_known = login.is_none_or(|login| {
+                request::proxy_login(&bytes).is_some_and(|sent| is_same(&sent, login.reveal().as_encoded_bytes()))
+            });
+            return if is_known { Ok(Some((request, read_ahead))) } else { Err(Refusal::no_login()) };
         }
         parsed = bytes.len();
     }
+}
+
+/// Compares without telling by the time how much is the same.
+fn is_same(sent: &[u8], expected: &[u8]) -> bool {
+    sent.len() == expected.len() && sent.iter().zip(expected).fold(0, |all, (a, b)| all | (a ^ b)) == 0
 }
 
 /// Connects to the first address that answers, of four at most.

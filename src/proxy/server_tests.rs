@@ -14,6 +14,8 @@ fn proxy(rules: &[&str]) -> SocketAddr {
         policy: Policy::new(rules),
         resolver: Resolver { hosts: "/nonexistent".into(), servers: "/nonexistent".into() },
         journal: Arc::new(Journal::new(None, Arc::new(crate::event_log::EventLog::disabled()), Ui::default())),
+        intercept: None,
+        login: None,
     };
     let listener = TcpListener::bind("127.0.0.1:0").expect("listener");
     let address = listener.local_addr().expect("address");
@@ -167,6 +169,8 @@ fn attack_23_a_name_that_leads_to_loopback_is_refused() {
         policy: Policy::new(names.into_iter().flatten().collect()),
         resolver: Resolver { hosts: hosts.path().into(), servers: "/nonexistent".into() },
         journal: Arc::new(Journal::new(None, Arc::new(crate::event_log::EventLog::disabled()), Ui::default())),
+        intercept: None,
+        login: None,
     };
     for name in ["rebind.example", "metadata.example"] {
         let request = Request {

@@ -43,7 +43,8 @@ pub fn run(job: ProxyJob, argv: &[OsString]) -> io::Result<u8> {
             Some(rules) => {
                 let stdout = io::stdout().as_fd().try_clone_to_owned().ok().map(std::fs::File::from);
                 let journal = Arc::new(Journal::new(stdout, Arc::new(EventLog::disabled()), Ui::new(Verbosity::Quiet)));
-                let proxy = Proxy { policy: Policy::new(rules), resolver: Resolver::default(), journal };
+                let policy = Policy::new(rules);
+                let proxy = Proxy { policy, resolver: Resolver::default(), journal, intercept: None, login: None };
                 Arc::new(proxy).serve(&listener);
             }
             None => pass_on(&listener, SocketAddr::from((Ipv4Addr::LOCALHOST, PROXY_PORT))),

@@ -209,6 +209,8 @@ impl Resolved {
         self.ask_machine(ui)?;
         self.ask_image(ui, true)?;
         self.probe_machine(ui)?;
+        let path = self.facts.path.clone();
+        self.facts.secrets.run_commands(&self.host, &path);
         Ok(self)
     }
 

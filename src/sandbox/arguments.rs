@@ -69,6 +69,8 @@ mod tests {
             ssh_hosts: many("git@example.org:22"),
             ssh_confirm: true,
             push: many("-agent/*"),
+            keys: one("outside"),
+            secret: many("A_KEY@a.example"),
             network: one("proxied"),
             allow_hosts: many("example.org:22"),
             proxy_command: one("proxy --port 8877"),

@@ -55,6 +55,7 @@ impl CacheLayers {
 
     /// Returns the directory in which a layer is written: the layer itself, or one in the session's
     /// directory, which is removed with it.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only the native engine places layers"))]
     pub fn place<'a>(&self, layer: &'a Path, session: &HostPath) -> io::Result<Cow<'a, Path>> {
         if self.lock.is_some() {
             return Ok(layer.into());

@@ -66,11 +66,11 @@ pub fn run(
         Some(Startup::Interrupted(signal)) => return Ok(Outcome::Signaled(signal)),
         None => None,
     };
-    let log = &session.gates.log;
-    let mut filter = match Filter::for_container(plan, launch, calls, log, ui, || signals.termination_signal())? {
-        Startup::Ready(filter) => filter,
-        Startup::Interrupted(signal) => return Ok(Outcome::Signaled(signal)),
-    };
+    let mut filter =
+        match Filter::for_container(plan, launch, calls, &session.gates, ui, || signals.termination_signal())? {
+            Startup::Ready(filter) => filter,
+            Startup::Interrupted(signal) => return Ok(Outcome::Signaled(signal)),
+        };
     let _terminal = Terminal::save();
     let mut container = ContainerGuard { launch, calls, name: plan.id.name(), armed: true };
     let mut command = launch.client.command(launch.argv.iter().skip(1))?;

@@ -6,6 +6,8 @@ use super::error::SessionError;
 use crate::error::{Error, Result};
 use crate::event_log::EventLog;
 use crate::gate::agent::AgentGate;
+use crate::gate::secrets::SecretGate;
+use crate::host::Host;
 use crate::plan::Plan;
 use crate::process::Outcome;
 use crate::process::signals::ReadyAction;
@@ -15,11 +17,13 @@ use crate::ui::shell::shell_words;
 pub struct Gates {
     pub log: Arc<EventLog>,
     agent: Option<AgentGate>,
+    /// Sets the values of keys.
+    pub secrets: Option<Arc<SecretGate>>,
 }
 
 impl Gates {
     /// Makes the agent's socket, which must exist before the sandbox that mounts it.
-    pub fn open(plan: &Plan) -> Result<Self> {
+    pub fn open(host: &Host, plan: &Plan) -> Result<Self> {
         let sessions = plan.session_dir.as_path().parent().unwrap_or(plan.session_dir.as_path());
         let log = Arc::new(EventLog::new(sessions, &plan.id.to_string()));
         let agent = plan.ssh.gate.as_ref().map(|gate| {
@@ -27,7 +31,9 @@ impl Gates {
             opened.map_err(|source| SessionError::Create { path: gate.socket.clone(), source })
         });
         let agent = agent.transpose()?;
-        Ok(Gates { log, agent })
+        let secrets = plan.secrets.proxy.as_ref();
+        let secrets = secrets.map(|proxy| SecretGate::open(host, &plan.secrets, proxy, log.clone()).map(Arc::new));
+        Ok(Gates { agent, secrets: secrets.transpose()?, log })
     }
 
     /// Returns what must be done at the first connection to the agent's socket.
@@ -45,6 +51,9 @@ impl Gates {
     pub fn end(&self, outcome: std::result::Result<&Outcome, &Error>, ui: Ui) {
         if let Some(agent) = &self.agent {
             agent.close(ui);
+        }
+        if let Some(secrets) = &self.secrets {
+            secrets.close(ui);
         }
         match outcome {
             Ok(outcome) => self.log.end(&format!("exit code {}", outcome.exit_code())),

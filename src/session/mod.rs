@@ -143,7 +143,7 @@ fn run_with<T>(
         record,
         sweep: registry::BackgroundSweep::new(&plan.session_dir),
         repositories: Repositories::default(),
-        gates: Gates::open(plan)?,
+        gates: Gates::open(host, plan)?,
         push,
         calls: None,
     };

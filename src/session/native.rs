@@ -236,7 +236,7 @@ pub fn run(
     streams: &mut Streams,
 ) -> Result<Outcome> {
     let Session { host, plan, ui, .. } = *session;
-    let filter = match Filter::for_native(host, plan, &session.gates.log, ui, || signals.termination_signal())? {
+    let filter = match Filter::for_native(host, plan, &session.gates, ui, || signals.termination_signal())? {
         Startup::Ready(filter) => filter,
         Startup::Interrupted(signal) => return Ok(Outcome::Signaled(signal)),
     };

@@ -7,10 +7,13 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread;
 
+use base64ct::{Base64, Encoding};
+
 use super::end_calls::EndCalls;
+use super::gates::Gates;
 use super::proxy_process::{ProxyContainer, ProxyError, ProxyProcess};
 use crate::error::Result;
-use crate::event_log::EventLog;
+use crate::gate::secrets::SecretGate;
 use crate::host::Host;
 use crate::launch::ContainerLaunch;
 #[cfg(target_os = "linux")]
@@ -19,7 +22,8 @@ use crate::plan::{Plan, ProxyPlan};
 use crate::process::ready::Startup;
 #[cfg(target_os = "linux")]
 use crate::proxy::ListenerInbox;
-use crate::proxy::{Journal, PROXY_PORT, Policy, Proxy, Resolver, pass_on};
+use crate::proxy::{Intercept, Journal, PROXY_PORT, Policy, Proxy, Resolver, pass_on};
+use crate::secret::Secret;
 use crate::ui::Ui;
 use crate::ui::shell::shell_words;
 
@@ -33,6 +37,10 @@ pub struct Filter {
     /// The port on which a process on the host listens.
     port: u16,
     policy: Policy,
+    /// Serves the hosts of keys.
+    secrets: Option<Arc<SecretGate>>,
+    /// What clients must send, if other processes of this machine can reach the proxy.
+    login: Option<Secret>,
     /// The listener, if the guest uses this machine's loopback.
     listener: Option<TcpListener>,
 }
@@ -41,14 +49,21 @@ pub struct Filter {
 pub type End = Box<dyn FnOnce() + Send>;
 
 impl Filter {
-    fn new(plan: &Plan, record: &Arc<EventLog>, ui: Ui) -> Self {
+    fn new(plan: &Plan, gates: &Gates, ui: Ui) -> Self {
         let log = File::create(plan.session_dir.join(LOG).as_path()).ok();
-        let policy = Policy::new(plan.network.allow_hosts.iter().map(|rule| rule.value.clone()).collect());
+        let rules = plan.network.allow_hosts.iter().map(|rule| rule.value.clone()).collect();
+        let policy = match plan.network.proxy {
+            Some(ProxyPlan::ForSecrets { .. }) => Policy::open(),
+            _ => Policy::new(rules),
+        };
+        let password = plan.secrets.proxy.as_ref().and_then(|proxy| proxy.password.as_ref());
         Filter {
-            journal: Arc::new(Journal::new(log, record.clone(), ui)),
+            journal: Arc::new(Journal::new(log, gates.log.clone(), ui)),
             process: None,
             port: PROXY_PORT,
             policy,
+            secrets: gates.secrets.clone(),
+            login: password.map(login),
             listener: None,
         }
     }
@@ -60,14 +75,21 @@ impl Filter {
     pub fn for_native(
         host: &Host,
         plan: &Plan,
-        record: &Arc<EventLog>,
+        gates: &Gates,
         ui: Ui,
         termination_signal: impl FnMut() -> Option<i32>,
     ) -> Result<Startup<Option<Self>>> {
         if plan.network.proxy.is_none() {
             return Ok(Startup::Ready(None));
         }
-        Ok(Self::on_host(host, plan, record, ui, termination_signal)?.map(Some))
+        let mut started = Self::on_host(host, plan, gates, ui, termination_signal)?;
+        if let (Startup::Ready(filter), Some(ProxyPlan::ForSecrets { listen: Some(address) })) =
+            (&mut started, &plan.network.proxy)
+        {
+            let listener = TcpListener::bind((*address, PROXY_PORT));
+            filter.listener = Some(listener.map_err(|error| ProxyError::AddressInUse(*address, error))?);
+        }
+        Ok(started.map(Some))
     }
 
     /// Starts the filter of a guest that uses this machine's loopback, where only one sandbox at a
@@ -75,14 +97,14 @@ impl Filter {
     pub fn for_shared_network(
         host: &Host,
         plan: &Plan,
-        record: &Arc<EventLog>,
+        gates: &Gates,
         ui: Ui,
         termination_signal: impl FnMut() -> Option<i32>,
     ) -> Result<Startup<Option<Self>>> {
         if plan.network.proxy.is_none() {
             return Ok(Startup::Ready(None));
         }
-        let mut filter = match Self::on_host(host, plan, record, ui, termination_signal)? {
+        let mut filter = match Self::on_host(host, plan, gates, ui, termination_signal)? {
             Startup::Ready(filter) => filter,
             Startup::Interrupted(signal) => return Ok(Startup::Interrupted(signal)),
         };
@@ -98,11 +120,11 @@ impl Filter {
     fn on_host(
         host: &Host,
         plan: &Plan,
-        record: &Arc<EventLog>,
+        gates: &Gates,
         ui: Ui,
         termination_signal: impl FnMut() -> Option<i32>,
     ) -> Result<Startup<Self>> {
-        let mut filter = Filter::new(plan, record, ui);
+        let mut filter = Filter::new(plan, gates, ui);
         let Some(ProxyPlan::Command { words, path }) = &plan.network.proxy else { return Ok(Startup::Ready(filter)) };
         let started = ProxyProcess::on_host(host, words, path, &plan.session_dir, ui, termination_signal)?;
         Ok(started.map(|(process, port)| {
@@ -117,14 +139,14 @@ impl Filter {
         plan: &Plan,
         launch: &ContainerLaunch,
         calls: &Arc<EndCalls>,
-        record: &Arc<EventLog>,
+        gates: &Gates,
         ui: Ui,
         termination_signal: impl FnMut() -> Option<i32>,
     ) -> Result<Startup<Option<Self>>> {
         if plan.network.proxy.is_none() {
             return Ok(Startup::Ready(None));
         }
-        let mut filter = Filter::new(plan, record, ui);
+        let mut filter = Filter::new(plan, gates, ui);
         let Some(sidecar) = &launch.sidecar else {
             filter.serve_received_listener(plan)?;
             return Ok(Startup::Ready(Some(filter)));
@@ -142,10 +164,10 @@ impl Filter {
     #[cfg(target_os = "linux")]
     fn serve_received_listener(&self, plan: &Plan) -> Result<()> {
         let inbox = ListenerInbox::open(plan.session_dir.join(HANDOVER).as_path()).map_err(ProxyError::Socket)?;
-        let (policy, journal) = (self.policy.clone(), self.journal.clone());
+        let proxy = self.proxy();
         thread::spawn(move || {
             if let Ok((listener, _guest)) = inbox.take() {
-                serve(policy, journal, &listener);
+                proxy.serve(&listener);
             }
         });
         Ok(())
@@ -158,6 +180,12 @@ impl Filter {
         Err(ProxyError::NoHandover.into())
     }
 
+    fn proxy(&self) -> Arc<Proxy> {
+        let intercept = self.secrets.clone().map(|gate| gate as Arc<dyn Intercept>);
+        let (policy, journal, login) = (self.policy.clone(), self.journal.clone(), self.login.clone());
+        Arc::new(Proxy { policy, resolver: Resolver::default(), journal, intercept, login })
+    }
+
     /// Serves the guest's listener, if there is one, and calls `end` when the proxy's process ends
     /// before the guest.
     pub fn supervise(&mut self, listener: Option<TcpListener>, end: End) {
@@ -166,13 +194,13 @@ impl Filter {
             process.watch(move |line| journal.repeat(line), end);
         }
         let Some(listener) = listener.or(self.listener.take()) else { return };
-        let (policy, journal, port) = (self.policy.clone(), self.journal.clone(), self.port);
+        let (proxy, port) = (self.proxy(), self.port);
         let is_process = self.process.is_some();
         thread::spawn(move || {
             if is_process {
                 pass_on(&listener, SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
             } else {
-                serve(policy, journal, &listener);
+                proxy.serve(&listener);
             }
         });
     }
@@ -190,6 +218,8 @@ impl Filter {
     }
 }
 
-fn serve(policy: Policy, journal: Arc<Journal>, listener: &TcpListener) {
-    Arc::new(Proxy { policy, resolver: Resolver::default(), journal }).serve(listener);
+/// Returns the header value with which a client proves that it knows the password.
+fn login(password: &Secret) -> Secret {
+    let pair = [b"sandpen:", password.reveal().as_encoded_bytes()].concat();
+    Secret::new(format!("Basic {}", Base64::encode_string(&pair)))
 }

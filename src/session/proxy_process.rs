@@ -83,6 +83,9 @@ pub enum ProxyError {
     #[error("port {PROXY_PORT} of this machine, which the sandbox needs for its proxy, is in use")]
     PortInUse(#[source] io::Error),
     #[cfg(target_os = "linux")]
+    #[error("the address {0}:{PROXY_PORT}, at which the sandbox would reach its proxy, is in use")]
+    AddressInUse(Ipv4Addr, #[source] io::Error),
+    #[cfg(target_os = "linux")]
     #[error("cannot create the proxy's socket")]
     Socket(#[source] io::Error),
     #[cfg(not(target_os = "linux"))]
@@ -109,6 +112,8 @@ impl Diagnostic for ProxyError {
             ProxyError::PortInUse(_) => {
                 vec!["stop the other sandbox with a filtered network, or run this one in a container".into()]
             }
+            #[cfg(target_os = "linux")]
+            ProxyError::AddressInUse(..) => vec!["try again, or choose another `--name`".into()],
             _ => Vec::new(),
         }
     }

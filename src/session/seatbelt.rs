@@ -37,8 +37,8 @@ const ENTRY: &str = "entry.json";
 pub fn run(session: &mut Session, launch: &SeatbeltLaunch, mut signals: SignalQueue) -> Result<Outcome> {
     session.record_start()?;
     let Session { host, plan, ui, .. } = *session;
-    let log = &session.gates.log;
-    let mut filter = match Filter::for_shared_network(host, plan, log, ui, || signals.termination_signal())? {
+    let mut filter = match Filter::for_shared_network(host, plan, &session.gates, ui, || signals.termination_signal())?
+    {
         Startup::Ready(filter) => filter,
         Startup::Interrupted(signal) => return Ok(Outcome::Signaled(signal)),
     };

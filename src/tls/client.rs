@@ -82,6 +82,24 @@ impl Client {
         Ok(StreamOwned::new(connection, socket))
     }
 
+    /// Opens a tunnel to a host through the network's proxy; `None` if the host is reached straight.
+    pub fn tunnel_through_proxy(
+        &self,
+        host: &HostName,
+        port: u16,
+        timeout: Duration,
+    ) -> Option<Result<TcpStream, TlsError>> {
+        let proxy = self.route.proxy_for(host, port)?;
+        let tunnel = self.tunnel(proxy, host, port, Instant::now() + timeout);
+        let unlimited = |socket: TcpStream| {
+            let failed = |source| TlsError::Unreachable { target: format!("{host}:{port}"), source };
+            socket.set_read_timeout(None).map_err(failed)?;
+            socket.set_write_timeout(None).map_err(failed)?;
+            Ok(socket)
+        };
+        Some(tunnel.and_then(unlimited))
+    }
+
     fn config(&self) -> Result<Arc<ClientConfig>, TlsError> {
         if let Some(config) = self.config.get() {
             return Ok(config.clone());
@@ -145,7 +163,7 @@ fn open(addresses: &[IpAddr], port: u16, limit: Instant) -> io::Result<TcpStream
     Err(last)
 }
 
-fn set_timeouts(socket: &TcpStream, limit: Instant) -> io::Result<()> {
+pub(super) fn set_timeouts(socket: &TcpStream, limit: Instant) -> io::Result<()> {
     let left = limit.saturating_duration_since(Instant::now());
     if left.is_zero() {
         return Err(io::ErrorKind::TimedOut.into());
@@ -176,7 +194,7 @@ fn shake_hands(connection: &mut ClientConnection, socket: &mut TcpStream, limit:
 }
 
 /// The kernel reports the end of a socket's time limit as an operation that would block.
-fn timed_out(error: io::Error) -> io::Error {
+pub(super) fn timed_out(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { error }
 }
 

@@ -5,6 +5,7 @@ mod authority;
 mod client;
 mod roots;
 mod route;
+mod server;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ pub use authority::Authority;
 pub use client::{Client, ServerStream};
 pub use roots::{Roots, SYSTEM_BUNDLES};
 pub use route::Route;
+pub use server::{accept, server_config};
 
 use crate::error::{Diagnostic, Kind};
 
@@ -36,6 +38,8 @@ pub enum TlsError {
     ProxyRefused { proxy: String, target: String, status: String },
     #[error("no secure connection to {target}")]
     Handshake { target: String, source: std::io::Error },
+    #[error("cannot write the session's certificates to `{}`", path.display())]
+    Unwritable { path: PathBuf, source: std::io::Error },
     #[error("cannot make a certificate")]
     Certificate(#[source] Box<dyn std::error::Error + Send + Sync>),
 }

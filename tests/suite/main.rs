@@ -27,6 +27,7 @@ mod ports;
 mod push;
 mod record;
 mod seatbelt;
+mod secrets;
 mod selftest;
 mod ssh;
 mod support;

@@ -57,6 +57,13 @@ pub fn json(host: &Host, plan: &Plan, launch: &Launch) -> Result<String> {
             "pending": plan.ssh.pending,
             "reason": plan.ssh.reason,
         },
+        "secrets": plan.secrets.keys.iter().map(|key| json!({
+            "name": key.name,
+            "where": key.place,
+            "hosts": key.hosts.iter().map(|(host, _)| host).collect::<Vec<_>>(),
+            "reason": key.reason,
+            "from": key.from,
+        })).collect::<Vec<_>>(),
         "git": {
             "mode": plan.git_mode,
             "repositories": plan.repository_gate.repositories.iter().map(|known| known.common_dir.to_string_lossy()).collect::<Vec<_>>(),

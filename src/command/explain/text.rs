@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use super::files;
 use crate::config::Origin;
 use crate::launch::Launch;
-use crate::plan::{Detail, Mount, Plan, Topic, Variable, VariableValue, Why};
+use crate::plan::{Detail, Mount, Plan, ProxyPlan, SecretPlace, Topic, Variable, VariableValue, Why};
 use crate::ui::shell::{shell_word, shell_words};
 use crate::ui::{Page, View};
 
@@ -25,6 +25,7 @@ pub fn text(plan: &Plan, launch: &Launch, view: View) -> String {
     files::system_sections(&mut page, plan);
     environment(&mut page, plan);
     network(&mut page, plan, launch);
+    secrets(&mut page, plan);
     page.section("Limits");
     details(&mut page, plan, |name| LIMITS.contains(&name));
     ssh(&mut page, plan);
@@ -138,7 +139,11 @@ fn network(page: &mut Page, plan: &Plan, launch: &Launch) {
     page.section("Network");
     page.row("policy", &plan.network.mode.to_string(), &plan.network.reason);
     if let Some(proxy) = &plan.network.proxy {
-        page.row("proxy", proxy.name(), "the guest has no network, only the proxy's port on its loopback interface");
+        let reason = match proxy {
+            ProxyPlan::ForSecrets { .. } => "programs reach it by HTTPS_PROXY; other hosts are passed on unchanged",
+            _ => "the guest has no network, only the proxy's port on its loopback interface",
+        };
+        page.row("proxy", proxy.name(), reason);
     }
     for rule in &plan.network.allow_hosts {
         page.row("allowed", &rule.value.to_string(), &rule.origin.to_string());
@@ -147,6 +152,25 @@ fn network(page: &mut Page, plan: &Plan, launch: &Launch) {
         page.row("command", &shell_words(argv), "started before the guest, stopped after it");
     }
     details(page, plan, |name| NETWORK.contains(&name));
+}
+
+/// Adds the keys with their hosts, and never a value.
+fn secrets(page: &mut Page, plan: &Plan) {
+    page.section("Keys");
+    for key in &plan.secrets.keys {
+        let reason = with_origin(&key.reason, &key.from, page.view());
+        match key.place {
+            SecretPlace::Inside => page.row("inside", &key.name, &reason),
+            SecretPlace::Outside => {
+                let hosts = key.hosts.iter().map(|(host, header)| format!("{host} ({header})"));
+                let hosts = hosts.collect::<Vec<_>>().join(", ");
+                page.row("outside", &format!("{} → {hosts}", key.name), &format!("{}: {reason}", key.source));
+            }
+        }
+    }
+    if plan.secrets.outside().next().is_some() {
+        page.note("programs that ignore HTTPS_PROXY or the variables for certificates cannot use them, such as Java");
+    }
 }
 
 fn ssh(page: &mut Page, plan: &Plan) {

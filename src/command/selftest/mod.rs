@@ -5,6 +5,7 @@ mod canary;
 mod error;
 mod files;
 mod kernel;
+mod keys;
 mod network;
 pub mod probe;
 mod probe_result;
@@ -18,14 +19,17 @@ use probe_result::ProbeResult;
 
 use super::report::Report;
 use crate::cli::{Format, Selftest};
+use crate::config::Options;
 use crate::error::{Kind, Result};
 use crate::host::Host;
 use crate::launch::Launch;
 use crate::path::HostPath;
+use crate::plan::questions::Purpose;
 use crate::plan::{CONTROL_DIR, EngineKind, FINDINGS, Mount, Plan, Source};
 use crate::process::{Outcome, untrusted};
 use crate::resolve::Resolved;
 use crate::session;
+use crate::session_id::SessionId;
 use crate::ui::Ui;
 use crate::vars;
 
@@ -37,7 +41,8 @@ const MAX_FINDINGS_SIZE: u64 = 1 << 20;
 
 pub fn run(arguments: Selftest, ui: Ui) -> Result<Outcome> {
     super::mark_inherited_files_close_on_exec();
-    let mut resolved = Resolved::read(&arguments.options, Vec::new())?;
+    let value = keys::value();
+    let mut resolved = with_key(&arguments.options, &value)?;
     // A killed self-test must not leave a sandbox for the next one.
     resolved.config.keep = None;
     resolved.request.is_selftest = true;
@@ -48,7 +53,10 @@ pub fn run(arguments: Selftest, ui: Ui) -> Result<Outcome> {
     let canaries = Canaries::plant(&resolved.host)?;
     let id = resolved.id();
     let (draft, _) = resolved.plan(id.clone())?;
-    let request = request(&resolved.host, &canaries, &draft);
+    let mut request = request(&resolved.host, &canaries, &draft);
+    if keys::is_outside(&draft) {
+        request.key = Some(value.chars().rev().collect());
+    }
     resolved.request.command = command(&resolved.host, &draft, &request)?;
     let ran = resolved.ready(id, ui).and_then(|(plan, launch)| {
         let file = plan.session_dir.join(FINDINGS);
@@ -82,6 +90,21 @@ pub fn run(arguments: Selftest, ui: Ui) -> Result<Outcome> {
     super::print(ui, &text).map(|_| Outcome::Exited(u8::from(!report.passed())))
 }
 
+/// Resolves the options with a key of the self-test, if it can be outside; a key that is inside would say
+/// nothing.
+fn with_key(options: &Options, value: &str) -> Result<Resolved> {
+    let mut host = Host::read()?;
+    let variables = host.env.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+    host.env = variables.chain([(keys::NAME.into(), value.into())]).collect();
+    let mut with_key = options.clone();
+    with_key.secret.push(format!("{}@{}", keys::NAME, keys::HOST));
+    let resolved = Resolved::on(host, &with_key, Vec::new(), Purpose::Run)?;
+    match resolved.plan(SessionId::placeholder()) {
+        Ok((plan, _)) if keys::is_outside(&plan) => Ok(resolved),
+        _ => Resolved::read(options, Vec::new()),
+    }
+}
+
 /// Lists what the probe shall try under this plan.
 fn request(host: &Host, canaries: &Canaries, plan: &Plan) -> Request {
     let directories = || canaries.home.iter().chain(&canaries.temp);
@@ -111,6 +134,7 @@ fn request(host: &Host, canaries: &Canaries, plan: &Plan) -> Request {
         udp: canary::address(canaries.datagrams.local_addr()).into_iter().collect(),
         pids: Some(u64::from(plan.limits.pids.value.0)).filter(|_| kernel::limits_processes(plan)),
         memory: plan.limits.memory.as_ref().map(|memory| memory.value.bytes()),
+        key: None,
     }
 }
 
@@ -152,6 +176,7 @@ impl SelftestInput<'_> {
         lines.extend(self.kernel());
         lines.extend(self.network());
         lines.extend(self.limits());
+        lines.push(self.keys());
         Report { engine: Some(self.plan.engine.kind.name()), lines }
     }
 

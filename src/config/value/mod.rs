@@ -16,6 +16,7 @@ mod port;
 mod preset;
 mod push_rule;
 mod seatbelt_profile;
+mod secret;
 mod ssh_host;
 
 use clap::builder::PossibleValue;
@@ -28,13 +29,14 @@ pub use host_rule::HostRule;
 pub use image::ImageRef;
 pub use kubernetes::{NodeSelector, ObjectName, Toleration};
 pub use limit::{Cpus, Memory, Pids};
-pub use mode::{AgentMode, CacheMode, EngineSetting, GitMode, NestedMode, NetworkMode, TmpMode, UserMode};
+pub use mode::{AgentMode, CacheMode, EngineSetting, GitMode, KeysMode, NestedMode, NetworkMode, TmpMode, UserMode};
 pub use mount::{Access, MountRequest};
 pub use name::Name;
 pub use port::Port;
 pub use preset::{HomePath, PartName, RestartCode, VariableName};
 pub use push_rule::{PushRule, PushVerdict, RefChange, is_ref_name, is_ref_path, short_name};
 pub use seatbelt_profile::{BuiltIn, Stance};
+pub use secret::{SecretHeader, SecretHost, SecretRequest, SecretSource};
 pub use ssh_host::{SshDestination, SshHost};
 
 use crate::error::{Diagnostic, Kind};

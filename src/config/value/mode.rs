@@ -98,6 +98,17 @@ choice! {
     }
 }
 choice! {
+    /// Where the values of keys and logins are.
+    KeysMode, "a place for keys", "`auto`, `outside` or `inside`" {
+        /// Outside where that is known to work
+        Auto,
+        /// Outside; what cannot be outside is an error
+        Outside,
+        /// Inside, as the variables and files that they are
+        Inside,
+    }
+}
+choice! {
     /// The network policy.
     NetworkMode, "a network policy", "`on`, `off` or `proxied`" {
         /// The host's network

@@ -102,7 +102,8 @@ pub fn compile(plan: &Plan) -> Result<NativeLaunch> {
             gid,
             cwd: plan.workdir.as_path().to_owned(),
             share_network: plan.network.mode == NetworkMode::On,
-            listen: plan.network.proxy.as_ref().map(|_| PROXY_PORT),
+            // A network that is shared has a listener of the launcher's.
+            listen: plan.network.proxy.as_ref().filter(|_| plan.network.mode != NetworkMode::On).map(|_| PROXY_PORT),
             limits,
             nested,
         },

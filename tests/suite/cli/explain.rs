@@ -49,6 +49,7 @@ fn the_page_has_a_place_for_everything_a_person_asks_about() {
             "Private to the sandbox",
             "Environment",
             "Network",
+            "Keys",
             "Limits",
             "SSH agent",
             "Git",

@@ -5,6 +5,7 @@
 
 mod files;
 mod kernel;
+mod keys;
 mod limits;
 mod network;
 
@@ -40,6 +41,9 @@ pub struct Request {
     pub pids: Option<u64>,
     /// The limit of memory to test, in bytes.
     pub memory: Option<u64>,
+    /// The value of a key that is outside, backwards.
+    #[serde(default)]
+    pub key: Option<String>,
 }
 
 /// The outcome of an attempt, or why it could not be made.
@@ -78,6 +82,8 @@ pub struct Findings {
     pub proxy: Option<Option<ProbeOutcome<String>>>,
     pub pids: Option<ProbeOutcome<Limit>>,
     pub memory: Option<ProbeOutcome<Limit>>,
+    /// The places where the value of a key that is outside was found.
+    pub keys: Option<Vec<String>>,
 }
 
 /// Runs the subcommand `probe`. `namespace` and `memory` select what its child processes do.
@@ -118,6 +124,7 @@ fn run(request: &Request) -> ExitCode {
     network::send_datagrams(&request.udp, &request.token);
     findings.tcp = Some(network::connect(&request.tcp, &request.token));
     findings.proxy = Some(network::ask_proxy());
+    findings.keys = request.key.as_deref().map(keys::places);
     // The tests of limits may kill this process, so write the findings before each.
     let mut written = write(request, &findings);
     findings.memory = request.memory.map(limits::memory);

@@ -1,0 +1,160 @@
+//! Replaces secret values in what a server sends, also where a value is divided over several reads.
+
+use std::fmt;
+
+/// The values that must not reach the guest, each with a text of the same length.
+pub struct Patterns {
+    pairs: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The bytes with which a value starts.
+    first: [bool; 256],
+    longest: usize,
+}
+
+impl fmt::Debug for Patterns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Patterns({})", self.pairs.len())
+    }
+}
+
+impl Patterns {
+    /// Makes the patterns. A replacement of another length is filled up or cut, because an answer
+    /// tells its length before it is searched.
+    pub fn new(pairs: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>) -> Self {
+        let mut patterns = Patterns { pairs: Vec::new(), first: [false; 256], longest: 0 };
+        for (value, mut replacement) in pairs {
+            let Some(first) = value.first() else { continue };
+            if patterns.pairs.iter().any(|(known, _)| *known == value) {
+                continue;
+            }
+            replacement.resize(value.len(), b'*');
+            patterns.first[usize::from(*first)] = true;
+            patterns.longest = patterns.longest.max(value.len());
+            patterns.pairs.push((value, replacement));
+        }
+        // The longest match counts.
+        patterns.pairs.sort_by_key(|(value, _)| std::cmp::Reverse(value.len()));
+        patterns
+    }
+
+    /// Replaces values in a text that is complete. Returns whether there were any.
+    pub fn replace_all(&self, text: &mut [u8]) -> bool {
+        self.replace(text).1
+    }
+
+    /// Replaces complete values. Returns where a value may begin whose rest is missing, and whether
+    /// any was replaced.
+    fn replace(&self, text: &mut [u8]) -> (usize, bool) {
+        let (mut at, mut found) = (0, false);
+        while at < text.len() {
+            // Most bytes start no value.
+            let Some(skip) = text[at..].iter().position(|byte| self.first[usize::from(*byte)]) else { break };
+            at += skip;
+            let rest = &text[at..];
+            match self.pairs.iter().find(|(value, _)| rest.starts_with(value)) {
+                Some((value, replacement)) => {
+                    let end = at + value.len();
+                    text[at..end].copy_from_slice(replacement);
+                    (at, found) = (end, true);
+                }
+                None if rest.len() < self.longest && self.pairs.iter().any(|(value, _)| value.starts_with(rest)) => {
+                    return (at, found);
+                }
+                None => at += 1,
+            }
+        }
+        (text.len(), found)
+    }
+}
+
+/// Searches one stream.
+#[derive(Debug)]
+pub struct Redactor<'a> {
+    patterns: &'a Patterns,
+    /// The beginning of what may be a value.
+    held: Vec<u8>,
+    /// Whether a value was replaced.
+    pub has_found: bool,
+}
+
+impl<'a> Redactor<'a> {
+    pub fn new(patterns: &'a Patterns) -> Self {
+        Redactor { patterns, held: Vec::new(), has_found: false }
+    }
+
+    pub fn patterns(&self) -> &'a Patterns {
+        self.patterns
+    }
+
+    /// Adds what may be passed on. Bytes that may begin a value wait for the next ones.
+    pub fn push(&mut self, data: &[u8], out: &mut Vec<u8>) {
+        let start = out.len();
+        out.append(&mut self.held);
+        out.extend_from_slice(data);
+        let (safe, found) = self.patterns.replace(&mut out[start..]);
+        self.has_found |= found;
+        self.held = out.split_off(start + safe);
+    }
+
+    /// Adds the bytes that turned out not to begin a value, at the end of the stream.
+    pub fn finish(&mut self, out: &mut Vec<u8>) {
+        out.append(&mut self.held);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn patterns() -> Patterns {
+        let pair = |value: &str, other: &str| (value.as_bytes().to_vec(), other.as_bytes().to_vec());
+        Patterns::new([pair("sk-secret-value", "sk-placeholders"), pair("sk-sk-other", "short"), pair("aab", "xyz")])
+    }
+
+    fn redacted(parts: &[&[u8]]) -> Vec<u8> {
+        let patterns = patterns();
+        let (mut redactor, mut out) = (Redactor::new(&patterns), Vec::new());
+        for part in parts {
+            redactor.push(part, &mut out);
+        }
+        redactor.finish(&mut out);
+        out
+    }
+
+    #[test]
+    fn values_are_found_wherever_they_are_divided() {
+        let text = b"x sk-secret-value sk-sk-secret-value aaab sk-sk-other sk-secret-valu";
+        let expected = b"x sk-placeholders sk-sk-placeholders axyz short****** sk-secret-valu".to_vec();
+        assert_eq!(redacted(&[text]), expected);
+        for at in 0..text.len() {
+            assert_eq!(redacted(&[&text[..at], &text[at..]]), expected, "{at}");
+        }
+        let bytes: Vec<&[u8]> = text.chunks(1).collect();
+        assert_eq!(redacted(&bytes), expected);
+    }
+
+    #[test]
+    fn what_cannot_be_a_value_is_passed_on_at_once() {
+        let patterns = patterns();
+        let (mut redactor, mut out) = (Redactor::new(&patterns), Vec::new());
+        redactor.push(b"data: sk-secret \n\n", &mut out);
+        assert_eq!(out, b"data: sk-secret \n\n");
+    }
+
+    proptest! {
+        #[test]
+        fn other_text_is_unchanged(parts in proptest::collection::vec("[skacret-]{0,6}", 0..12)) {
+            let text = parts.concat();
+            let parts: Vec<&[u8]> = parts.iter().map(String::as_bytes).collect();
+            let values = ["sk-secret-value", "sk-sk-other", "aab"];
+            let out = redacted(&parts);
+            prop_assert_eq!(out.len(), text.len());
+            if !values.iter().any(|value| text.contains(value)) {
+                prop_assert_eq!(out, text.as_bytes());
+            } else {
+                let out = String::from_utf8(out).unwrap_or_default();
+                prop_assert!(!values[..2].iter().any(|value| out.contains(value)));
+            }
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! A TLS server with the names of vendors, and the way to it: an authority that the host trusts, and a
+//! network proxy that leads every name to the server.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sandpen::internals::{Authority, accept, server_config};
+
+use crate::support::Fixture;
+
+/// The names of the server.
+pub const NAMES: &[&str] =
+    &["api.vendor.example", "other.vendor.example", "api.anthropic.com", "github.com", "api.github.com"];
+/// The value of the key in these tests.
+pub const VALUE: &str = "sk-test-RealValue0123456789abcdefXYZ";
+
+pub struct Rig {
+    /// The certificate of the test's authority, which only the host trusts.
+    pub roots: PathBuf,
+    /// The address of the company network's proxy.
+    pub proxy: String,
+    seen: Arc<Mutex<Seen>>,
+}
+
+#[derive(Default)]
+struct Seen {
+    requests: Vec<String>,
+    tunnels: Vec<String>,
+}
+
+impl Rig {
+    pub fn start(fixture: &Fixture) -> Self {
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        let names: Vec<String> = NAMES.iter().map(|name| (*name).to_owned()).collect();
+        let authority = Arc::new(Authority::new(&names).expect("an authority"));
+        let roots = fixture.outside("roots").join("test.pem");
+        std::fs::write(&roots, authority.pem()).expect("written");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let proxy = format!("http://127.0.0.1:{}", listener.local_addr().expect("an address").port());
+        let log = seen.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (authority, log) = (authority.clone(), log.clone());
+                thread::spawn(move || tunnel(stream, &authority, &log));
+            }
+        });
+        Rig { roots, proxy, seen }
+    }
+
+    /// Returns the variables of a host in this network.
+    pub fn host(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("SSL_CERT_FILE", self.roots.display().to_string()),
+            ("HTTPS_PROXY", self.proxy.clone()),
+            ("A_TEST_KEY", VALUE.to_owned()),
+        ]
+    }
+
+    /// Returns all requests that arrived, with their bodies.
+    pub fn requests(&self) -> Vec<String> {
+        self.seen.lock().expect("the log").requests.clone()
+    }
+
+    /// Returns the targets for which the network's proxy was asked.
+    pub fn tunnels(&self) -> Vec<String> {
+        self.seen.lock().expect("the log").tunnels.clone()
+    }
+}
+
+/// Leads a tunnel to any name to the server.
+fn tunnel(mut stream: TcpStream, authority: &Authority, log: &Mutex<Seen>) -> Option<()> {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).ok()?;
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8_lossy(&head).into_owned();
+    let target = head.split(' ').nth(1)?.to_owned();
+    log.lock().ok()?.tunnels.push(target.clone());
+    let name = target.split(':').next()?;
+    if !NAMES.contains(&name) {
+        let _ = stream.write_all(b"HTTP/1.1 502 No such host\r\n\r\n");
+        return None;
+    }
+    stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").ok()?;
+    let config = server_config(authority, name).ok()?;
+    let (socket, connection) = accept(config, stream, &[], Instant::now() + Duration::from_secs(30)).ok()?;
+    let mut tls = BufReader::new(rustls::StreamOwned::new(connection, socket));
+    while answer(&mut tls, log).is_some() {}
+    tls.get_mut().conn.send_close_notify();
+    let _ = tls.get_mut().flush();
+    Some(())
+}
+
+type Tls = BufReader<rustls::StreamOwned<rustls::ServerConnection, TcpStream>>;
+
+/// Answers one request: the path says how.
+fn answer(tls: &mut Tls, log: &Mutex<Seen>) -> Option<()> {
+    let mut head = String::new();
+    loop {
+        let mut line = String::new();
+        if tls.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        if line == "\r\n" {
+            break;
+        }
+        head.push_str(&line);
+    }
+    let header = |name: &str| {
+        let mut lines = head.lines().filter_map(|line| line.split_once(": "));
+        lines.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.to_owned())
+    };
+    let length: usize = header("content-length").and_then(|text| text.parse().ok()).unwrap_or(0);
+    let mut body = vec![0; length];
+    tls.read_exact(&mut body).ok()?;
+    if header("transfer-encoding").is_some() {
+        loop {
+            let mut size = String::new();
+            tls.read_line(&mut size).ok()?;
+            let size = usize::from_str_radix(size.trim(), 16).ok()?;
+            let mut chunk = vec![0; size + 2];
+            tls.read_exact(&mut chunk).ok()?;
+            body.extend_from_slice(&chunk[..size]);
+            if size == 0 {
+                break;
+            }
+        }
+    }
+    let path = head.split(' ').nth(1)?.to_owned();
+    let echo = format!("{head}\n{}", String::from_utf8_lossy(&body));
+    if !path.starts_with("/big") && !path.starts_with("/count") {
+        log.lock().ok()?.requests.push(echo.clone());
+    }
+    let credential = header("authorization").or(header("x-api-key")).unwrap_or_default();
+    let out = tls.get_mut();
+    match path.split('?').next()? {
+        "/chunks" => {
+            write!(out, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").ok()?;
+            for part in echo.as_bytes().chunks(7) {
+                write!(out, "{:x}\r\n", part.len()).ok()?;
+                out.write_all(part).ok()?;
+                out.write_all(b"\r\n").ok()?;
+                out.flush().ok()?;
+            }
+            write!(out, "0\r\n\r\n").ok()?;
+        }
+        "/header" => {
+            write!(out, "HTTP/1.1 200 {credential}\r\nX-Echo: {credential}\r\nSet-Cookie: a={credential}\r\nContent-Length: 0\r\n\r\n").ok()?;
+        }
+        "/compressed" => {
+            write!(out, "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nabcd").ok()?;
+        }
+        "/stale" => write!(out, "HTTP/1.1 401 Unauthorized\r\nContent-Length: 5\r\n\r\nwrong").ok()?,
+        "/error" => {
+            write!(out, "HTTP/1.1 500 Error\r\nConnection: close\r\n\r\n{echo}").ok()?;
+            return None;
+        }
+        "/socket" => {
+            write!(out, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nwelcome {credential}\n").ok()?;
+            out.flush().ok()?;
+            let mut line = String::new();
+            tls.read_line(&mut line).ok()?;
+            write!(tls.get_mut(), "echo {line}").ok()?;
+            return None;
+        }
+        "/big" => {
+            let size: usize = path.split('=').nth(1)?.parse().ok()?;
+            write!(out, "HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n\r\n").ok()?;
+            let part = vec![b'x'; 64 * 1024];
+            let mut left = size;
+            while left > 0 {
+                let length = left.min(part.len());
+                out.write_all(&part[..length]).ok()?;
+                left -= length;
+            }
+        }
+        "/count" => {
+            let text = body.len().to_string();
+            write!(out, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len()).ok()?;
+        }
+        _ => write!(out, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{echo}", echo.len()).ok()?,
+    }
+    out.flush().ok()
+}
