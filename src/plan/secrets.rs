@@ -270,7 +270,7 @@ impl Draft<'_> {
                 && self.facts.docker.as_ref().is_some_and(|docker| docker.is_desktop()));
         match (&network.proxy, engine.kind) {
             _ if network.mode == NetworkMode::Off => None,
-            (_, EngineKind::Kubernetes) => Some("a pod does not reach the proxy".to_owned()),
+            (_, EngineKind::Kubernetes) => Some("the proxy does not yet reach pods".to_owned()),
             (_, EngineKind::SandboxExec) => Some("sandbox-exec has no private network for the proxy".to_owned()),
             _ if self.host.platform == crate::host::Platform::Macos || is_elsewhere => {
                 Some("the engine runs on another machine, which does not reach the proxy".to_owned())

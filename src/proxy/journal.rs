@@ -15,6 +15,8 @@ use crate::config::value::{HostName, HostRule};
 use crate::event_log::{EventLog, Gate, Verdict, timestamp};
 use crate::ui::Ui;
 
+/// Stands in the log for the target of a connection that named none.
+const NO_TARGET: &str = "?";
 /// The size limit of the log, in bytes: the guest must not fill the disk.
 const MAX_LOG: u64 = 8 * 1024 * 1024;
 /// How many different refused targets are counted.
@@ -38,7 +40,12 @@ struct JournalState {
 }
 
 impl JournalState {
+    /// Counts for the summary. A connection that named no target is only in the log: the user could not
+    /// allow it.
     fn count(&mut self, target: RefusedTarget) {
+        if target.name == NO_TARGET {
+            return;
+        }
         if self.refused.len() < MAX_TARGETS || self.refused.contains_key(&target) {
             *self.refused.entry(target).or_default() += 1;
         }
@@ -55,7 +62,7 @@ struct RefusedTarget {
 
 impl RefusedTarget {
     fn of(refusal: &Refusal) -> Self {
-        let name = if refusal.target.is_empty() { "?" } else { &refusal.target };
+        let name = if refusal.target.is_empty() { NO_TARGET } else { &refusal.target };
         RefusedTarget { name: name.to_owned(), address: refusal.address }
     }
 

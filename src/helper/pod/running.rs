@@ -53,6 +53,8 @@ impl Running {
     ) -> Result<Self, CommandStatus> {
         let failed = |_: io::Error| CommandStatus::NotExecutable;
         confine(request.is_offline).map_err(failed)?;
+        // Relative commands are looked up there, as everywhere.
+        std::env::set_current_dir(&request.directory).map_err(failed)?;
         let caught = Signals::new(Grouping::Separate.caught_signals());
         let mut signals = caught.map_err(failed)?;
         let path = described.variables.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
@@ -74,7 +76,6 @@ impl Running {
             let variables = described.variables.iter();
             let is_path = |name: &&(std::ffi::OsString, _)| name.0 == "PATH" || name.0 == "PYTHONPATH";
             command.envs(variables.filter(|pair| !is_path(pair)).map(|(name, value)| (name, value)));
-            command.current_dir(&request.directory);
             let [stdin, stdout, stderr] = &streams.command;
             for (stream, set) in [
                 (stdin, Command::stdin as fn(&mut Command, OwnedFd) -> &mut Command),

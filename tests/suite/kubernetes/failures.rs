@@ -16,7 +16,7 @@ fn refused(fixture: &Fixture, arguments: &[&str], code: i32, expected: &str) {
 #[test]
 fn what_a_pod_cannot_have_is_refused_before_anything_is_sent() {
     let fixture = with_silent_kubectl();
-    fixture.write("home/data/file", "");
+    fixture.write("data/file", "");
     let data = format!("{}:/data:rw", fixture.home.join("data").display());
     let _socket = std::os::unix::net::UnixListener::bind(fixture.home.join("socket")).expect("socket");
     let socket = fixture.home.join("socket").display().to_string();
@@ -42,7 +42,9 @@ fn what_a_pod_cannot_have_is_refused_before_anything_is_sent() {
 fn without_kubectl_or_a_cluster_the_reason_is_named() {
     let mut fixture = with_silent_kubectl();
     refused(&fixture, &[], 44, "the cluster cannot be reached");
-    fixture.set("PATH", "/usr/bin:/bin");
+    let empty = fixture.root.join("empty");
+    std::fs::create_dir(&empty).expect("directory");
+    fixture.set("PATH", empty.to_str().expect("text"));
     refused(&fixture, &[], 44, "kubectl is not installed");
 }
 
@@ -63,7 +65,7 @@ fn each_failure_of_the_cluster_has_its_own_message() {
     refused(&fixture, &["--namespace", "no-such"], 44, "you may not create pods in the namespace `no-such`");
     refused(&fixture, &["--context", "no-such"], 44, "kubectl has no cluster to use");
     assert_eq!(pods_of(&fixture), Vec::<serde_json::Value>::new());
-    fixture.write("home/.config/sandpen/config.toml", "kubernetes.nodeSelector = [\"no=such\"]\n");
+    fixture.write(".config/sandpen/config.toml", "kubernetes.nodeSelector = [\"no=such\"]\n");
     refused(&fixture, &[], 44, "no node of the cluster takes the pod");
     assert_eq!(pods_of(&fixture), Vec::<serde_json::Value>::new());
 }

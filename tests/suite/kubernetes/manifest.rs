@@ -54,7 +54,7 @@ fn problems(pod: &Value) -> Vec<String> {
 #[test]
 fn pods_are_what_the_restricted_standard_admits() {
     let fixture = with_silent_kubectl();
-    fixture.write("home/data/file", "");
+    fixture.write("data/file", "");
     let data = fixture.home.join("data");
     let data = data.to_str().expect("text");
     for arguments in [
@@ -123,7 +123,7 @@ nodeSelector = ["disktype=ssd"]
 tolerations = ["dedicated=agents:NoSchedule"]
 imagePullSecrets = ["login"]
 "#;
-    fixture.write("home/.config/sandpen/config.toml", config);
+    fixture.write(".config/sandpen/config.toml", config);
     let pod = manifest(&fixture, &[]);
     let spec = &pod["spec"];
     assert_eq!(spec["runtimeClassName"], "gvisor");
