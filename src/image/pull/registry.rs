@@ -165,7 +165,7 @@ impl<'a> Registry<'a> {
     fn token(&self, realm: &str, service: Option<&str>, scope: Option<&str>) -> Result<String, ImageError> {
         let url = Url::parse(realm).map_err(|reason| self.failed(HttpError::Address { reason }))?;
         // A registry of the network must not send the login to a program of this machine.
-        if !url.is_secure && !(url.is_loopback() && self.base.is_loopback()) {
+        if !(url.is_secure || url.is_loopback() && self.base.is_loopback()) {
             return Err(self.failed(HttpError::Plain { url: url.to_string() }));
         }
         let pull = format!("repository:{}:pull", self.reference.repository);
