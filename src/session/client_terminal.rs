@@ -7,8 +7,6 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 
 use rustix::process::Pid;
-use rustix::stdio::stderr;
-use rustix::termios::isatty;
 
 use super::error::SessionError;
 use crate::error::Result;
@@ -58,7 +56,7 @@ impl ClientTerminal {
     #[cfg(target_os = "linux")]
     pub fn give_to(&self, command: &mut Command, hang_up: HangUp) -> Result<()> {
         // Another stderr stays the caller's.
-        give(command, self.guest.slave(), isatty(stderr()), hang_up)
+        give(command, self.guest.slave(), rustix::termios::isatty(rustix::stdio::stderr()), hang_up)
     }
 
     #[cfg(not(target_os = "linux"))]

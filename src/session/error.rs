@@ -17,7 +17,6 @@ pub enum SessionError {
     Detach(#[source] io::Error),
     #[error("cannot open a terminal for the sandbox")]
     Terminal(#[source] io::Error),
-    #[cfg(target_os = "linux")]
     #[error("cannot use the layers of package caches")]
     Cache(#[source] io::Error),
     #[cfg(target_os = "linux")]

@@ -38,7 +38,6 @@ yes $'\e[6n\e[c\e[31mflood\e]0;title\a' &
 while [ ! -e stop ]; do sleep 0.2; done
 kill %5; wait
 printf '\e[0m\e[2J\e[Hcalm-%s' $((40 + 2))
-while read -rsn 1 -t 1 _; do :; done
 read -r _
 "#;
 

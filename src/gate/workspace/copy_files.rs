@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawMode, Stat, Timespec, Timestamps};
@@ -108,7 +108,7 @@ impl FileCopy<'_> {
 /// Copies the content of a file, as a reference to the same blocks if the file system can do that.
 pub fn copy_content(from: &mut File, to: &mut File) -> io::Result<()> {
     #[cfg(target_os = "linux")]
-    if rustix::fs::ioctl_ficlone(to.as_fd(), from.as_fd()).is_ok() {
+    if rustix::fs::ioctl_ficlone(&*to, &*from).is_ok() {
         return Ok(());
     }
     io::copy(from, to).map(drop)

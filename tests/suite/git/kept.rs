@@ -62,9 +62,9 @@ fn filters_of_the_host_do_not_run_for_the_guests_files() {
 }
 
 /// A terminal sends Ctrl-C to the foreground process group, of which sandpen is a part, and the same
-/// goes for the hang-up when it is closed.
+/// goes for the hang-up when it is closed. Ctrl-C stops the work at the end; the next command does it.
 #[test]
-fn ctrl_c_and_hang_ups_at_the_end_do_not_reach_the_hosts_git() {
+fn ctrl_c_and_hang_ups_at_the_end_lose_nothing() {
     Fixture::on(Engine::Native, |fixture| {
         let main = prepare(fixture);
         for signal in ["INT", "HUP", "TERM"] {
@@ -76,8 +76,13 @@ fn ctrl_c_and_hang_ups_at_the_end_do_not_reach_the_hosts_git() {
             command.current_dir(&main).env(name, path).process_group(0);
             command.args(["--", "git", "commit", "--quiet", "--allow-empty", "--message", signal]);
             let finished = Running::start(&mut command).finish();
-            assert_eq!(last_subject(fixture, &main), signal, "{finished:?}");
             assert!(fixture.outside("bin").join(signal).exists(), "it was sent");
+            assert_whole(fixture, &main);
+            if signal != "HUP" {
+                assert!(finished.stderr.contains("the next sandpen command tries again"), "{finished:?}");
+                fixture.run().args(["--", "true"]).finish().success();
+            }
+            assert_eq!(last_subject(fixture, &main), signal, "{finished:?}");
             assert_eq!(fixture.sessions().len(), 0);
             assert_whole(fixture, &main);
         }
