@@ -80,7 +80,8 @@ fn ctrl_c_and_hang_ups_at_the_end_lose_nothing() {
             assert_whole(fixture, &main);
             if signal != "HUP" {
                 assert!(finished.stderr.contains("the next sandpen command tries again"), "{finished:?}");
-                fixture.run().args(["--", "true"]).finish().success();
+                let mut next = fixture.run();
+                next.current_dir(&main).args(["--", "true"]).finish().success();
             }
             assert_eq!(last_subject(fixture, &main), signal, "{finished:?}");
             assert_eq!(fixture.sessions().len(), 0);

@@ -34,7 +34,7 @@ fn add_gitlinks(fixture: &Fixture, main: &Path, paths: &[String]) {
 #[track_caller]
 fn assert_covered(fixture: &Fixture, main: &Path, path: &str) {
     let script = format!("{}{EVIL_REPOSITORY}evil {path}; reach made; await end", evil(fixture));
-    let mut running = start(fixture, main, "running", &script);
+    let mut running = start(fixture, main, path, &script);
     await_step(main, "made");
     for arguments in [&["status"][..], &["diff"], &["submodule", "status"]] {
         git(fixture, main, arguments);
