@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use super::host_only::LFS_PROCESS;
-use crate::config::value::Access;
+use crate::config::value::{Access, EngineKind};
 use crate::facts::FileKind;
 use crate::facts::git::{GitFacts, Scope, Setting};
 use crate::host::Host;
@@ -92,7 +92,8 @@ impl Draft<'_> {
             let Some(fact) = &fact else { continue };
             // These are mounted already: the workspace, the files of R3, and on native the
             // system's.
-            let is_shown = self.has_host_tools() && file.path.as_path() == Path::new(SYSTEM);
+            let is_native = self.engine == EngineKind::Native && self.has_host_tools();
+            let is_shown = is_native && file.path.as_path() == Path::new(SYSTEM);
             if self.workspace.writable().any(|root| fact.real.is_within(root)) || known.contains(&file.path) || is_shown
             {
                 continue;
