@@ -9,10 +9,13 @@ kubernetes_unavailable() {
     [ -e "$RIG/kube/config" ] || echo 'not built: SANDPEN_BUILD_KUBE=1 scripts/engines up builds it once'
 }
 
+# `kube status` fails also if the cluster does not run.
+is_kubernetes_built() { [[ $(kube status 2>/dev/null || true) == built* ]]; }
+
 start_kubernetes() {
     rm -rf "$RIG/kube" "$RIG/logs/kube.failed"
     is_root || return 0
-    if ! kube status 2>/dev/null | grep -q '^built'; then
+    if ! is_kubernetes_built; then
         [ "${SANDPEN_BUILD_KUBE:-}" = 1 ] || return 0
         say 'building Kubernetes, which takes ten minutes and longer'
         kube build --newest-kubectl >"$RIG/logs/kube-build.log" 2>&1 || { last_line "$RIG/logs/kube-build.log" >"$RIG/logs/kube.failed"; return 0; }

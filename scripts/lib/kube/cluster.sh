@@ -45,7 +45,7 @@ node_ready() { admin get node node -o 'jsonpath={.status.conditions[?(@.type=="R
 node_pid() {
   local pid
   pid=$(cat "$KUBE_DIR/run/node.pid" 2>/dev/null) && [ -r "/proc/$pid/cmdline" ] || return 1
-  tr '\0' ' ' <"/proc/$pid/cmdline" | grep -qF "lib/node.sh $KUBE_DIR " || return 1
+  tr '\0' ' ' <"/proc/$pid/cmdline" | grep -qF "/node.sh $KUBE_DIR " || return 1
   echo "$pid"
 }
 
