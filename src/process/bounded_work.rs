@@ -67,8 +67,12 @@ fn set_deadline(deadline: Option<Instant>) {
 
 /// Fails if bounded work must stop.
 pub fn check() -> Result<(), Stopped> {
-    let Some(deadline) = *DEADLINE.lock().unwrap_or_else(PoisonError::into_inner) else { return Ok(()) };
-    match i32::try_from(SIGNAL.load(Ordering::Relaxed)) {
+    stopped(*DEADLINE.lock().unwrap_or_else(PoisonError::into_inner), SIGNAL.load(Ordering::Relaxed))
+}
+
+fn stopped(deadline: Option<Instant>, signal: usize) -> Result<(), Stopped> {
+    let Some(deadline) = deadline else { return Ok(()) };
+    match i32::try_from(signal) {
         Ok(signal) if signal > 0 => Err(Stopped::Signal(signal)),
         _ if Instant::now() >= deadline => Err(Stopped::Deadline),
         _ => Ok(()),
@@ -90,22 +94,14 @@ pub fn is_stop(error: &io::Error) -> bool {
 mod tests {
     use super::*;
 
-    /// Only one test may use the process's state.
+    /// A state of its own: other tests call `check` meanwhile.
     #[test]
     fn work_ends_at_a_signal_and_at_the_deadline_and_only_while_it_is_bounded() {
-        assert_eq!(check(), Ok(()));
-        let work = BoundedWork::begin();
-        assert_eq!((check(), work.signal()), (Ok(()), None));
-        SIGNAL.store(15, Ordering::Relaxed);
-        assert_eq!((check(), work.signal()), (Err(Stopped::Signal(15)), Some(15)));
+        let later = Instant::now().checked_add(TIME_LIMIT);
+        assert_eq!(stopped(None, 15), Ok(()), "the signal was the guest's");
+        assert_eq!(stopped(later, 0), Ok(()));
+        assert_eq!(stopped(later, 15), Err(Stopped::Signal(15)));
+        assert_eq!(stopped(Some(Instant::now()), 0), Err(Stopped::Deadline));
         assert!(is_stop(&io::Error::from(Stopped::Signal(15))) && !is_stop(&io::ErrorKind::TimedOut.into()));
-        drop(work);
-        assert_eq!(check(), Ok(()), "the signal was the guest's");
-        let work = BoundedWork::begin_without_signals();
-        assert_eq!(check(), Ok(()));
-        set_deadline(Some(Instant::now()));
-        assert_eq!(check(), Err(Stopped::Deadline));
-        drop(work);
-        assert_eq!(check(), Ok(()));
     }
 }
