@@ -253,7 +253,7 @@ impl Registry {
         let process = command.spawn().expect("registry");
         let registry = Registry { process, port, directory };
         let answers = || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
-        assert!(holds_within(std::time::Duration::from_secs(60), answers), "the registry does not answer");
+        assert!(holds_within(crate::support::TIMEOUT, answers), "the registry does not answer");
         registry.push();
         Some(registry)
     }

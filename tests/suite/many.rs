@@ -45,12 +45,12 @@ fn at_once(fixture: &Fixture, count: usize) {
         })
         .collect();
     let started = |(number, one): (usize, &One)| one.directory.join(format!("started-{number}")).exists();
-    let all_run = holds_within(Duration::from_secs(90), || all.iter().enumerate().all(started));
+    let all_run = holds_within(TIMEOUT, || all.iter().enumerate().all(started));
     let running = fixture.sandpen(["ps", "--quiet"]).finish().success().lines().count();
     for one in &all {
         fs::write(one.directory.join("go"), "").expect("written");
     }
-    let ended = holds_within(Duration::from_secs(60), || {
+    let ended = holds_within(TIMEOUT, || {
         all.iter_mut().all(|one| one.child.try_wait().expect("wait").is_some())
     });
     assert!(all_run && ended, "only {running} of {count} sandboxes ran, or some did not end");
@@ -60,7 +60,7 @@ fn at_once(fixture: &Fixture, count: usize) {
         std::io::Read::read_to_string(one.child.stderr.as_mut().expect("a pipe"), &mut said).expect("text");
         assert_eq!((one.child.wait().expect("wait").code(), split_progress(&said).0.as_str()), (Some(one.code), ""));
     }
-    assert!(holds_within(Duration::from_secs(10), || fixture.sessions().is_empty()), "{:?}", fixture.sessions());
+    assert!(holds_within(TIMEOUT, || fixture.sessions().is_empty()), "{:?}", fixture.sessions());
     if fixture.engine().is_container() {
         let finished = fixture.client().args(["ps", "--all", "--format", "{{.Labels}}"]).finish();
         let ours = fixture.outside("many").display().to_string();

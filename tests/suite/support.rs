@@ -24,7 +24,7 @@ pub use agent::{Agent, KEY_COMMENT, public_key};
 pub use engine::Engine;
 pub use finished::{Finished, RunToEnd, split_progress};
 pub use fixture::Fixture;
-pub use process::{Running, command_lines, eventually, holds_within, is_running, signal};
+pub use process::{Running, TIMEOUT, command_lines, eventually, holds_within, is_running, signal};
 pub use program::{binary, install_program, install_script, sandpen_without_home};
 pub use recording_agent::RecordingAgent;
 pub use shim::Shim;

@@ -64,7 +64,7 @@ fn the_guests_report_cannot_hang_the_launcher(fixture: &Fixture) {
     ] {
         let script = format!("cd /.sandpen && {{ {trick}; }}; exit 7");
         let mut running = Running::start(fixture.run().args(["--", "bash", "-c", &script]));
-        let ended = holds_within(Duration::from_secs(15), || running.children().is_empty() && !is_alive(running.pid()));
+        let ended = holds_within(TIMEOUT, || running.children().is_empty() && !is_alive(running.pid()));
         assert!(ended, "sandpen hangs after the guest did: {trick}");
         let finished = running.finish();
         assert_eq!(finished.code, Some(7), "{trick}: {}", finished.stderr);

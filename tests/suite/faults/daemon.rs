@@ -57,7 +57,7 @@ impl<'a> Daemon<'a> {
     }
 
     fn ended(&mut self) -> bool {
-        holds_within(Duration::from_secs(25), || self.process.try_wait().expect("wait").is_some())
+        holds_within(TIMEOUT, || self.process.try_wait().expect("wait").is_some())
     }
 }
 

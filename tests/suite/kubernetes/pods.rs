@@ -127,7 +127,7 @@ fn a_killed_launcher_ends_its_guest(fixture: &Fixture) {
         ended("guest") && !ended("keeper")
     };
     // The work is still there, until `prune` deletes the pod.
-    assert!(holds_within(Duration::from_secs(90), guest_has_ended), "the guest ends and the keeper stays");
+    assert!(holds_within(TIMEOUT, guest_has_ended), "the guest ends and the keeper stays");
     fixture.sandpen(["prune"]).finish().success();
     assert_eq!(pods_of(fixture), Vec::<serde_json::Value>::new());
 }

@@ -43,7 +43,7 @@ fn ends_by(signals: &[Signal], code: i32) {
         finished.failure(code);
         tunnel.assert_gone();
         assert!(!finished.stderr.contains("tunnel"), "there must be no message about the tunnel: {}", finished.stderr);
-        assert!(holds_within(Duration::from_secs(5), || machine.fixture.containers().is_empty()));
+        eventually("the container is removed", || machine.fixture.containers().is_empty());
         assert_eq!(machine.fixture.sessions().len(), 0);
     });
 }

@@ -47,7 +47,7 @@ impl TunnelProcess {
     #[track_caller]
     pub fn assert_gone(&self) {
         let gone = || has_exited(self.pid) && !self.directory.exists() && !self.landing.exists();
-        assert!(holds_within(Duration::from_secs(3), gone), "the tunnel still exists: {self:?}");
+        assert!(holds_within(TIMEOUT, gone), "the tunnel still exists: {self:?}");
     }
 }
 

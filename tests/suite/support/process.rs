@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::Finished;
 
 /// A busy machine with two cores needs this long at most; only a failing test waits for all of it.
-pub const TIMEOUT: Duration = Duration::from_secs(30);
+pub const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Waits until `holds` returns true, and fails after a timeout.
 #[track_caller]

@@ -122,13 +122,36 @@ impl Pty {
     /// Waits for a text after the one that was found last.
     #[track_caller]
     pub fn expect(&mut self, text: &str) {
+        let mut searched_up_to = self.read_up_to;
         let found = holds_within(TIMEOUT, || {
-            let said = self.said();
-            let at = said[self.read_up_to..].find(text);
-            self.read_up_to += at.map_or(0, |at| at + text.len());
+            let said = self.said.lock().expect("text");
+            let at = said.as_bytes()[searched_up_to..].windows(text.len()).position(|part| part == text.as_bytes());
+            if let Some(at) = at {
+                self.read_up_to = searched_up_to + at + text.len();
+            }
+            // A flood of output is searched once, and not again every time.
+            searched_up_to = searched_up_to.max((said.len() + 1).saturating_sub(text.len()));
             at.is_some()
         });
-        assert!(found, "no `{text}` in {:?}", &self.said()[self.read_up_to..]);
+        assert!(found, "no `{text}` in {:?}", self.end_of_output());
+    }
+
+    fn end_of_output(&self) -> String {
+        let said = self.said();
+        let part = &said.as_bytes()[self.read_up_to.max(said.len().saturating_sub(20_000))..];
+        String::from_utf8_lossy(part).into_owned()
+    }
+
+    /// Waits until the command has ended with this exit code, whatever it printed before.
+    #[track_caller]
+    pub fn expect_end(&self, code: i32) {
+        let end = format!("[ended {code}]");
+        let ended = holds_within(TIMEOUT, || {
+            let said = self.said.lock().expect("text");
+            let tail = &said.as_bytes()[said.len().saturating_sub(200)..];
+            String::from_utf8_lossy(tail).contains(&end)
+        });
+        assert!(ended, "no `{end}` at the end of {:?}", self.end_of_output());
     }
 
     /// Returns all output so far.
@@ -163,7 +186,7 @@ impl Reader {
     fn start(mut terminal: File, said: Arc<Mutex<String>>) -> Self {
         let (stop, stopped) = UnixStream::pair().expect("a pair of sockets");
         let thread = thread::spawn(move || {
-            let mut buffer = [0; 4096];
+            let mut buffer = [0; 1 << 16];
             loop {
                 let mut descriptors = [PollFd::new(&terminal, PollFlags::IN), PollFd::new(&stopped, PollFlags::IN)];
                 let _ = poll(&mut descriptors, None);
