@@ -74,7 +74,7 @@ fn attack_20_a_flood_of_every_channel_holds_up_nothing(fixture: &Fixture) {
     let mut pty = Pty::start(&fixture.sandpen(["attach", &id]));
     pty.expect("flood");
     pty.send("\u{1d}d");
-    pty.expect("[ended 0]");
+    pty.expect_end(0);
     let record: PathBuf = fixture.home.join(format!(".local/state/sandpen/log/{id}.jsonl"));
     for pid in launchers(fixture) {
         let memory = resident_kilobytes(pid);

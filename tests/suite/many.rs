@@ -4,9 +4,8 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
-use std::time::Duration;
 
-use crate::support::{Engine, Fixture, RunToEnd, holds_within, split_progress};
+use crate::support::{Engine, Fixture, RunToEnd, TIMEOUT, holds_within, split_progress};
 
 /// Dropping it kills the sandbox.
 struct One {
@@ -50,9 +49,7 @@ fn at_once(fixture: &Fixture, count: usize) {
     for one in &all {
         fs::write(one.directory.join("go"), "").expect("written");
     }
-    let ended = holds_within(TIMEOUT, || {
-        all.iter_mut().all(|one| one.child.try_wait().expect("wait").is_some())
-    });
+    let ended = holds_within(TIMEOUT, || all.iter_mut().all(|one| one.child.try_wait().expect("wait").is_some()));
     assert!(all_run && ended, "only {running} of {count} sandboxes ran, or some did not end");
     assert_eq!(running, count);
     for one in &mut all {

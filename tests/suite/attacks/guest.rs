@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::support::{Fixture, Running, eventually, holds_within, is_running, signal};
+use crate::support::{Fixture, Running, TIMEOUT, eventually, holds_within, is_running, signal};
 use crate::{for_every_container_engine, for_every_engine};
 
 for_every_engine!(

@@ -102,8 +102,7 @@ fn a_reader_that_goes_away_ends_the_sandbox(fixture: &Fixture) {
     child.stdout.as_mut().expect("stdout").read_exact(&mut some).expect("read");
     assert_eq!(&some, b"y\ny\n");
     drop(child.stdout.take());
-    let ended =
-        crate::support::holds_within(crate::support::TIMEOUT, || child.try_wait().expect("wait").is_some());
+    let ended = crate::support::holds_within(crate::support::TIMEOUT, || child.try_wait().expect("wait").is_some());
     if !ended {
         let _ = child.kill();
         let _ = child.wait();

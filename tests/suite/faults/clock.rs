@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use crate::for_every_engine;
-use crate::support::{Fixture, RunToEnd, Running, eventually, holds_within};
+use crate::support::{Fixture, RunToEnd, Running, eventually};
 
 for_every_engine!(
     a_running_sandbox_is_kept_whatever_its_time,

@@ -3,12 +3,11 @@
 use std::fs::File;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use rustix::process::Signal;
 
 use crate::support::{
-    Engine, Fixture, RunToEnd, Running, eventually, holds_within, is_root_or_skip, is_running, signal,
+    Engine, Fixture, RunToEnd, Running, TIMEOUT, eventually, holds_within, is_root_or_skip, is_running, signal,
 };
 
 const IMAGE: &str = "localhost/sandpen-busybox:latest";

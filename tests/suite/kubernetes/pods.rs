@@ -1,13 +1,12 @@
 //! Tests what a guest in a pod has and has not, and what becomes of it when its launcher is killed.
 
 use std::process::Stdio;
-use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::pods_of;
 use crate::for_kubernetes;
-use crate::support::{Fixture, RunToEnd, holds_within};
+use crate::support::{Fixture, RunToEnd, TIMEOUT, holds_within};
 
 for_kubernetes!(
     the_exit_code_is_what_the_helper_says,

@@ -1,12 +1,11 @@
 //! The user's proxy command starts before the guest, is the guest's only way out, and ends with it.
 
 use std::process::Stdio;
-use std::time::Duration;
 
 use rustix::process::Signal;
 
 use super::server::ASK;
-use crate::support::{Engine, Fixture, RunToEnd, Running, eventually, holds_within, is_running, signal};
+use crate::support::{Engine, Fixture, RunToEnd, Running, eventually, is_running, signal};
 use crate::{for_every_container_engine, for_every_engine};
 
 for_every_engine!(

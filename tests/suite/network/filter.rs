@@ -6,9 +6,8 @@ use std::process::Stdio;
 
 use super::server::{ASK, Server};
 use crate::for_every_engine;
-use crate::support::{Fixture, RunToEnd, Running, eventually, holds_within, is_running, signal};
+use crate::support::{Fixture, RunToEnd, Running, eventually, is_running, signal};
 use rustix::process::Signal;
-use std::time::Duration;
 
 for_every_engine!(
     a_listed_server_is_reached_and_no_other,

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use super::podman_machine::PodmanMachine;
 use super::tunnel_process::{TunnelProcess, has_exited};
 use crate::support::pty::children;
-use crate::support::{KEY_COMMENT, Running, Shim, eventually, holds_within, signal};
+use crate::support::{KEY_COMMENT, Running, Shim, eventually, signal};
 
 /// An exit that waits for a machine takes longer than this, even if the test machine is idle; one
 /// that does not is faster, even if it is busy.

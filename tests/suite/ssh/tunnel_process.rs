@@ -2,9 +2,8 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::Duration;
 
-use crate::support::{Running, eventually, holds_within};
+use crate::support::{Running, TIMEOUT, eventually, holds_within};
 
 #[derive(Debug)]
 pub struct TunnelProcess {
