@@ -7,9 +7,10 @@ use super::copied_workspace::{BaseScan, CopiedWorkspace};
 use super::error::SessionError;
 use crate::error::Result;
 use crate::event_log::EventLog;
-use crate::gate::agent_state::{LiveState, StateExchange};
+use crate::gate::agent_state::StateExchange;
 use crate::gate::repository::{LiveExchange, Report, RepositoryExchange, make_kept};
 use crate::plan::Plan;
+use crate::process::RepeatedWork;
 use crate::process::bounded_work::BoundedWork;
 use crate::ui::Ui;
 
@@ -20,7 +21,7 @@ pub enum Repositories {
     #[default]
     None,
     Ready(GitSide, Box<StateExchange>),
-    Live(Box<LiveGit>, LiveState),
+    Live(Box<LiveGit>, RepeatedWork<StateExchange>),
 }
 
 /// What happens with Git directories while a sandbox runs.
@@ -73,7 +74,7 @@ impl Repositories {
                 GitSide::Host(exchange) => LiveGit::Host(LiveExchange::start(*exchange)),
                 GitSide::Copy(scan) => LiveGit::Copy(std::thread::spawn(move || scan.run())),
             };
-            *self = Repositories::Live(Box::new(git), LiveState::start(*state));
+            *self = Repositories::Live(Box::new(git), state.repeat());
         }
     }
 

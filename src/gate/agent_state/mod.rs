@@ -11,16 +11,14 @@ mod merge;
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use serde_json::Value as Json;
 
 use super::repository::watched::Stamps;
 use crate::plan::{AgentState, KeptFile, Sharing};
-use crate::process::lock;
 use crate::process::untrusted_dir::UntrustedDir;
+use crate::process::{RepeatedWork, lock};
 use crate::ui::Ui;
 use merge::Merged;
 
@@ -149,6 +147,11 @@ impl StateExchange {
         }
     }
 
+    /// Copies in another thread while the sandbox runs.
+    pub fn repeat(self) -> RepeatedWork<Self> {
+        RepeatedWork::start(INTERVAL, self, Self::copy_while_running)
+    }
+
     fn copy_while_running(&mut self) {
         if let Ok(_lock) = self.lock() {
             self.copy_all();
@@ -262,43 +265,4 @@ fn write(path: &Path, content: &[u8]) -> io::Result<()> {
         let _ = fs::remove_file(&new);
     }
     written
-}
-
-/// An exchange in another thread.
-#[derive(Debug)]
-pub struct LiveState {
-    thread: JoinHandle<StateExchange>,
-    stop: Arc<(Mutex<bool>, Condvar)>,
-}
-
-impl LiveState {
-    pub fn start(mut exchange: StateExchange) -> Self {
-        let stop = Arc::new((Mutex::new(false), Condvar::new()));
-        let stopped = Arc::clone(&stop);
-        let thread = std::thread::spawn(move || {
-            while is_continued(&stopped) {
-                exchange.copy_while_running();
-            }
-            exchange
-        });
-        LiveState { thread, stop }
-    }
-
-    /// Ends the thread.
-    pub fn stop(self) -> Option<StateExchange> {
-        if let Ok(mut stop) = self.stop.0.lock() {
-            *stop = true;
-        }
-        self.stop.1.notify_all();
-        self.thread.join().ok()
-    }
-}
-
-fn is_continued(stop: &(Mutex<bool>, Condvar)) -> bool {
-    let (is_stopped, condition) = stop;
-    let waited = is_stopped.lock().ok().and_then(|guard| {
-        let (guard, _) = condition.wait_timeout_while(guard, INTERVAL, |stop| !*stop).ok()?;
-        Some(!*guard)
-    });
-    waited.unwrap_or(false)
 }
