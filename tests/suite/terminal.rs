@@ -2,11 +2,12 @@
 
 use std::process::Command;
 
-use crate::for_every_engine;
 use crate::support::pty::Pty;
 use crate::support::{Engine, Fixture, RunToEnd, Running, eventually, skip};
+use crate::{for_docker_and_native, for_every_engine};
 
 for_every_engine!(answers_to_queries_do_not_reach_the_shell);
+for_docker_and_native!(attack_27_what_is_left_unfinished_takes_nothing_of_the_shell);
 
 /// Returns whether a program is installed on the host, whose programs a native sandbox has.
 fn is_installed(fixture: &Fixture, program: &str) -> bool {
@@ -116,6 +117,54 @@ fn answers_to_queries_do_not_reach_the_shell(fixture: &Fixture) {
         pty.expect("clean-42");
         let said = pty.said();
         assert!(!said.contains("stolen") && !said.contains("1;1R"), "{said:?}");
+    }
+}
+
+/// Sequences without an end, for the clipboard, the title, pictures and the cursor, and reports of the
+/// mouse and of the focus.
+const LEFT: [&str; 6] =
+    [r"\e]52;c;c3RvbGVu", r"\e]0;title", r"\ePq#0;2;0;0;0", r"\e_Gf=24;", r"\e[12;", r"\e[?1003;1006h\e[?1004h"];
+
+/// Keeps what would be copied.
+#[derive(Default)]
+struct Clipboard(Vec<u8>);
+
+impl vt100::Callbacks for Clipboard {
+    fn copy_to_clipboard(&mut self, _: &mut vt100::Screen, _: &[u8], data: &[u8]) {
+        self.0.extend_from_slice(data);
+    }
+}
+
+fn attack_27_what_is_left_unfinished_takes_nothing_of_the_shell(fixture: &Fixture) {
+    let cases: String =
+        LEFT.iter().enumerate().map(|(number, left)| format!("{number}) printf 'left{left}';;\n")).collect();
+    fixture.write_script("project/leaver", &format!("#!/bin/bash\ncase $1 in\n{cases}esac\n"));
+    let mut running =
+        Running::start(fixture.run().args(["--name", "left-open", "--", "bash", "-c", "echo ready; exec sleep 300"]));
+    assert_eq!(running.line(), "ready");
+    let mut run = fixture.run();
+    run.args(["--", "./leaver"]);
+    for command in [run, fixture.sandpen(["exec", "left-open", "--", "./leaver"])] {
+        let mut pty = Pty::interactive(&command);
+        for number in 0..LEFT.len() {
+            pty.expect("[prompt] ");
+            pty.send(&format!("$run {number}\r"));
+            pty.expect("left");
+            pty.expect("[prompt] ");
+            pty.send(&format!("echo clean-{number}-$((40 + 2))\r"));
+            pty.expect(&format!("clean-{number}-42"));
+        }
+        let size = |size| std::num::NonZeroU16::new(size).expect("not 0");
+        let mut terminal = vt100::Parser::new_with_callbacks(size(60), size(100), 0, Clipboard::default());
+        terminal.process(pty.said().as_bytes());
+        let shown = terminal.screen().contents();
+        for number in 0..LEFT.len() {
+            assert!(shown.contains(&format!("\nclean-{number}-42")), "{number}: {shown}");
+        }
+        assert_eq!(terminal.screen().mouse_protocol_mode(), vt100::MouseProtocolMode::None);
+        assert!(pty.said().contains("\u{1b}[?1004l"));
+        let copied = String::from_utf8_lossy(&terminal.callbacks().0).into_owned();
+        assert!(copied.is_empty() || copied == "c3RvbGVu", "{copied}");
     }
 }
 

@@ -19,7 +19,7 @@ use super::detach_keys::{DetachFilter, DetachKeys};
 use super::frame::{ClientFrame, Decoder, Frame, LauncherFrame, VERSION};
 use super::raw_terminal::{RawTerminal, terminal_size};
 use crate::error::{Diagnostic, Kind};
-use crate::gate::terminal::QueryDetector;
+use crate::gate::terminal::OutputMonitor;
 use crate::process::socket_path;
 
 /// The time for a launcher to answer.
@@ -123,7 +123,7 @@ pub(super) fn attach_stream(
         terminal,
         signals,
         filter: DetachFilter::new(options.detach_keys),
-        queries: QueryDetector::default(),
+        monitor: OutputMonitor::default(),
         read_only: options.read_only,
         is_input_open: true,
         to_launcher: Vec::new(),
@@ -133,7 +133,8 @@ pub(super) fn attach_stream(
     let end = relay.run();
     let shown = std::mem::take(&mut relay.to_terminal);
     relay.terminal.write_last(&shown);
-    if relay.queries.take_recent() {
+    relay.terminal.write_last(&relay.monitor.closing());
+    if relay.monitor.take_recent_query() {
         relay.terminal.drop_answers();
     }
     relay.terminal.ends_below_screen = !matches!(end, AttachEnd::Ended(_));
@@ -178,7 +179,7 @@ struct Relay<'fd> {
     terminal: RawTerminal<'fd>,
     signals: Signals,
     filter: DetachFilter,
-    queries: QueryDetector,
+    monitor: OutputMonitor,
     read_only: bool,
     is_input_open: bool,
     /// Encoded frames.
@@ -336,7 +337,7 @@ impl Relay<'_> {
             match self.decoder.next_frame() {
                 Ok(None) => return None,
                 Ok(Some(LauncherFrame::Output(output))) => {
-                    self.queries.look_at(&output);
+                    self.monitor.look_at(&output);
                     self.to_terminal.extend_from_slice(&output);
                 }
                 Ok(Some(LauncherFrame::Ended { exit_code })) => return Some(AttachEnd::Ended(exit_code)),

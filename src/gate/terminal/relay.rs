@@ -12,9 +12,10 @@ use rustix::io::Errno;
 use rustix::process::{Signal, getpid, kill_process};
 use rustix::termios::{tcgetwinsize, tcsetwinsize};
 
+use super::answers::drop_answers;
 use super::caller::CallerTerminal;
+use super::output_monitor::OutputMonitor;
 use super::pty::{self, Pty};
-use super::queries::{QueryDetector, drop_answers};
 use crate::process::signals::poll_until;
 
 /// As much as a pseudo-terminal holds.
@@ -65,7 +66,7 @@ impl Relay {
             is_hung_up: false,
             to_guest: Buffer::new(),
             to_caller: Buffer::new(),
-            queries: QueryDetector::default(),
+            monitor: OutputMonitor::default(),
         };
         let thread = std::thread::Builder::new().name("terminal".into()).spawn(move || worker.run())?;
         Ok(Relay { orders, wake, terminals, suspended, thread: Some(thread) })
@@ -156,6 +157,15 @@ impl Buffer {
     fn clear(&mut self) {
         (self.start, self.end) = (0, 0);
     }
+
+    /// Replaces the content.
+    fn set(&mut self, content: &[u8]) {
+        self.clear();
+        if let Some(start) = self.bytes.get_mut(..content.len()) {
+            start.copy_from_slice(content);
+            self.end = content.len();
+        }
+    }
 }
 
 struct Worker {
@@ -172,7 +182,7 @@ struct Worker {
     is_hung_up: bool,
     to_guest: Buffer,
     to_caller: Buffer,
-    queries: QueryDetector,
+    monitor: OutputMonitor,
 }
 
 impl Worker {
@@ -191,10 +201,15 @@ impl Worker {
         self.leave();
     }
 
-    /// Writes everything that the guest has written, and restores the caller's terminal.
+    /// Writes everything that the guest has written, ends what it has left unfinished, and restores
+    /// the caller's terminal.
     fn leave(&mut self) {
         self.drain();
-        if self.queries.take_recent() && self.caller.is_raw() && self.caller.is_foreground() && !self.is_hung_up {
+        if self.to_caller.is_empty() {
+            self.to_caller.set(&self.monitor.closing());
+            self.write_to_caller();
+        }
+        if self.monitor.take_recent_query() && self.caller.is_raw() && self.caller.is_foreground() && !self.is_hung_up {
             drop_answers(self.caller.as_fd(), self.caller.as_fd());
         }
         self.caller.restore();
@@ -247,6 +262,9 @@ impl Worker {
                 Order::Resume => {
                     self.is_suspended = false;
                     self.resize();
+                    if self.to_caller.is_empty() {
+                        self.to_caller.set(&self.monitor.reopening());
+                    }
                 }
                 Order::End => return true,
             }
@@ -283,7 +301,7 @@ impl Worker {
     /// Reads output of the guest; returns `false` at the end of its terminal.
     fn read_guest(&mut self) -> bool {
         let is_open = self.to_caller.fill(self.master.as_fd());
-        self.queries.look_at(self.to_caller.content());
+        self.monitor.look_at(self.to_caller.content());
         is_open
     }
 
@@ -297,19 +315,24 @@ impl Worker {
     /// Writes everything that is in the guest's terminal.
     fn drain(&mut self) {
         loop {
-            let limit = Instant::now() + DRAIN_TIMEOUT;
-            while !self.to_caller.is_empty() && !self.is_hung_up {
-                if Instant::now() >= limit || !self.to_caller.empty(self.caller.as_fd()) {
-                    return;
-                }
-                if !self.to_caller.is_empty() {
-                    poll_until(&mut [PollFd::new(&self.caller, PollFlags::OUT)], Some(limit));
-                }
-            }
-            if !self.read_guest() || self.to_caller.is_empty() {
+            if !self.write_to_caller() || !self.read_guest() || self.to_caller.is_empty() {
                 return;
             }
         }
+    }
+
+    /// Writes what is on its way to the caller's terminal; returns `false` if that takes no more.
+    fn write_to_caller(&mut self) -> bool {
+        let limit = Instant::now() + DRAIN_TIMEOUT;
+        while !self.to_caller.is_empty() && !self.is_hung_up {
+            if Instant::now() >= limit || !self.to_caller.empty(self.caller.as_fd()) {
+                return false;
+            }
+            if !self.to_caller.is_empty() {
+                poll_until(&mut [PollFd::new(&self.caller, PollFlags::OUT)], Some(limit));
+            }
+        }
+        true
     }
 }
 
