@@ -41,7 +41,7 @@ use crate::process::cgroup_events::ran_out_of_memory;
 use crate::process::descendants;
 use crate::process::lock::{self, OWNER};
 use crate::process::mount_identity::MountIdentities;
-use crate::process::status_file::{CommandStatus, STATUS};
+use crate::process::status_file::{self, CommandStatus, STATUS};
 use crate::process::{Outcome, signals, terminal};
 use command::{find, is_elf};
 
@@ -157,7 +157,7 @@ fn report(config: &HelperConfig, status: CommandStatus) {
         return;
     }
     let control_dir = config.control_dir.as_deref().unwrap_or(CONTROL_DIR);
-    let _ = fs::write(Path::new(control_dir).join(STATUS), status.to_text());
+    let _ = status_file::write(&Path::new(control_dir).join(STATUS), status);
 }
 
 fn run(config: &HelperConfig, argv: Vec<OsString>) -> Result<u8, CommandStatus> {
@@ -192,7 +192,7 @@ fn run(config: &HelperConfig, argv: Vec<OsString>) -> Result<u8, CommandStatus> 
     }
     // Written first: the command may end the engine's client before this process runs again. If the
     // command cannot be started, `main` overwrites it.
-    report(config, CommandStatus::Started);
+    report(config, CommandStatus::Starting);
     if config.detach {
         // The container's first process adopts it.
         return start(&prepared, grouping, &without_streams).map(|_| 0);
@@ -202,6 +202,7 @@ fn run(config: &HelperConfig, argv: Vec<OsString>) -> Result<u8, CommandStatus> 
         descendants::adopt();
     }
     let command = start(&prepared, grouping, &|_| ())?;
+    report(config, CommandStatus::Started);
     let Some(command) = Pid::from_raw(command.id() as i32) else { return Err(CommandStatus::NotExecutable) };
     #[cfg(target_os = "linux")]
     if let Some(byte) = config.client {

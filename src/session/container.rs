@@ -119,7 +119,7 @@ pub fn run(
         let text = untrusted::read(status_file.as_ref()?.as_path(), MAX_STATUS_BYTES).ok()?;
         CommandStatus::parse(&text)
     };
-    let has_guest_ended = || read_status().is_some_and(|status| status != CommandStatus::Started);
+    let has_guest_ended = || read_status().is_some_and(|status| !status.is_running());
     process.wait(has_guest_ended, calls, &container.name);
     // With the forwarder ends the relay, which writes what is left and restores the terminal.
     drop((forwarder, waiting, channel));
@@ -131,7 +131,7 @@ pub fn run(
     // A client that exited has removed its container (`--rm`), unless it was killed, it lost the
     // running guest, or a signal made it exit between creating the container and starting it.
     let is_left = match status {
-        Some(status) => status == CommandStatus::Started,
+        Some(status) => status.is_running(),
         None => plan.helper.is_some() && outcome != Outcome::Exited(0),
     };
     container.armed = matches!(outcome, Outcome::Signaled(_)) || is_left;
@@ -158,9 +158,10 @@ fn await_command(child: &mut Child, status_file: Option<&HostPath>) -> bool {
     loop {
         match status().as_deref().and_then(CommandStatus::parse) {
             Some(CommandStatus::Started | CommandStatus::Ended(_) | CommandStatus::OutOfMemory) => return true,
-            Some(_) => return false,
-            None if !matches!(child.try_wait(), Ok(None)) => return false,
-            None => std::thread::sleep(START_INTERVAL),
+            Some(CommandStatus::Starting) | None if matches!(child.try_wait(), Ok(None)) => {
+                std::thread::sleep(START_INTERVAL);
+            }
+            _ => return false,
         }
     }
 }

@@ -102,13 +102,13 @@ pub fn check(
     let is_code_lost = outcome == CLIENT_FAILED || (outcome == KILLED && calls.is_engine_silent());
     match status {
         // The client failed while the guest was running; the guest ends with its launcher.
-        Some(CommandStatus::Started) if outcome == CLIENT_FAILED => {
+        Some(status) if status.is_running() && outcome == CLIENT_FAILED => {
             Err(ContainerFailure::Lost { engine: plan.engine.kind.name() }.into())
         }
         // The guest had ended when the client failed or was killed: a daemon that is stopped ends
         // its containers first.
         Some(CommandStatus::Ended(code)) if is_code_lost => Ok(Outcome::Exited(code)),
-        Some(CommandStatus::Started | CommandStatus::Ended(_)) => Ok(outcome),
+        Some(CommandStatus::Starting | CommandStatus::Started | CommandStatus::Ended(_)) => Ok(outcome),
         Some(CommandStatus::OutOfMemory) => {
             explain_memory(plan, outcome, ui);
             Ok(outcome)

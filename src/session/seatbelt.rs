@@ -131,7 +131,7 @@ fn check(plan: &Plan, outcome: Outcome, status: Option<CommandStatus>, ui: Ui) -
             failure::explain_command(plan, status, ui);
             Ok(outcome)
         }
-        Some(CommandStatus::Started | CommandStatus::Ended(_) | CommandStatus::OutOfMemory) => Ok(outcome),
+        Some(_) => Ok(outcome),
         None if matches!(outcome, Outcome::Signaled(_)) => Ok(outcome),
         None => Err(SessionError::SandboxExecFailed.into()),
     }
