@@ -281,16 +281,17 @@ pub fn run(
     if plan.strict {
         refuse_downgrades(&downgrades)?;
     }
-    // Pid 1 mounts the file systems meanwhile, and starts the guest only after `finish`.
+    // Pid 1 mounts the file systems meanwhile, and starts the guest only after `finish`. `exec` may come
+    // as soon as the guest runs.
+    let variables = environment(launch);
+    let variables = variables.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()));
+    let _environment = environment::keep(variables).map_err(SessionError::KeepEnvironment)?;
     session.record_start()?;
     session.sweep.sweep_if_needed();
     // Threads may start only after the fork.
     let _push = session.serve_pushes();
     let mut child = pending.finish()?;
     relayed.start();
-    let variables = environment(launch);
-    let variables = variables.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()));
-    let _environment = environment::keep(variables).map_err(SessionError::KeepEnvironment)?;
     session.repositories.begin_delayed_copies();
     session.gates.start(plan);
     let mut filter = filter;
