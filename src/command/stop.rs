@@ -1,5 +1,6 @@
-//! `sandpen stop`: sends SIGTERM to launchers, which stop their sandboxes and clean up, and kills the
-//! launchers that do not exit in time.
+//! `sandpen stop`: sends SIGTERM to launchers, which stop their sandboxes and clean up. Those that do
+//! not exit in time get a second one, so that they kill their guests; a launcher that does not exit
+//! then either is killed.
 
 use std::time::{Duration, Instant};
 
@@ -8,6 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::error::Result;
 use crate::facts;
 use crate::host::Host;
+use crate::path::HostPath;
 use crate::process::Outcome;
 use crate::session::cleanup;
 use crate::session::registry::Record;
@@ -15,6 +17,10 @@ use crate::ui::Ui;
 use crate::ui::progress::Progress;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// How often a launcher is asked to kill its guest: two signals that come at once count as one.
+const REPEAT_INTERVAL: Duration = Duration::from_millis(500);
+/// How long a launcher may take to kill its guest and to clean up. It waits 15 s for an engine.
+const END_TIMEOUT: Duration = Duration::from_secs(20);
 /// Bounds the wait for a killed launcher to disappear.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -28,31 +34,41 @@ pub fn run(ids: &[String], all: bool, time: Duration, ui: Ui) -> Result<Outcome>
             None => records.push(cleanup::find_running(&host, id)?),
         }
     }
+    signal_launchers(&records, Signal::TERM);
+    await_exit(&base, &mut records, time, ui);
     for record in &records {
-        signal_launcher(record, Signal::TERM);
+        ui.notice(&format!("{} did not exit within {} s, killing it", record.id, time.as_secs()));
     }
-    let limit = Instant::now() + time;
-    let is_live = |record: &Record| cleanup::is_live(&base, record);
-    for record in &records {
-        let progress = Progress::start(ui, format!("{} to exit", record.id));
-        while is_live(record) && Instant::now() < limit {
-            std::thread::sleep(POLL_INTERVAL);
-        }
-        drop(progress);
-        if is_live(record) {
-            ui.notice(&format!("{} did not exit within {} s, killing it", record.id, time.as_secs()));
-            signal_launcher(record, Signal::KILL);
-            while is_live(record) && Instant::now() < limit + KILL_TIMEOUT {
-                std::thread::sleep(POLL_INTERVAL);
-            }
-        }
+    // A second SIGTERM lets a launcher kill its guest, record the end and clean up.
+    let limit = Instant::now() + END_TIMEOUT;
+    while !records.is_empty() && Instant::now() < limit {
+        signal_launchers(&records, Signal::TERM);
+        await_exit(&base, &mut records, REPEAT_INTERVAL, ui);
     }
+    signal_launchers(&records, Signal::KILL);
+    await_exit(&base, &mut records, KILL_TIMEOUT, ui);
     cleanup::sweep(&host, ui);
     Ok(Outcome::Exited(0))
 }
 
-fn signal_launcher(record: &Record, signal: Signal) {
-    if let Some(pid) = i32::try_from(record.owner.pid).ok().and_then(Pid::from_raw) {
+/// Waits until the launchers have exited, and leaves those that have not.
+fn await_exit(base: &HostPath, records: &mut Vec<Record>, timeout: Duration, ui: Ui) {
+    let limit = Instant::now() + timeout;
+    while let Some(record) = records.first() {
+        let progress = Progress::start(ui, format!("{} to exit", record.id));
+        while cleanup::is_live(base, record) && Instant::now() < limit {
+            std::thread::sleep(POLL_INTERVAL);
+        }
+        drop(progress);
+        records.retain(|record| cleanup::is_live(base, record));
+        if Instant::now() >= limit {
+            return;
+        }
+    }
+}
+
+fn signal_launchers(records: &[Record], signal: Signal) {
+    for pid in records.iter().filter_map(|record| Pid::from_raw(i32::try_from(record.owner.pid).ok()?)) {
         // It fails if the launcher has exited meanwhile.
         let _ = kill_process(pid, signal);
     }
