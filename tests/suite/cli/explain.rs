@@ -183,6 +183,12 @@ fn why_a_variable_is_set_or_not() {
             "NOT_THERE – set neither inside nor on the host, unless the image sets it",
             vec!["change --env NOT_THERE=VALUE sets a value"],
         ),
+        (
+            "not_there",
+            vec![],
+            "not_there – neither a program on PATH nor a variable that is set, unless the image sets it",
+            vec!["change --env not_there=VALUE sets a value"],
+        ),
         ("LEVEL", vec!["--env", "LEVEL=3"], "LEVEL – set inside: 3", vec!["why requested"]),
     ] {
         let (said, rest) = why(&fixture, thing, &options);

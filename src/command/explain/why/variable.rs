@@ -26,6 +26,9 @@ pub fn answer(host: &Host, plan: &Plan, name: &str) -> Answer {
     let outside = match host.env.raw(name) {
         Some(_) if vars::looks_secret(name) => "not set inside, and it looks like a secret",
         Some(_) => "not set inside",
+        None if name.chars().any(|letter| letter.is_ascii_lowercase()) => {
+            "neither a program on PATH nor a variable that is set"
+        }
         None => "set neither inside nor on the host",
     };
     let image = if plan.engine.kind.is_container() { ", unless the image sets it" } else { "" };
