@@ -52,7 +52,7 @@ fn table(host: &Host, all: bool) -> String {
     for copy in waiting(host).into_iter().filter(|copy| !running.contains(&copy.id)) {
         let command: String = copy.command.join(" ").chars().take(MAX_COMMAND_LENGTH).collect();
         let (age, directory) = (age(Duration::from_secs(copy.age())), copy.workdir.display().to_string());
-        rows.push([copy.id, copy.engine, "copy".into(), age, "-".into(), directory, command]);
+        rows.push([copy.id, copy.engine, "kept".into(), age, "-".into(), directory, command]);
     }
     let width = |column: usize| rows.iter().map(|row| escape(&row[column]).chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..6).map(width).collect();

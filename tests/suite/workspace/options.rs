@@ -20,6 +20,10 @@ fn wrong_values_say_what_is_expected() {
         let finished = command.args(["--workspace", "copy", "--git", "shared", "--", "true"]).finish();
         assert!(finished.failure(2).contains("needs a private Git directory"), "{}", finished.stderr);
         in_copy(fixture, "there", "echo x > x");
+        let listed = sandpen(fixture, &["ps"]);
+        assert!(listed.success().lines().any(|line| line.starts_with("there  native  kept")), "{}", listed.stdout);
+        let listed = sandpen(fixture, &["ps", "--format", "json"]).json();
+        assert_eq!((&listed[0]["state"], &listed[0]["changes"]), (&"kept".into(), &true.into()));
         let mut command = fixture.run();
         let finished = command.args(["--workspace", "ther", "--", "true"]).finish();
         assert!(finished.failure(2).contains("did you mean `there`?"), "{}", finished.stderr);
