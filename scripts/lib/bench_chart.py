@@ -10,6 +10,7 @@ LAUNCHES = [
     ("native", "sandpen, in a Git repository", "sandpen, native, in a Git repository"),
     ("native", "reference", "bubblewrap"),
     ("images", "sandpen", "sandpen, native, with an image"),
+    ("images", "charliecloud", "charliecloud"),
     ("native-apart", "firejail", "firejail"),
     ("native-apart", "codex", "codex sandbox"),
     ("native-apart", "srt", "srt"),
@@ -20,7 +21,6 @@ LAUNCHES = [
     ("launchers", "distrobox enter", "distrobox enter"),
     ("launchers", "devcontainer exec", "devcontainer exec"),
     ("launchers", "gemini-cli", "gemini --sandbox"),
-    ("launchers", "apptainer", "apptainer"),
 ]
 
 

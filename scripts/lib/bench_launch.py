@@ -74,6 +74,33 @@ def native_without_network(rig):
     return table
 
 
+def images(rig, engines):
+    """Compare native launches with an image to native launches, and to others that run its files."""
+    image = Command([rig.sandpen, "run", "--ssh-agent", "off", "--engine", "native", "--image", IMAGE, "--", "true"],
+                    title="sandpen run --engine native --image IMAGE -- true")
+    files = unpack_image(rig)
+    if not files:
+        return {}
+    subprocess.run([rig.sandpen, "image", "import", f"{files}.tar"], env=rig.runner.env, check=True, stdout=subprocess.DEVNULL)
+    charliecloud = Command(["ch-run", files, "--", "true"], env={"USER": "root"}, title="ch-run DIRECTORY -- true")
+    table = rig.runner.compare(rig.rounds, rig.run("native"), {"sandpen": image, "charliecloud": charliecloud})
+    slow = {f"{name} run": rig.bare(name) for name in engines}
+    table.update({name: line for name, line in rig.runner.compare(rig.fewer_rounds(3, 5), image, slow, with_repeat=False).items() if name != "reference"})
+    print_table("native launch with an image, compared to one without (engines: compared to one with an image)", table)
+    return table
+
+
+def unpack_image(rig):
+    """Unpack the image with Docker, beside a file with it. Return the directory, or None without Docker."""
+    made = docker(rig, "create", IMAGE, "true").stdout.strip() if rig.has("docker") else ""
+    if not made:
+        return None
+    path = rig.make_directory("image")
+    commands = f"docker export {made} | tar -x -C {path}; docker rm {made} >/dev/null; docker save -o {path}.tar {IMAGE}"
+    subprocess.run(["sh", "-c", commands], env=rig.runner.env, check=True)
+    return path
+
+
 def engine(rig, name):
     """Compare sandpen on an engine to the bare engine with the same flags."""
     plain = Command([name, "run", "--rm", IMAGE, "true"], title=f"{name} run --rm IMAGE true")

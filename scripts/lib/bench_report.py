@@ -35,6 +35,9 @@ def goals(results):
     goal("native / bwrap, with the host's network, in a Git repository", 0.9, ratio("native", "sandpen, in a Git repository"))
     own, least = ratio("native", "sandpen"), ratio("native", bench_launch.CLONE)
     goal("native / a program in C that makes the same namespaces", 2.0, own / least if own and least else None)
+    goal("native with an image / native", 1.15, ratio("images", "sandpen"))
+    of_docker = ratio("images", "docker run")
+    goal("native with an image / bare `docker run` of it", 0.05, 1 / of_docker if of_docker else None)
     goal("native / bwrap, without a network", 1.0, ratio("native-apart", "sandpen --network off"))
     goal("native / bwrap, without a network, in a Git repository", 1.0, ratio("native-apart", "sandpen --network off, in a Git repository"))
     for engine in ENGINES:
@@ -156,6 +159,10 @@ def page(results):
     lines += ["", "![Growth of the time to launch](growth.svg)", "", "<details><summary>All measurements</summary>", ""]
     lines += comparison("Native launch with the host's network", results.get("native"))
     lines += comparison("Native launch without a network", results.get("native-apart"))
+    images = {name: line for name, line in results.get("images", {}).items() if not name.endswith(" run")}
+    lines += comparison("Native launch with an image", images, "sandpen, without an image")
+    engines = {name: line for name, line in results.get("images", {}).items() if name.endswith(" run")}
+    lines += comparison("The same image on an engine, compared to a native launch with it", engines)
     for engine in ENGINES:
         lines += comparison(f"Launch on {engine}", results.get(engine))
         lines += comparison(f"Launch on {engine} without a network", results.get(f"{engine}-apart"))

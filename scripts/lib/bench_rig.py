@@ -157,7 +157,7 @@ class Rig:
         commands = {"docker": ["docker", "version", "--format", "{{.Client.Version}} client, {{.Server.Version}} daemon"],
                     "podman": ["podman", "--version"], "bubblewrap": ["bwrap", "--version"], "firejail": ["firejail", "--version"],
                     "unshare": ["unshare", "--version"], "distrobox": ["distrobox", "version"], "devcontainer": ["devcontainer", "--version"],
-                    "srt": ["srt", "--version"], "codex": ["codex", "--version"], "gemini": ["gemini", "--version"],
+                    "charliecloud": ["ch-run", "--version"], "srt": ["srt", "--version"], "codex": ["codex", "--version"], "gemini": ["gemini", "--version"],
                     "tinyproxy": ["tinyproxy", "-v"], "git": ["git", "--version"], "sandpen": [self.sandpen, "--version"]}
         found = {}
         for name, argv in commands.items():
