@@ -91,8 +91,7 @@ fn a_screen_is_left_and_found_again(fixture: &Fixture) {
     assert!(screen.screen().alternate_screen());
     pty.send("end\r");
     pty.expect("[ended 7]");
-    fixture.sandpen(["prune"]).finish().success();
-    assert!(fixture.sessions().is_empty());
+    assert_pruned(fixture);
 }
 
 fn the_exit_code_and_the_last_screen_stay(fixture: &Fixture) {
@@ -105,8 +104,7 @@ fn the_exit_code_and_the_last_screen_stay(fixture: &Fixture) {
     assert!(finished.stdout.contains("last-42"), "{}", finished.stdout);
     assert!(!fixture.sandpen(["ps"]).finish().success().contains(&id));
     assert!(fixture.sandpen(["ps", "--all"]).finish().success().contains("ended (9)"));
-    fixture.sandpen(["prune"]).finish().success();
-    assert!(fixture.sessions().is_empty());
+    assert_pruned(fixture);
 }
 
 fn a_second_terminal_takes_over_or_watches(fixture: &Fixture) {
@@ -179,6 +177,15 @@ fn launcher(fixture: &Fixture) -> u32 {
     launchers[0]
 }
 
+/// Removes what has ended. `attach` returns before a launcher that takes long to exit.
+#[track_caller]
+fn assert_pruned(fixture: &Fixture) {
+    eventually("everything is removed", || {
+        fixture.sandpen(["prune"]).finish().success();
+        fixture.sessions().is_empty() && fixture.containers().is_empty()
+    });
+}
+
 #[track_caller]
 fn assert_nothing_left(fixture: &Fixture) {
     eventually("everything is removed", || {
@@ -230,8 +237,7 @@ fn attaching_while_the_guest_ends_shows_how_it_ended(fixture: &Fixture) {
             assert!(!client.is_raw());
         }
     }
-    fixture.sandpen(["prune"]).finish().success();
-    assert!(fixture.sessions().is_empty());
+    assert_pruned(fixture);
 }
 
 /// Prints what a terminal keeps, answers, or waits for the end of.

@@ -95,16 +95,22 @@ fn a_shell_inside_has_job_control() {
     });
 }
 
+/// Starts a sandbox for commands of `exec`; returns its id as well.
+fn start_sleeping(fixture: &Fixture) -> (Running, String) {
+    let mut running =
+        Running::start(fixture.run().args(["--", "bash", "-c", "echo ${SANDBOX#sandpen-}; exec sleep 300"]));
+    let id = running.line();
+    (running, id)
+}
+
 /// A terminal answers queries by itself. If an answer came after the guest's end, the shell would
 /// take it for what the user types.
 fn answers_to_queries_do_not_reach_the_shell(fixture: &Fixture) {
     fixture.write_script("project/asker", "#!/bin/bash\nprintf 'asked\\e[21t\\e[6n\\e[c'\n");
-    let script = "echo ready; exec sleep 300";
-    let mut running = Running::start(fixture.run().args(["--name", "asked", "--", "bash", "-c", script]));
-    assert_eq!(running.line(), "ready");
+    let (_running, id) = start_sleeping(fixture);
     let mut run = fixture.run();
     run.args(["--", "./asker"]);
-    for command in [run, fixture.sandpen(["exec", "asked", "--", "./asker"])] {
+    for command in [run, fixture.sandpen(["exec", &id, "--", "./asker"])] {
         let mut pty = Pty::interactive(&command);
         pty.expect("[prompt] ");
         pty.send("$run\r");
@@ -139,12 +145,10 @@ fn attack_27_what_is_left_unfinished_takes_nothing_of_the_shell(fixture: &Fixtur
     let cases: String =
         LEFT.iter().enumerate().map(|(number, left)| format!("{number}) printf 'left{left}';;\n")).collect();
     fixture.write_script("project/leaver", &format!("#!/bin/bash\ncase $1 in\n{cases}esac\n"));
-    let mut running =
-        Running::start(fixture.run().args(["--name", "left-open", "--", "bash", "-c", "echo ready; exec sleep 300"]));
-    assert_eq!(running.line(), "ready");
+    let (_running, id) = start_sleeping(fixture);
     let mut run = fixture.run();
     run.args(["--", "./leaver"]);
-    for command in [run, fixture.sandpen(["exec", "left-open", "--", "./leaver"])] {
+    for command in [run, fixture.sandpen(["exec", &id, "--", "./leaver"])] {
         let mut pty = Pty::interactive(&command);
         for number in 0..LEFT.len() {
             pty.expect("[prompt] ");

@@ -77,10 +77,9 @@ fn attack_27_a_stopped_sandbox_reads_no_keys() {
 
 pub(crate) fn attack_27_what_exec_leaves_behind_reads_no_keys(fixture: &Fixture) {
     write_reader(fixture, "exit 0");
-    let mut running =
-        Running::start(fixture.run().args(["--name", "left", "--", "bash", "-c", "echo ready; sleep 300"]));
-    assert_eq!(running.line(), "ready");
-    let mut command = fixture.sandpen(["exec", "left", "--", "./reader"]);
+    let mut running = Running::start(fixture.run().args(["--", "bash", "-c", "echo ${SANDBOX#sandpen-}; sleep 300"]));
+    let id = running.line();
+    let mut command = fixture.sandpen(["exec", &id, "--", "./reader"]);
     let mut pty = Pty::interactive(&command);
     pty.expect("[prompt] ");
     pty.send("$run\r");
@@ -89,6 +88,6 @@ pub(crate) fn attack_27_what_exec_leaves_behind_reads_no_keys(fixture: &Fixture)
     type_secrets(fixture, &mut pty);
     // Nothing of it is left at all.
     command =
-        fixture.sandpen(["exec", "left", "--", "bash", "-c", "grep -l '[s]tolen' /proc/[0-9]*/cmdline || echo none"]);
+        fixture.sandpen(["exec", &id, "--", "bash", "-c", "grep -l '[s]tolen' /proc/[0-9]*/cmdline || echo none"]);
     eventually("the processes are ended", || command.output().is_ok_and(|output| output.stdout == b"none\n"));
 }

@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 
-use super::{assert_nothing_left, attach, launchers, start, state};
+use super::{assert_nothing_left, assert_pruned, attach, launchers, start, state};
 use crate::for_docker_and_native;
 use crate::support::pty::Pty;
 use crate::support::{Engine, Fixture, RunToEnd, Running, eventually, is_running, signal};
@@ -30,8 +30,7 @@ fn a_guest_that_does_not_stop_is_killed_and_its_end_stays(fixture: &Fixture) {
     let shown = fixture.sandpen(["attach", &id]).finish();
     shown.failure(137);
     assert!(shown.stdout.contains("up-killed"), "{}", shown.stdout);
-    fixture.sandpen(["prune"]).finish().success();
-    assert_nothing_left(fixture);
+    assert_pruned(fixture);
 }
 
 #[test]
@@ -44,8 +43,7 @@ fn twenty_detached_sandboxes_run_at_once() {
             pty.send("end\r");
             pty.expect("[ended 7]");
         }
-        fixture.sandpen(["prune"]).finish().success();
-        assert!(fixture.sessions().is_empty());
+        assert_pruned(fixture);
     });
 }
 

@@ -18,8 +18,8 @@ use rustix::termios::{LocalModes, Termios, Winsize, tcgetattr, tcsetwinsize};
 use super::process::{TIMEOUT, holds_within};
 
 /// Runs the command, prints its exit code, and keeps running, because the terminal loses its
-/// settings when its session leader exits.
-const SHELL: &str = r#"trap : INT QUIT; "$@"; echo "[ended $?]"; read _"#;
+/// settings when its session leader exits. Keys that come after the end are dropped.
+const SHELL: &str = r#"trap : INT QUIT; "$@"; echo "[ended $?]"; while read -r _; do :; done"#;
 
 pub struct Pty {
     terminal: File,
@@ -56,7 +56,7 @@ impl Pty {
     pub fn script(script: &str, command: &Command) -> Self {
         let mut shell = Command::new("/bin/sh");
         shell.env_clear();
-        let script = format!("{script}; echo \"[ended $?]\"; read _");
+        let script = format!("{script}; echo \"[ended $?]\"; while read -r _; do :; done");
         shell.args(["-c", &script, "sh"]).arg(command.get_program()).args(command.get_args());
         Self::of(shell, command)
     }
