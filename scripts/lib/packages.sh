@@ -33,6 +33,7 @@ setpriv                       util-linux
 flock                         util-linux
 openssl                       openssl
 /usr/bin/docker-registry      docker-registry
+chromium                      chromium
 '
 
 # lib/images.sh copies the files of these packages into the test image.

@@ -268,6 +268,9 @@ pub struct Diff {
     /// Show only the names of changed files
     #[arg(long, conflicts_with = "format")]
     pub name_only: bool,
+    /// Serve the changes as a page on 127.0.0.1, to look at them in a browser and to apply them
+    #[arg(long, conflicts_with_all = ["stat", "name_only", "format", "exit_code"])]
+    pub web: bool,
     /// Exit with 1 if anything changed
     #[arg(long)]
     pub exit_code: bool,

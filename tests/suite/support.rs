@@ -6,6 +6,7 @@
 //! other engines are skipped; the test binary reports them when it exits (see `skips.rs`).
 
 mod agent;
+mod browser;
 mod commands;
 mod engine;
 mod finished;
@@ -21,6 +22,7 @@ mod skips;
 mod user;
 
 pub use agent::{Agent, KEY_COMMENT, public_key};
+pub use browser::Browser;
 pub use engine::Engine;
 pub use finished::{Finished, RunToEnd, split_progress};
 pub use fixture::Fixture;

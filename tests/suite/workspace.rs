@@ -5,6 +5,7 @@ mod apply;
 mod attacks;
 mod odd_files;
 mod options;
+mod web;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -6,7 +6,7 @@ use super::selection;
 use super::{WorkspaceCommandError, diff};
 use crate::cli::Apply;
 use crate::error::Result;
-use crate::gate::workspace::{FileReview, Selected, State, UndoStore, apply, shown as shown_path};
+use crate::gate::workspace::{FileReview, Reviewer, Selected, State, UndoStore, apply, shown as shown_path};
 use crate::host::Host;
 use crate::process::Outcome;
 use crate::ui::{Ui, counted};
@@ -17,21 +17,37 @@ pub fn run(arguments: &Apply, ui: Ui) -> Result<Outcome> {
         return Err(WorkspaceCommandError::NoTerminal.into());
     }
     let (found, paths) = find::by_arguments(&host, &arguments.what)?;
-    let store = UndoStore::open(&host.state_dir(), found.copy.root()).map_err(WorkspaceCommandError::Own)?;
     let (mut reviewer, review) = selection::review(&found, &paths)?;
     let is_wanted = |file: &&FileReview| !file.is_ignored || selection::is_named(&paths, file);
     let files: Vec<&FileReview> = review.files.iter().filter(is_wanted).collect();
     let selected = if arguments.patch { chosen(&host, &found, &files, ui)? } else { all(&files) };
-    let record = apply(&found.copy, &mut reviewer, &selected, arguments.markers, Vec::new(), &store);
-    let record = record.map_err(WorkspaceCommandError::from)?;
-    let count = selected.iter().filter(|selected| selected.file.state != State::Stays).count();
-    if record.done.is_empty() {
+    let count = take_with(&host, &found, &mut reviewer, &selected, arguments.markers)?;
+    if count == 0 {
         ui.notice("nothing to apply");
     } else {
         ui.notice(&format!("{} applied; `sandpen undo` takes them back", counted(count, "file")));
     }
     report(&found, &review.files, &files, &selected, arguments.markers, ui);
     Ok(Outcome::Exited(0))
+}
+
+/// Takes files of a review over, or none of them, and returns how many.
+pub fn take(host: &Host, found: &Found, selected: &[Selected<'_>], markers: bool) -> Result<usize> {
+    take_with(host, found, &mut selection::reviewer(found)?, selected, markers)
+}
+
+fn take_with(
+    host: &Host,
+    found: &Found,
+    reviewer: &mut Reviewer<'_>,
+    selected: &[Selected<'_>],
+    markers: bool,
+) -> Result<usize> {
+    let store = UndoStore::open(&host.state_dir(), found.copy.root()).map_err(WorkspaceCommandError::Own)?;
+    let record = apply(&found.copy, reviewer, selected, markers, Vec::new(), &store);
+    let record = record.map_err(WorkspaceCommandError::from)?;
+    let is_taken = |selected: &&Selected<'_>| selected.file.state != State::Stays;
+    Ok(if record.done.is_empty() { 0 } else { selected.iter().filter(is_taken).count() })
 }
 
 fn all<'a>(files: &[&'a FileReview]) -> Vec<Selected<'a>> {

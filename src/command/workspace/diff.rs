@@ -1,15 +1,14 @@
 //! `sandpen diff`: shows what a sandbox with a copied workspace changed.
 
-use serde_json::{Value, json};
-
 use super::find::{self, Found, shown};
+use super::json;
 use super::patch::{Look, Patch, stat};
 use super::selection;
-use super::{WorkspaceCommandError, pager};
+use super::{WorkspaceCommandError, pager, web};
 use crate::cli::{Diff, Format};
 use crate::error::Result;
 use crate::gate::repository::{KeptRepositories, RefReview};
-use crate::gate::workspace::{Content, FileReview, Review, Side, State, shown as shown_path};
+use crate::gate::workspace::{FileReview, Review, State, shown as shown_path};
 use crate::host::Host;
 use crate::process::Outcome;
 use crate::ui::{self, Ui, counted, size};
@@ -17,12 +16,16 @@ use crate::ui::{self, Ui, counted, size};
 pub fn run(arguments: &Diff, ui: Ui) -> Result<Outcome> {
     let host = Host::read()?;
     let (found, paths) = find::by_arguments(&host, &arguments.what)?;
+    if arguments.web {
+        return web::run(host, found, paths, arguments.ignored, ui);
+    }
     let (_, review) = selection::review(&found, &paths)?;
     let refs = if paths.is_empty() { refs(&found)? } else { Vec::new() };
     let is_shown = |file: &&FileReview| arguments.ignored || !file.is_ignored || selection::is_named(&paths, file);
     let files: Vec<&FileReview> = review.files.iter().filter(is_shown).collect();
     if arguments.format == Format::Json {
-        ui.data(&json(&found, &review, &refs)?)?;
+        let is_listed = |file: &FileReview| is_shown(&file);
+        ui.data(&ui::json(&json::review_with_hunks(&found, &review, &refs, &is_listed))?)?;
     } else if arguments.name_only {
         let names = files.iter().flat_map(|file| {
             let mut name = super::patch::quoted("", &shown(&found.copy, file.tree, &file.path));
@@ -82,7 +85,7 @@ fn report(review: &Review, files: &[&FileReview], ui: Ui) {
     let hidden = review.files.len() - files.len();
     if hidden > 0 {
         let is_hidden = |file: &&FileReview| !files.iter().any(|shown| std::ptr::eq(*shown, *file));
-        let bytes: u64 = review.files.iter().filter(is_hidden).map(bytes_of).sum();
+        let bytes: u64 = review.files.iter().filter(is_hidden).map(json::bytes_of).sum();
         ui.notice(&format!(
             "{} that Git ignores ({}) not shown; `--ignored` lists them",
             counted(hidden, "file"),
@@ -99,74 +102,4 @@ fn report(review: &Review, files: &[&FileReview], ui: Ui) {
             counted(conflicts, "file")
         ));
     }
-}
-
-fn bytes_of(file: &FileReview) -> u64 {
-    match &file.new {
-        Some(crate::gate::workspace::Node::File { size, .. }) => *size,
-        _ => 0,
-    }
-}
-
-fn json(found: &Found, review: &Review, refs: &[RefReview]) -> Result<String> {
-    let files: Vec<Value> = review.files.iter().map(|file| file_json(found, file)).collect();
-    ui::json(&json!({
-        "schema": 1,
-        "id": found.copy.id,
-        "directory": shown_path(found.copy.root()),
-        "files": files,
-        "refs": refs,
-        "git_directories": review.git_dirs.iter().map(|path| shown_path(path)).collect::<Vec<_>>(),
-    }))
-}
-
-fn file_json(found: &Found, file: &FileReview) -> Value {
-    let (added, removed) = file.lines();
-    let (state, reason) = match &file.state {
-        State::Clean => ("clean", None),
-        State::Merges => ("merges", None),
-        State::Conflict(reason) => ("conflict", Some(reason.clone())),
-        State::Stays => ("stays", None),
-    };
-    let (content, hunks) = match &file.content {
-        Content::Same => ("same", Vec::new()),
-        Content::Binary => ("binary", Vec::new()),
-        Content::Large => ("large", Vec::new()),
-        Content::Text(hunks) => ("text", hunks.clone()),
-    };
-    let hunks: Vec<Value> = hunks
-        .iter()
-        .map(|hunk| {
-            let line = |line: &crate::gate::workspace::Line| {
-                let side = match line.side {
-                    Side::Both => "both",
-                    Side::Old => "old",
-                    Side::New => "new",
-                };
-                json!({"side": side, "text": String::from_utf8_lossy(&line.text)})
-            };
-            json!({
-                "old_start": hunk.old_start, "old_lines": hunk.old_lines,
-                "new_start": hunk.new_start, "new_lines": hunk.new_lines,
-                "lines": hunk.lines.iter().map(line).collect::<Vec<_>>(),
-            })
-        })
-        .collect();
-    let node = |node: &Option<crate::gate::workspace::Node>| {
-        node.as_ref().map(|node| json!({"kind": node.word(), "mode": node.git_mode()}))
-    };
-    json!({
-        "path": shown_path(&shown(&found.copy, file.tree, &file.path)),
-        "from": file.from.as_ref().map(|from| shown_path(&shown(&found.copy, file.tree, from))),
-        "change": file.letter().to_string(),
-        "old": node(&file.old),
-        "new": node(&file.new),
-        "state": state,
-        "reason": reason,
-        "ignored": file.is_ignored,
-        "content": content,
-        "added": added,
-        "removed": removed,
-        "hunks": hunks,
-    })
 }

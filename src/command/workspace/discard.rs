@@ -1,6 +1,7 @@
 //! `sandpen discard`: removes copied workspaces with everything in them.
 
-use super::{WorkspaceCommandError, find};
+use super::find::{self, Found};
+use super::WorkspaceCommandError;
 use crate::error::Result;
 use crate::facts;
 use crate::host::Host;
@@ -10,17 +11,23 @@ use crate::ui::Ui;
 
 pub fn run(ids: &[String], ui: Ui) -> Result<Outcome> {
     let host = Host::read()?;
-    let path = facts::search_path(&host);
-    let podman =
-        path.find("podman").map(|program| Client { program: Some(program), path: path.for_host(), machine: None });
     // All are found before the first is removed.
     let found: Result<Vec<_>> = ids.iter().map(|id| find::by_id(&host, id)).collect();
     for found in found? {
-        let id = found.copy.id;
-        // Held until it is gone, so that no sandbox takes it meanwhile.
-        let _lock = found.store.lock(&id).map_err(|_| WorkspaceCommandError::Used(id.clone()))?;
-        remove_copy(&found.store, &id, podman.as_ref()).map_err(WorkspaceCommandError::Own)?;
-        ui.notice(&format!("the copy `{id}` is removed"));
+        remove(&host, &found, ui)?;
     }
     Ok(Outcome::Exited(0))
+}
+
+/// Removes one copy.
+pub fn remove(host: &Host, found: &Found, ui: Ui) -> Result<()> {
+    let path = facts::search_path(host);
+    let podman =
+        path.find("podman").map(|program| Client { program: Some(program), path: path.for_host(), machine: None });
+    let id = &found.copy.id;
+    // Held until it is gone, so that no sandbox takes it meanwhile.
+    let _lock = found.store.lock(id).map_err(|_| WorkspaceCommandError::Used(id.clone()))?;
+    remove_copy(&found.store, id, podman.as_ref()).map_err(WorkspaceCommandError::Own)?;
+    ui.notice(&format!("the copy `{id}` is removed"));
+    Ok(())
 }

@@ -41,6 +41,14 @@ pub enum WorkspaceCommandError {
     NothingToUndo(PathBuf),
     #[error("`-p` needs a terminal to ask on")]
     NoTerminal,
+    #[error("no random bytes for a token")]
+    NoRandom,
+    #[error("the page cannot be served on 127.0.0.1")]
+    Serve(#[source] io::Error),
+    #[error("the page shows an earlier state; load it again")]
+    Stale,
+    #[error("there is no such request")]
+    NoSuchRequest,
     #[error("the commits cannot be taken: {0}")]
     Commits(String),
 }
@@ -56,6 +64,8 @@ impl Diagnostic for WorkspaceCommandError {
     fn kind(&self) -> Kind {
         match self {
             Self::Outside(_) | Self::NoTerminal => Kind::Usage,
+            // As for a sandbox that does not run.
+            Self::Unknown { .. } => Kind::Launch,
             _ => Kind::Failed,
         }
     }
@@ -73,7 +83,7 @@ impl Diagnostic for WorkspaceCommandError {
                 }
                 lines
             }
-            Self::Read { source, .. } | Self::Change { source, .. } | Self::Own(source) => vec![source.to_string()],
+            Self::Read { source, .. } | Self::Change { source, .. } | Self::Own(source) | Self::Serve(source) => vec![source.to_string()],
             _ => Vec::new(),
         }
     }

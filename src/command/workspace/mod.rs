@@ -6,10 +6,12 @@ pub mod discard;
 mod error;
 mod find;
 mod hunk_prompt;
+mod json;
 mod pager;
 mod patch;
 mod selection;
 pub mod undo;
+mod web;
 
 pub use error::WorkspaceCommandError;
 pub use find::waiting;

@@ -1,5 +1,6 @@
 //! Selects files by the paths of a command line.
 
+use std::io;
 use std::path::Path;
 
 use super::find::{Found, TreePath};
@@ -19,11 +20,18 @@ pub fn is_named(paths: &[TreePath], file: &FileReview) -> bool {
         .any(|(number, above)| *number == file.tree && !above.as_os_str().is_empty() && file.path.starts_with(above))
 }
 
+pub fn reviewer(found: &Found) -> Result<Reviewer<'_>> {
+    Ok(Reviewer::open(&found.copy, &found.directory).map_err(|source| unreadable(found, source))?)
+}
+
+fn unreadable(found: &Found, source: io::Error) -> WorkspaceCommandError {
+    WorkspaceCommandError::Read { id: found.copy.id.clone(), source }
+}
+
 /// Reviews the copy, and checks that each path that was named selects something.
 pub fn review<'a>(found: &'a Found, paths: &[TreePath]) -> Result<(Reviewer<'a>, Review)> {
-    let fail = |source| WorkspaceCommandError::Read { id: found.copy.id.clone(), source };
-    let mut reviewer = Reviewer::open(&found.copy, &found.directory).map_err(fail)?;
-    let mut review = reviewer.review(&|_, _| true).map_err(fail)?;
+    let mut reviewer = reviewer(found)?;
+    let mut review = reviewer.review(&|_, _| true).map_err(|source| unreadable(found, source))?;
     for (tree, path) in paths {
         let selects = |file: &FileReview| {
             is_selected(&[(*tree, path.clone())], file.tree, &file.path)

@@ -35,8 +35,8 @@ fn wrong_values_say_what_is_expected() {
         let mut command = fixture.run();
         let finished = command.args(["--name", "there", "--workspace", "copy", "--", "true"]).finish();
         assert!(finished.failure(44).contains("exists already"), "{}", finished.stderr);
-        assert!(sandpen(fixture, &["discard", "ther"]).failure(1).contains("did you mean `there`?"));
-        assert!(sandpen(fixture, &["diff", "ther"]).failure(1).contains("did you mean `there`?"));
+        assert!(sandpen(fixture, &["discard", "ther"]).failure(44).contains("did you mean `there`?"));
+        assert!(sandpen(fixture, &["diff", "ther"]).failure(44).contains("did you mean `there`?"));
         let piped = sandpen(fixture, &["apply", "-p"]);
         assert!(piped.failure(2).contains("needs a terminal"), "{}", piped.stderr);
     });
