@@ -65,6 +65,12 @@ def goals(results):
     goal("native: added time until a key is echoed, median", 1.0, terminal.get("added_ms"), "{:.2f} ms")
     for tool, line in results.get("caches", {}).items():
         goal(f"native: time of a second {tool} install or build, with the network off / the first", 0.2, line["again_s"] / line["cold_s"])
+    workspace = results.get("workspace", {})
+    for name, limit in (("launch", 1.05), ("git status", 1.15), ("write 2,000 files", 1.15), ("read all files", 1.15)):
+        goal(f"native, copied workspace of 150,000 files: {name} / in the directory itself", limit, workspace.get(name, {}).get("ratio"))
+    goal("copied workspace: `diff` of 1,000 changed files", 0.5, workspace.get("diff of 1,000 files", {}).get("copy_s"), "{:.2f} s")
+    disk = workspace.get("disk")
+    goal("copied workspace: disk beyond what changed", 1.0, (disk["kb"] - disk["changed_kb"]) / 1000 if disk else None, "{:.2f} MB")
     goal("binary, stripped", 9.0, results["binary_bytes"] / 1e6, "{:.1f} MB")
     return found
 
@@ -132,6 +138,14 @@ def caches(table):
     return [*lines, ""]
 
 
+def workspace(table):
+    lines = ["### Copied workspace", "", row("", "in the directory", "in a copy", "ratio"), "|---|---|---|---|"]
+    number = lambda line, key, form: form.format(line[key]) if key in line else "–"
+    lines += [row(name, number(line, "live_s", "{:.3f} s"), number(line, "copy_s", "{:.3f} s"), number(line, "ratio", "{:.2f}"))
+              for name, line in table.items() if name != "disk"]
+    return [*lines, ""]
+
+
 def proxy(table):
     lines = ["### Proxy throughput", "", row("requests", "route", "MB/s", "ratio", "connections/s", "ratio"), "|---|---|---|---|---|---|"]
     for kind, routes in table.items():
@@ -174,7 +188,7 @@ def page(results):
         lines += comparison(f"Additional features on {engine}", table, "a plain launch")
     for engine, table in results.get("files", {}).items():
         lines += comparison(f"Large repository on {engine}", table, "an empty repository")
-    for name, make in (("neighbours", other_sandboxes), ("memory", memory), ("terminal", terminal), ("caches", caches), ("proxy", proxy)):
+    for name, make in (("neighbours", other_sandboxes), ("memory", memory), ("terminal", terminal), ("caches", caches), ("workspace", workspace), ("proxy", proxy)):
         lines += make(results[name]) if results.get(name) else []
     lines += bench_breakdown.page(results) if results.get("split") else []
     return "\n".join([*lines, "</details>"]) + "\n"

@@ -179,7 +179,7 @@ fn names_and_contents_with_markup_stay_text() {
         let script = "set -e; d='<svg onload=window.ran=1>'; mkdir \"$d\"; \
             echo '</script><script>window.ran=2</script>' > \"$d/<img src=x onerror=window.ran=3>.js\"; \
             printf 'a\\xe2\\x80\\xaeb\\033[2J' > \"$(printf 'new\\nline\\xe2\\x80\\xae')\"; ln -s '<b>link</b>' link; \
-            git add .; git commit --quiet --message '<script>window.ran=4</script>' --author '<i>x</i> <x@example.org>'";
+            git add .; git commit --quiet --message '<script>window.ran=4</script>'";
         in_copy(fixture, "markup", script);
         let server = Server::start(fixture, &[]);
         browser.open(&server.address());
