@@ -294,6 +294,9 @@ pub struct Apply {
     /// Write texts that conflict with conflict markers
     #[arg(long)]
     pub markers: bool,
+    /// Take the commits of the copy as commits: onto the current branch with all files, or as a new branch alone
+    #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true, default_missing_value = "", conflicts_with = "patch")]
+    pub commits: Option<String>,
 }
 
 /// Arguments of `trust`.

@@ -3,6 +3,7 @@
 
 mod apply;
 mod attacks;
+mod commits;
 mod odd_files;
 mod options;
 mod web;

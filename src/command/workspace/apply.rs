@@ -6,7 +6,10 @@ use super::selection;
 use super::{WorkspaceCommandError, diff};
 use crate::cli::Apply;
 use crate::error::Result;
-use crate::gate::workspace::{FileReview, Reviewer, Selected, State, UndoStore, apply, shown as shown_path};
+use crate::gate::repository::{BranchMove, BranchMoveError, KeptRepositories};
+use crate::gate::workspace::{
+    FileReview, RefChange, Reviewer, Selected, State, UndoStore, apply, forget_taken, shown as shown_path,
+};
 use crate::host::Host;
 use crate::process::Outcome;
 use crate::ui::{Ui, counted};
@@ -17,12 +20,26 @@ pub fn run(arguments: &Apply, ui: Ui) -> Result<Outcome> {
         return Err(WorkspaceCommandError::NoTerminal.into());
     }
     let (found, paths) = find::by_arguments(&host, &arguments.what)?;
+    if arguments.commits.is_some() && !paths.is_empty() {
+        return Err(WorkspaceCommandError::CommitsOfFiles.into());
+    }
+    if let Some(name) = arguments.commits.as_deref().filter(|name| !name.is_empty()) {
+        let (moved, count) = branch_move(&found, Some(name))?;
+        take_with(&host, &found, &mut selection::reviewer(&found)?, &[], false, Some(&moved))?;
+        ui.notice(&format!("{} taken as the branch `{name}`; the files wait as before", counted(count, "commit")));
+        return Ok(Outcome::Exited(0));
+    }
+    let moved = arguments.commits.as_ref().map(|_| branch_move(&found, None)).transpose()?;
     let (mut reviewer, review) = selection::review(&found, &paths)?;
     let is_wanted = |file: &&FileReview| !file.is_ignored || selection::is_named(&paths, file);
     let files: Vec<&FileReview> = review.files.iter().filter(is_wanted).collect();
     let selected = if arguments.patch { chosen(&host, &found, &files, ui)? } else { all(&files) };
-    let count = take_with(&host, &found, &mut reviewer, &selected, arguments.markers)?;
-    if count == 0 {
+    let branch = moved.as_ref().map(|(moved, _)| moved);
+    let count = take_with(&host, &found, &mut reviewer, &selected, arguments.markers, branch)?;
+    if let Some((_, commits)) = &moved {
+        ui.notice(&format!("{} taken", counted(*commits, "commit")));
+    }
+    if count == 0 && moved.is_none() {
         ui.notice("nothing to apply");
     } else {
         ui.notice(&format!("{} applied; `sandpen undo` takes them back", counted(count, "file")));
@@ -31,9 +48,16 @@ pub fn run(arguments: &Apply, ui: Ui) -> Result<Outcome> {
     Ok(Outcome::Exited(0))
 }
 
+/// Takes the objects of the copy's commits over, and prepares the move of a branch to them.
+fn branch_move(found: &Found, new: Option<&str>) -> Result<(BranchMove, usize)> {
+    let repositories = KeptRepositories::open(&found.directory);
+    let repositories = repositories.ok_or(WorkspaceCommandError::BranchMove(BranchMoveError::NoRepository))?;
+    Ok(repositories.branch_move(found.copy.root(), new).map_err(WorkspaceCommandError::BranchMove)?)
+}
+
 /// Takes files of a review over, or none of them, and returns how many.
 pub fn take(host: &Host, found: &Found, selected: &[Selected<'_>], markers: bool) -> Result<usize> {
-    take_with(host, found, &mut selection::reviewer(found)?, selected, markers)
+    take_with(host, found, &mut selection::reviewer(found)?, selected, markers, None)
 }
 
 fn take_with(
@@ -42,10 +66,22 @@ fn take_with(
     reviewer: &mut Reviewer<'_>,
     selected: &[Selected<'_>],
     markers: bool,
+    branch: Option<&BranchMove>,
 ) -> Result<usize> {
     let store = UndoStore::open(&host.state_dir(), found.copy.root()).map_err(WorkspaceCommandError::Own)?;
-    let record = apply(&found.copy, reviewer, selected, markers, Vec::new(), &store);
+    let refs = branch.into_iter().map(|branch| RefChange {
+        git_dir: branch.git_dir.clone(),
+        name: branch.name.clone(),
+        before: branch.from.clone(),
+        after: branch.to.clone(),
+    });
+    let record = apply(&found.copy, reviewer, selected, markers, refs.collect(), &store);
     let record = record.map_err(WorkspaceCommandError::from)?;
+    if let Some(Err(error)) = branch.map(BranchMove::carry_out) {
+        store.undo(&record).map_err(WorkspaceCommandError::from)?;
+        forget_taken(&found.copy, &found.directory, &record).map_err(WorkspaceCommandError::Own)?;
+        return Err(WorkspaceCommandError::BranchMove(error).into());
+    }
     let is_taken = |selected: &&Selected<'_>| selected.file.state != State::Stays;
     Ok(if record.done.is_empty() { 0 } else { selected.iter().filter(is_taken).count() })
 }

@@ -1,7 +1,7 @@
 //! `sandpen discard`: removes copied workspaces with everything in them.
 
-use super::find::{self, Found};
 use super::WorkspaceCommandError;
+use super::find::{self, Found};
 use crate::error::Result;
 use crate::facts;
 use crate::host::Host;

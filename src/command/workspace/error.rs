@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::error::{Diagnostic, Kind};
+use crate::gate::repository::BranchMoveError;
 use crate::gate::workspace::TransactionError;
 
 /// So many conflicts are named.
@@ -49,8 +50,14 @@ pub enum WorkspaceCommandError {
     Stale,
     #[error("there is no such request")]
     NoSuchRequest,
-    #[error("the commits cannot be taken: {0}")]
+    #[error("`--commits` takes all commits, so no files can be named")]
+    CommitsOfFiles,
+    #[error("the commits of the copy cannot be read: {0}")]
     Commits(String),
+    #[error("the commits cannot be taken, and nothing was changed")]
+    BranchMove(#[source] BranchMoveError),
+    #[error("the branch cannot be moved back, and nothing was changed")]
+    MoveBack(#[source] BranchMoveError),
 }
 
 fn count(conflicts: &[(PathBuf, String)]) -> String {
@@ -63,7 +70,7 @@ fn count(conflicts: &[(PathBuf, String)]) -> String {
 impl Diagnostic for WorkspaceCommandError {
     fn kind(&self) -> Kind {
         match self {
-            Self::Outside(_) | Self::NoTerminal => Kind::Usage,
+            Self::Outside(_) | Self::NoTerminal | Self::CommitsOfFiles => Kind::Usage,
             // As for a sandbox that does not run.
             Self::Unknown { .. } => Kind::Launch,
             _ => Kind::Failed,
@@ -83,7 +90,10 @@ impl Diagnostic for WorkspaceCommandError {
                 }
                 lines
             }
-            Self::Read { source, .. } | Self::Change { source, .. } | Self::Own(source) | Self::Serve(source) => vec![source.to_string()],
+            Self::Read { source, .. } | Self::Change { source, .. } | Self::Own(source) | Self::Serve(source) => {
+                vec![source.to_string()]
+            }
+            Self::BranchMove(source) | Self::MoveBack(source) => vec![source.to_string()],
             _ => Vec::new(),
         }
     }
@@ -103,6 +113,10 @@ impl Diagnostic for WorkspaceCommandError {
             Self::Conflicts(_) => vec![
                 "name other files, take single changes with `-p`, or write conflict markers with `--markers`".into(),
             ],
+            Self::BranchMove(BranchMoveError::Diverged(_) | BranchMoveError::Staged(_) | BranchMoveError::NoBranch) => {
+                vec!["take the commits as a branch of their own: sandpen apply --commits=NAME".into()]
+            }
+            Self::BranchMove(BranchMoveError::Exists(_)) => vec!["choose another name".into()],
             Self::NoTerminal => vec!["name files instead: sandpen apply ID FILE…".into()],
             _ => Vec::new(),
         }

@@ -146,6 +146,11 @@ impl HostGit {
         Some(HostGit { program: gate.git.clone()?, path: gate.path.clone(), home: gate.home.clone(), scratch })
     }
 
+    /// Takes a program that no guest can have written, its PATH and the user's home.
+    pub fn of_user(program: PathBuf, path: PathBuf, home: PathBuf, scratch: PathBuf) -> Self {
+        HostGit { program, path, home, scratch }
+    }
+
     /// Prepares a call for a Git directory.
     pub fn call(&self, git_dir: &Path, arguments: &[&str]) -> Call<'_> {
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();

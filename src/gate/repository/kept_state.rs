@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::base::read_base;
-use super::exchange::open_private;
+use super::exchange::{GitDirExchange, open_private};
 use super::host_git::{GitResult, HostGit};
 use super::refs::{self, Head, read_head};
 use super::transfer::{Transfer, make_import};
@@ -28,7 +28,7 @@ const MAX_FILE: u64 = 1 << 20;
 /// The private repositories of a copy.
 pub struct KeptRepositories {
     gate: RepositoryGate,
-    git: Option<HostGit>,
+    pub(super) git: Option<HostGit>,
 }
 
 /// The files that a repository tracked when the guest was given it.
@@ -70,7 +70,7 @@ impl KeptRepositories {
         Some(KeptRepositories { gate: saved.gate, git })
     }
 
-    fn full(&self) -> impl Iterator<Item = &PrivateGitDir> {
+    pub(super) fn full(&self) -> impl Iterator<Item = &PrivateGitDir> {
         self.gate.repositories.iter().flat_map(|repository| &repository.full)
     }
 
@@ -140,10 +140,14 @@ impl KeptRepositories {
             {
                 changed.push(("HEAD".into(), None, Some(*id)));
             }
+            // What was taken over does not wait any more.
+            let host = self.git.as_ref().and_then(|git| GitDirExchange::new(dir, &[], "").read_host(git).ok());
+            let host = host.unwrap_or_default();
+            changed.retain(|(name, _, new)| new.is_none() || host.ids.get(name) != new.as_ref());
+            let known: Vec<String> = base.ids.values().chain(host.ids.values()).map(ToString::to_string).collect();
             if changed.is_empty() {
                 continue;
             }
-            let known: Vec<String> = base.ids.values().map(ToString::to_string).collect();
             let commits = self.git.as_ref().filter(|_| changed.iter().any(|(_, _, new)| new.is_some()));
             if let Some(git) = commits {
                 make_import(dir)?;

@@ -26,4 +26,4 @@ pub use copy_files::copy_files;
 pub use node::Node;
 pub use review::{Content, FileReview, Review, Reviewer, State, forget_taken, has_changes, note_bases, scan_bases};
 pub use text::{Hunk, Line, Side};
-pub use transaction::{TransactionError, UndoStore};
+pub use transaction::{RefChange, TransactionError, UndoStore};

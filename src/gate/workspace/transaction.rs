@@ -87,7 +87,7 @@ pub struct RefChange {
     pub git_dir: PathBuf,
     pub name: String,
     pub before: Option<String>,
-    pub after: String,
+    pub after: Option<String>,
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -103,7 +103,10 @@ impl Browser {
         };
         let code = if key == "Enter" { 13 } else { 0 };
         for (kind, text) in [("keyDown", text), ("keyUp", "")] {
-            self.call("Input.dispatchKeyEvent", json!({"type": kind, "key": key, "text": text, "windowsVirtualKeyCode": code}));
+            self.call(
+                "Input.dispatchKeyEvent",
+                json!({"type": kind, "key": key, "text": text, "windowsVirtualKeyCode": code}),
+            );
         }
     }
 

@@ -197,7 +197,9 @@ fn names_and_contents_with_markup_stay_text() {
         assert_eq!(browser.evaluate("window.ran ?? 'nothing ran'"), "nothing ran");
         // Even the page's own program can neither make markup nor reach another server.
         assert_eq!(
-            browser.evaluate("(() => { try { document.body.innerHTML = '<p>'; return 'made'; } catch { return 'refused'; } })()"),
+            browser.evaluate(
+                "(() => { try { document.body.innerHTML = '<p>'; return 'made'; } catch { return 'refused'; } })()"
+            ),
             "refused"
         );
         let other = "new Promise((resolve) => { document.addEventListener('securitypolicyviolation', \
@@ -233,9 +235,15 @@ fn pages_of_others_reach_nothing() {
             browser.open(&format!("http://127.0.0.1:{port}/"));
             browser.wait_for("document.title === 'other'");
             for attempt in [
-                format!("fetch('{target}/review', {{headers: {{Authorization: 'Bearer {key}'}}}}).then((answer) => answer.text())"),
-                format!("fetch('{target}/discard', {{method: 'POST', body: '{{}}', mode: 'no-cors'}}).then(() => 'sent blindly')"),
-                format!("fetch('{target}/discard', {{method: 'POST', headers: {{Authorization: 'Bearer {key}'}}}}).then(() => 'sent')"),
+                format!(
+                    "fetch('{target}/review', {{headers: {{Authorization: 'Bearer {key}'}}}}).then((answer) => answer.text())"
+                ),
+                format!(
+                    "fetch('{target}/discard', {{method: 'POST', body: '{{}}', mode: 'no-cors'}}).then(() => 'sent blindly')"
+                ),
+                format!(
+                    "fetch('{target}/discard', {{method: 'POST', headers: {{Authorization: 'Bearer {key}'}}}}).then(() => 'sent')"
+                ),
             ] {
                 let seen = browser.evaluate(&format!("{attempt}.catch(() => 'refused')"));
                 assert!(seen == "refused" || seen == "sent blindly", "{attempt}: {seen}");
@@ -255,7 +263,11 @@ fn pages_of_others_reach_nothing() {
 fn a_thousand_files_are_a_short_document() {
     let Some(mut browser) = Browser::start(&[]) else { return };
     on_native(|fixture| {
-        in_copy(fixture, "many", "for i in $(seq 1000); do mkdir -p d$((i % 40)); seq $i > d$((i % 40))/f$i; done; seq 9000 > long");
+        in_copy(
+            fixture,
+            "many",
+            "for i in $(seq 1000); do mkdir -p d$((i % 40)); seq $i > d$((i % 40))/f$i; done; seq 9000 > long",
+        );
         let server = Server::start(fixture, &[]);
         browser.open(&server.address());
         browser.wait_for("document.querySelector('.overview h2')?.textContent.startsWith('1,001 changed')");
@@ -266,7 +278,8 @@ fn a_thousand_files_are_a_short_document() {
         browser.evaluate("show(model.files.find((file) => file.path === 'long'))");
         browser.wait_for("document.querySelectorAll('.line').length === 1500");
         browser.press("/");
-        browser.evaluate("document.activeElement.value = 'f99'; document.activeElement.dispatchEvent(new Event('input'))");
+        browser
+            .evaluate("document.activeElement.value = 'f99'; document.activeElement.dispatchEvent(new Event('input'))");
         browser.wait_for("tree.shown.length === 11");
         browser.press("Enter");
         browser.wait_for("current.path.includes('f99')");

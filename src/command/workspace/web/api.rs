@@ -62,7 +62,9 @@ impl Api {
     fn route(&self, head: &RequestHead, body: &[u8]) -> Result<Value> {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         match (head.method.as_str(), head.path.as_str()) {
-            ("GET", "/review") => self.review(&mut shown, self.shows_ignored || head.query.as_deref() == Some("ignored")),
+            ("GET", "/review") => {
+                self.review(&mut shown, self.shows_ignored || head.query.as_deref() == Some("ignored"))
+            }
             ("GET", "/hunks") => hunks(&shown, head.query.as_deref().unwrap_or_default()),
             ("POST", "/apply") => self.apply(&shown, body),
             ("POST", "/undo") => self.undo(),
