@@ -41,19 +41,33 @@ pub fn make_kept(gate: &RepositoryGate, directory: &HostPath) -> io::Result<()> 
 
 /// Empties the directories of a repository, which a killed launcher may have left half made.
 fn remove_unfinished(repository: &PrivateRepository) -> io::Result<()> {
+    let mount_points: Vec<PathBuf> = repository.full.iter().map(|dir| dir.private.join("objects")).collect();
     for dir in &repository.full {
-        // They are perhaps being mounted already, so the directories themselves stay.
-        for path in [&dir.private_root, &dir.private_objects] {
-            for entry in fs::read_dir(path)? {
-                remove(&entry?.path())?;
-            }
-        }
+        clear(&dir.private_root, &mount_points)?;
+        clear(&dir.private_objects, &[])?;
         for path in [&dir.base, &dir.import, &dir.given_index] {
             remove(path)?;
         }
     }
     let worktrees = repository.worktrees.iter();
     worktrees.flat_map(|tree| [&tree.base, &tree.given_index]).try_for_each(|path| remove(path))
+}
+
+/// Removes what is in a directory. The directory itself and the mount points stay: the sandbox may be
+/// mounting over them already, and the kernel would drop a mount with its mount point.
+fn clear(directory: &Path, mount_points: &[PathBuf]) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if mount_points.contains(&path) {
+            continue;
+        }
+        if mount_points.iter().any(|point| point.starts_with(&path)) {
+            clear(&path, mount_points)?;
+        } else {
+            remove(&path)?;
+        }
+    }
+    Ok(())
 }
 
 fn remove(path: &Path) -> io::Result<()> {
@@ -76,4 +90,27 @@ fn write_alternates(dir: &PrivateGitDir) -> io::Result<()> {
     let lock: PathBuf = "info/alternates.lock".into();
     objects.remove_file(&lock)?;
     objects.replace("info/alternates", &text, || true).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn what_is_left_is_removed_and_mount_points_stay() -> io::Result<()> {
+        let directory = tempfile::tempdir()?;
+        let at = |name: &str| directory.path().join(name);
+        for name in ["objects", "modules/a/objects", "modules/a/refs", "rebase-merge"] {
+            fs::create_dir_all(at(name))?;
+        }
+        fs::write(at("modules/a/HEAD"), "half")?;
+        let points = [at("objects"), at("modules/a/objects")];
+        let inodes = || points.iter().map(|point| Ok(fs::metadata(point)?.ino())).collect::<io::Result<Vec<_>>>();
+        let before = inodes()?;
+        clear(directory.path(), &points)?;
+        assert_eq!(inodes()?, before);
+        assert!(!at("rebase-merge").exists() && !at("modules/a/HEAD").exists() && !at("modules/a/refs").exists());
+        Ok(())
+    }
 }
