@@ -4,6 +4,7 @@
 mod apply;
 mod attacks;
 mod commits;
+mod faults;
 mod odd_files;
 mod options;
 mod web;

@@ -203,6 +203,8 @@ impl<'a> Reviewer<'a> {
             Base::Kept { node, content } => match (&host_node, &change.new) {
                 (None, None) => return Ok(None),
                 (None, Some(_)) => State::Conflict("removed here meanwhile".into()),
+                // Only its times are others.
+                (Some(now), None) if now == node && *content == host => State::Clean,
                 (Some(_), None) => State::Conflict("removed in the sandbox and changed here meanwhile".into()),
                 (Some(Node::File { .. }), Some(Node::File { .. })) => match (content, &host, &new) {
                     (Some(base), Some(host), Some(_)) if base == host => State::Clean,

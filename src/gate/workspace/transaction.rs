@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::Timestamps;
 use serde::{Deserialize, Serialize};
 
-use super::copy_files::copy_content;
+use super::copy_files::{copy_content, times};
 use super::host_tree::HostTree;
 use super::node::{Node, Stamp};
 use super::text::{self, Merge};
@@ -202,7 +202,9 @@ impl UndoStore {
                 if tree.link_out(&step.path, &to).is_err()
                     && let Some(mut file) = tree.file(&step.path)?
                 {
-                    copy_content(&mut file, &mut File::create(&to)?)?;
+                    let mut kept = File::create(&to)?;
+                    copy_content(&mut file, &mut kept)?;
+                    rustix::fs::futimens(&kept, &times(&rustix::fs::fstat(&file)?))?;
                 }
                 Some(name)
             }
@@ -284,7 +286,9 @@ impl UndoStore {
                 let kept = self.directory.join(from).join(done.kept.as_deref().unwrap_or_default());
                 match tree.move_in(&kept, path, stamp) {
                     Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
-                        tree.write(path, &mut File::open(&kept)?, *mode, None, stamp)
+                        let mut kept = File::open(&kept)?;
+                        let times = times(&rustix::fs::fstat(&kept)?);
+                        tree.write(path, &mut kept, *mode, Some(&times), stamp)
                     }
                     moved => moved,
                 }
