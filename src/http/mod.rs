@@ -2,7 +2,6 @@
 //! connection; every wait has a time limit, and every header a length limit.
 
 mod body;
-pub mod server;
 mod url;
 
 use std::io::{self, BufRead, BufReader, Read, Write};

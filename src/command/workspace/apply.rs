@@ -55,9 +55,12 @@ fn branch_move(found: &Found, new: Option<&str>) -> Result<(BranchMove, usize)> 
     Ok(repositories.branch_move(found.copy.root(), new).map_err(WorkspaceCommandError::BranchMove)?)
 }
 
-/// Takes files of a review over, or none of them, and returns how many.
-pub fn take(host: &Host, found: &Found, selected: &[Selected<'_>], markers: bool) -> Result<usize> {
-    take_with(host, found, &mut selection::reviewer(found)?, selected, markers, None)
+/// Takes files of a review over, or none of them, and returns how many. With `commits`, the current branch
+/// moves to those of the copy.
+pub fn take(host: &Host, found: &Found, selected: &[Selected<'_>], markers: bool, commits: bool) -> Result<usize> {
+    let moved = commits.then(|| branch_move(found, None)).transpose()?;
+    let branch = moved.as_ref().map(|(moved, _)| moved);
+    take_with(host, found, &mut selection::reviewer(found)?, selected, markers, branch)
 }
 
 fn take_with(

@@ -30,7 +30,7 @@ pub enum BranchMoveError {
     InUse(String),
     #[error("changes are staged here that are not in the commits: {0}")]
     Staged(String),
-    #[error("the commits are not complete: {0}")]
+    #[error("they do not pass the check: {0}")]
     Refused(String),
     #[error(transparent)]
     Git(#[from] GitError),

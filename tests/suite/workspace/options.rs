@@ -1,7 +1,8 @@
 //! Tests `--workspace` itself: wrong values, what `explain` shows, and what a project file may say.
 
-use super::{in_copy, prepare, sandpen};
-use crate::support::{Engine, Fixture, RunToEnd};
+use super::{git, in_copy, prepare, sandpen};
+use crate::support::pty::Pty;
+use crate::support::{Engine, Fixture, RunToEnd, SYSTEM_PATH, install_script};
 
 #[test]
 fn wrong_values_say_what_is_expected() {
@@ -74,5 +75,21 @@ fn a_file_chooses_a_copy_but_not_which() {
         let mut command = fixture.run();
         let finished = command.args(["--", "true"]).finish();
         assert!(finished.failure(2).contains("`live` or `copy`"), "{}", finished.stderr);
+    });
+}
+
+#[test]
+fn a_pager_such_as_delta_shows_the_changes() {
+    Fixture::on(Engine::Native, |fixture| {
+        prepare(fixture);
+        in_copy(fixture, "paged", "echo more >> file");
+        let programs = fixture.outside("programs");
+        install_script(programs.join("delta"), "#!/bin/sh\necho \"delta $*\"\ncat\n");
+        git(fixture, &["config", "--global", "core.pager", "delta --dark"]);
+        let mut command = fixture.sandpen(["diff"]);
+        command.env("PATH", format!("{}:{SYSTEM_PATH}", programs.display())).env("TERM", "xterm");
+        let mut terminal = Pty::start(&command);
+        terminal.expect("delta --dark");
+        terminal.expect("+more");
     });
 }

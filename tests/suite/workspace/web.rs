@@ -266,7 +266,8 @@ fn a_thousand_files_are_a_short_document() {
         in_copy(
             fixture,
             "many",
-            "for i in $(seq 1000); do mkdir -p d$((i % 40)); seq $i > d$((i % 40))/f$i; done; seq 9000 > long",
+            "for i in $(seq 1000); do mkdir -p d$((i % 40)); seq $i > d$((i % 40))/f$i; done; seq 9000 > long; \
+             git add long; git commit --quiet --message long",
         );
         let server = Server::start(fixture, &[]);
         browser.open(&server.address());
@@ -284,8 +285,13 @@ fn a_thousand_files_are_a_short_document() {
         browser.press("Enter");
         browser.wait_for("current.path.includes('f99')");
         browser.press("a");
+        // All files are ticked, so the commit can be taken.
+        browser.evaluate(
+            "document.querySelector('dialog input').click(); document.querySelector('dialog .primary').focus()",
+        );
         browser.press("Enter");
         browser.wait_for("document.querySelector('#said').textContent.includes('1,001 files applied')");
         assert_eq!(fs::read_dir(fixture.project.join("d7")).expect("directory").count(), 25);
+        assert_eq!(git(fixture, &["log", "--format=%s"]), "long\none");
     });
 }

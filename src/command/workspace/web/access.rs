@@ -3,8 +3,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use super::server::RequestHead;
 use crate::command::workspace::WorkspaceCommandError;
-use crate::http::server::RequestHead;
 
 const TOKEN_BYTES: usize = 32;
 

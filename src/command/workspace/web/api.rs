@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 
 use super::access::Access;
 use super::page::{page, protected};
+use super::server::{Reply, RequestHead, Service};
 use crate::command::workspace::find::{Found, TreePath};
 use crate::command::workspace::{WorkspaceCommandError, apply, diff, discard, json, selection, undo};
 use crate::error::{Error, Result};
 use crate::gate::workspace::{Content, FileReview, Review, Selected, UndoStore};
 use crate::host::Host;
-use crate::http::server::{Reply, RequestHead, Service};
 use crate::ui::{Ui, counted};
 
 /// The review of one copy, and the commands on it.
@@ -43,6 +43,8 @@ struct Wanted {
     review: u64,
     #[serde(default)]
     markers: bool,
+    #[serde(default)]
+    commits: bool,
     files: Vec<WantedFile>,
 }
 
@@ -109,7 +111,7 @@ impl Api {
         for WantedFile { number, hunks } in wanted.files {
             selected.push(Selected { file: review.files.get(number).ok_or_else(stale)?, hunks });
         }
-        let applied = apply::take(&self.host, &self.found, &selected, wanted.markers)?;
+        let applied = apply::take(&self.host, &self.found, &selected, wanted.markers, wanted.commits)?;
         self.ui.notice(&format!("{} applied", counted(applied, "file")));
         Ok(json!({"applied": applied}))
     }

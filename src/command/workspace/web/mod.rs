@@ -4,6 +4,7 @@
 mod access;
 mod api;
 mod page;
+mod server;
 
 use std::net::{Ipv4Addr, TcpListener};
 
@@ -11,11 +12,11 @@ use super::WorkspaceCommandError;
 use super::find::{Found, TreePath};
 use crate::error::Result;
 use crate::host::Host;
-use crate::http::server::serve;
 use crate::process::Outcome;
 use crate::ui::Ui;
 use access::Access;
 use api::Api;
+use server::serve;
 
 pub fn run(host: Host, found: Found, paths: Vec<TreePath>, shows_ignored: bool, ui: Ui) -> Result<Outcome> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(WorkspaceCommandError::Serve)?;

@@ -4,7 +4,7 @@
 use base64ct::{Base64, Encoding};
 use sha2::{Digest, Sha256};
 
-use crate::http::server::Reply;
+use super::server::Reply;
 
 const DOCUMENT: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");

@@ -102,9 +102,15 @@ async function apply() {
     "You can undo it.",
   ];
   const content = [make("p", {}, "To ", visible(model.list.directory), ". ", text.filter(Boolean).join(" "))];
+  // Commits contain all of their files.
+  const isAll = model.files.every((file) => file.ignored || file.state === "stays" || model.tick(file) === 2);
+  const box = make("input", { type: "checkbox" });
+  if (isAll && model.list.commits.length) {
+    content.push(make("label", { className: "check" }, box, `Take ${counted(model.list.commits.length, "commit")} onto the current branch as well`));
+  }
   if (!(await ask(`Apply ${counted(chosen.length, "file")}?`, content, "Apply"))) return;
   await attempt(async () => {
-    const { applied } = await model.apply();
+    const { applied } = await model.apply(box.checked);
     await reload();
     say(`${counted(applied, "file")} applied.`, true);
   });

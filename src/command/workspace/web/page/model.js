@@ -84,12 +84,12 @@ const model = {
     return file.loaded;
   },
 
-  apply() {
+  apply(takesCommits) {
     const files = this.chosen().map((file) => {
       const numbers = file.ticks.flatMap((isTicked, number) => (isTicked ? [number] : []));
       return { number: file.number, hunks: this.tick(file) === 2 ? null : numbers };
     });
-    return request("/apply", { review: this.list.review, markers: this.takesMarkers, files });
+    return request("/apply", { review: this.list.review, markers: this.takesMarkers, commits: takesCommits, files });
   },
 };
 
