@@ -11,7 +11,7 @@ pub mod reference;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::config::Options;
 use help::{DOCTOR, EXAMPLES, EXPLAIN, MORE, PROFILE, SELFTEST, TRUST};
@@ -33,6 +33,26 @@ pub struct Cli {
 }
 
 impl Cli {
+    /// Parses the command line. The first argument is the program's name.
+    ///
+    /// `run` is parsed without the definition of all other subcommands, which would take twice as long.
+    /// Whatever is wrong there, and every request for help, is left to the whole definition.
+    pub fn parse_arguments(arguments: &[OsString]) -> Result<Self, clap::Error> {
+        let is_run = arguments.get(1).is_some_and(|name| name == "run");
+        match is_run.then(|| Self::parse_run(&arguments[1..])) {
+            Some(Ok(run)) => {
+                let command = Some(Command::Run(Deferred(run)));
+                Ok(Cli { command, options: Options::default(), guest: Vec::new() })
+            }
+            _ => Cli::try_parse_from(arguments),
+        }
+    }
+
+    fn parse_run(arguments: &[OsString]) -> Result<Run, clap::Error> {
+        let command = Run::augment_args(clap::Command::default());
+        Run::from_arg_matches(&command.try_get_matches_from(arguments)?)
+    }
+
     /// Returns the options of `run` that go with the named subcommand.
     pub fn options(&self) -> &Options {
         match &self.command {

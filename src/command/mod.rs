@@ -29,8 +29,6 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
-
 use crate::cli::{Cli, Command, Run, completions, errors, man};
 use crate::error::{Error, Result};
 use crate::host::Host;
@@ -50,7 +48,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         return internal(arguments.into_iter().skip(2).collect());
     }
     let (outcome_file, arguments) = OutcomeFileWriter::from_arguments(arguments);
-    let cli = match Cli::try_parse_from(&arguments) {
+    let cli = match Cli::parse_arguments(&arguments) {
         Ok(cli) => cli,
         Err(error) => return print_help_or_error(&error, &arguments),
     };

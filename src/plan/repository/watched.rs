@@ -58,8 +58,8 @@ impl Draft<'_> {
             let path = self.host.home.join(directory.path.below());
             watched.extend(directory.obeyed.iter().map(|name| owned(&path.join(name))));
         }
-        watched.sort();
-        watched.dedup();
+        watched.sort_unstable_by(|one, other| one.as_os_str().cmp(other.as_os_str()));
+        watched.dedup_by(|one, other| one.as_os_str() == other.as_os_str());
         watched
     }
 }
