@@ -131,7 +131,7 @@ pub mod internals {
     pub use crate::facts::engines::Controller;
     pub use crate::facts::{
         AgentFacts, DesktopFacts, DockerFacts, Facts, FileFact, FileKind, ImageFacts, NativeFacts, PodmanFacts, Reach,
-        SystemEntry, SystemFacts,
+        RootImageFacts, RootImageUser, SystemEntry, SystemFacts,
     };
     pub use crate::gate::agent::{HostCertificate, Purpose as AgentPurpose, Request as AgentRequest};
     pub use crate::gate::push::{Advertisement, CommandList};

@@ -22,6 +22,8 @@ pub struct RootImageFacts {
     pub user: Option<RootImageUser>,
     /// Whether the image's own command is an init system.
     pub runs_init: bool,
+    /// Whether what the guest changes can be kept in memory.
+    pub has_memory_layer: bool,
     /// Where the image came from, for people.
     pub origin: String,
 }
@@ -55,6 +57,7 @@ impl RootImageFacts {
                 home: user.home,
             }),
             runs_init: found.runs_init,
+            has_memory_layer: memory_keeps_attributes(),
             origin: found.origin,
         })
     }
@@ -63,4 +66,13 @@ impl RootImageFacts {
     pub fn look(_: &Host, _: &ImageRef) -> Option<Self> {
         None
     }
+}
+
+/// Tells whether files in memory have attributes of users, in which an overlay marks directories. They do
+/// since Linux 6.6.
+#[cfg(target_os = "linux")]
+fn memory_keeps_attributes() -> bool {
+    use rustix::fs::{MemfdFlags, XattrFlags, fsetxattr, memfd_create};
+    let file = memfd_create("sandpen-attributes", MemfdFlags::CLOEXEC);
+    file.is_ok_and(|file| fsetxattr(file, "user.sandpen", b"y", XattrFlags::empty()).is_ok())
 }

@@ -9,6 +9,7 @@ use super::error::{Cause, SetupError};
 use super::skeleton::Part;
 use super::sys::{MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
 use crate::launch::native::step::{Bind, BindKind, NativeSetup, OverlayRoot, Step};
+use crate::path::{is_below, is_clean};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Operation<'a> {
@@ -27,9 +28,9 @@ pub(crate) enum Operation<'a> {
 pub(crate) struct RootLayers {
     /// Lowest first.
     pub lowers: Vec<CString>,
-    pub upper: CString,
-    pub work: CString,
-    /// Contains the two, and is covered by the overlay in the sandbox's namespace.
+    /// The directories for what the guest changes, upper and work; `None` if that is kept in memory.
+    pub changes: Option<(CString, CString)>,
+    /// A directory that is covered in the sandbox's namespace.
     pub place: CString,
 }
 
@@ -79,9 +80,11 @@ pub(crate) fn working_directory(path: &Path, index: usize) -> Result<CString, Se
 fn root_layers(root: &OverlayRoot) -> Checked<RootLayers> {
     Ok(RootLayers {
         lowers: root.lowers.iter().map(|lower| absolute(lower)).collect::<Checked<_>>()?,
-        upper: absolute(&root.layer.join("upper"))?,
-        work: absolute(&root.layer.join("work"))?,
-        place: absolute(&root.layer)?,
+        changes: match &root.layer {
+            Some(layer) => Some((absolute(&layer.join("upper"))?, absolute(&layer.join("work"))?)),
+            None => None,
+        },
+        place: absolute(&root.place)?,
     })
 }
 
@@ -131,15 +134,20 @@ impl Links {
 
     fn target(&self, path: &Path) -> Checked<CString> {
         absolute(path)?;
-        relative(&self.resolve(path)?)
+        if is_clean(path.as_os_str().as_bytes()) {
+            return relative(&self.resolve(path)?);
+        }
+        relative(&self.resolve(&normalised(path))?)
     }
 
     fn resolve(&self, path: &Path) -> Checked<PathBuf> {
         let mut path = path.to_owned();
         // The kernel's limit.
         for _ in 0..40 {
-            let hit = self.0.iter().find_map(|(link, to)| Some((path.strip_prefix(link).ok()?, to)));
-            match hit {
+            // Both are in their shortest form, so that bytes tell whether a link is on the way.
+            let is_on_way = |link: &Path| is_below(path.as_os_str().as_bytes(), link.as_os_str().as_bytes());
+            let hit = self.0.iter().find(|(link, _)| is_on_way(link));
+            match hit.and_then(|(link, to)| Some((path.strip_prefix(link).ok()?, to))) {
                 // `join("")` would append a slash.
                 Some((rest, to)) if rest.as_os_str().is_empty() => path = to.clone(),
                 Some((rest, to)) => path = to.join(rest),
@@ -156,6 +164,9 @@ fn attributes(bind: &Bind) -> u64 {
 }
 
 fn absolute(path: &Path) -> Checked<CString> {
+    if is_clean(path.as_os_str().as_bytes()) {
+        return c_string(path.as_os_str());
+    }
     if !path.is_absolute() {
         return Err("is not absolute");
     }

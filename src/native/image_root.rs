@@ -6,7 +6,7 @@ use std::ffi::{CStr, CString};
 use std::fmt::Write;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::{Errno, Result};
 use rustix::mount::MountFlags;
 
@@ -15,21 +15,47 @@ use super::root::open_place;
 
 /// The kernel's limit for links on the way to one file.
 const MOST_LINKS: usize = 40;
+/// Covered by the overlay, in the file system of the directories in memory.
+const PLACE: &CStr = c"root";
 /// The kernel reads one page of options.
 const LONGEST_OPTIONS: usize = 4095;
 
-/// Mounts an overlay of the layers, and returns its root.
+/// The open directories of an overlay.
+pub(crate) struct OpenLayers {
+    /// Lowest first.
+    lowers: Vec<OwnedFd>,
+    changes: Option<(OwnedFd, OwnedFd)>,
+}
+
+/// Opens the directories of an overlay.
+pub(crate) fn open(layers: &RootLayers) -> Result<OpenLayers> {
+    let lowers = layers.lowers.iter().map(|path| open_place(path)).collect::<Result<_>>()?;
+    let changes = match &layers.changes {
+        Some((upper, work)) => Some((open_place(upper)?, open_place(work)?)),
+        None => None,
+    };
+    Ok(OpenLayers { lowers, changes })
+}
+
+/// Mounts the overlay, and returns its root. `memory` is the file system of the directories in memory,
+/// which is mounted: it serves as the mount point until the caller moves the mount, and for changes that
+/// are kept in memory.
 ///
 /// The older system call is used because it takes the names of all layers at once on every kernel;
-/// the newer one limits each option to 255 bytes before Linux 6.5. The layer's own directory serves as
-/// the mount point until the caller moves the mount.
-pub(crate) fn mount(layers: &RootLayers) -> Result<OwnedFd> {
-    let opened = |paths: &[CString]| paths.iter().map(|path| open_place(path)).collect::<Result<Vec<_>>>();
-    // The uppermost comes first.
-    let lowers = opened(&layers.lowers)?;
-    let (upper, work, place) = (open_place(&layers.upper)?, open_place(&layers.work)?, open_place(&layers.place)?);
+/// the newer one limits each option to 255 bytes before Linux 6.5.
+pub(crate) fn mount(layers: OpenLayers, memory: BorrowedFd<'_>) -> Result<OwnedFd> {
+    let make = |name: &CStr| {
+        rustix::fs::mkdirat(memory, name, Mode::from_raw_mode(0o755))?;
+        open_directory(memory, name)
+    };
+    let (upper, work) = match layers.changes {
+        Some(changes) => changes,
+        None => (make(c"upper")?, make(c"work")?),
+    };
+    let place = make(PLACE)?;
     let mut options = String::from("lowerdir=");
-    for (number, lower) in lowers.iter().rev().enumerate() {
+    // The uppermost comes first.
+    for (number, lower) in layers.lowers.iter().rev().enumerate() {
         let colon = if number == 0 { "" } else { ":" };
         let _ = write!(options, "{colon}/proc/self/fd/{}", lower.as_raw_fd());
     }
@@ -49,7 +75,12 @@ pub(crate) fn mount(layers: &RootLayers) -> Result<OwnedFd> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     rustix::mount::mount(c"overlay", &*target, c"overlay", flags, options.as_c_str())?;
     // By its name, which leads to what is mounted there.
-    rustix::fs::openat(CWD, &layers.place, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+    open_directory(memory, PLACE)
+}
+
+fn open_directory(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(parent, name, flags, Mode::empty())
 }
 
 /// Replaces the targets of operations by those to which the image's own links lead, inside the image.

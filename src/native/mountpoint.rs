@@ -32,10 +32,6 @@ impl Tree {
         self.root.as_fd()
     }
 
-    pub fn memory(&self) -> BorrowedFd<'_> {
-        self.memory.as_fd()
-    }
-
     /// Opens the directory at `path` and creates what is missing, the last part with `mode`.
     pub fn directory(&mut self, path: &CStr, mode: u32) -> Result<OwnedFd> {
         make_directory(self.root.as_fd(), path, mode)

@@ -15,7 +15,7 @@ use super::blueprint::{Blueprint, Operation};
 use super::device::{self, Nodes};
 use super::error::{Fault, Stage};
 use super::image_root;
-use super::mountpoint::{Tree, attach, attach_at};
+use super::mountpoint::{Tree, attach_at};
 use super::procfs;
 use super::skeleton::{Part, Skeleton};
 use super::sys::{self, MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
@@ -24,9 +24,9 @@ use super::sys::{self, MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
 ///
 /// 1. Nothing propagates to or from the host.
 /// 2. All sources are opened, before anything is mounted that could cover them.
-/// 3. The new root is mounted over `/`, which exists everywhere; paths still lead to the host. It is a
-///    skeleton, which is read-only from the beginning, an empty file system in memory, or has the files
-///    of an image.
+/// 3. The file system of all directories in memory is mounted over a directory that no step needs, and
+///    the new root over `/`; other paths still lead to the host. The new root is a skeleton, which is
+///    read-only from the beginning, an empty file system in memory, or has the files of an image.
 /// 4. The steps run, relative to the new root's descriptor, without what the skeleton contains.
 /// 5. A guest that may make sandboxes gets a `/proc` that it cannot reach, but may mount again.
 /// 6. The new root becomes read-only, unless the guest has a layer of its own over an image. Then it
@@ -39,8 +39,17 @@ pub(crate) fn build(
     let at_root = Fault::at(Stage::Root);
     sys::mount_setattr(CWD, c"/", true, 0, libc::MS_PRIVATE).map_err(&at_root)?;
     let sources = open_sources(blueprint)?;
-    let new_root = match (&blueprint.root, skeleton) {
-        (Some(layers), _) => image_root::mount(layers),
+    let layers = blueprint.root.as_ref().map(image_root::open).transpose().map_err(&at_root)?;
+    // A directory in memory can only be mounted elsewhere while its file system is mounted, too. It is
+    // detached with the host's root, because each `umount` waits for all processors. Not over `/`, where
+    // the last `umount` would detach it alone.
+    let size = blueprint.memory_files.as_deref().map(|size| (c"size", size));
+    let options: Vec<(&CStr, &CStr)> = std::iter::once((c"mode", c"0755")).chain(size).collect();
+    let memory = new_file_system(c"tmpfs", &options, NO_DEVICES).map_err(&at_root)?;
+    let place = blueprint.root.as_ref().map_or(c"/proc", |layers| &layers.place);
+    attach_at(memory.as_fd(), CWD, place).map_err(&at_root)?;
+    let new_root = match (layers, skeleton) {
+        (Some(layers), _) => image_root::mount(layers, memory.as_fd()),
         (None, Some(skeleton)) => {
             open_place(skeleton.path()).and_then(|place| copy_opened(place.as_fd(), SKELETON, false))
         }
@@ -48,12 +57,6 @@ pub(crate) fn build(
     };
     let new_root = new_root.map_err(&at_root)?;
     attach_at(new_root.as_fd(), CWD, c"/").map_err(&at_root)?;
-    // A directory in memory can only be mounted elsewhere while its file system is mounted, too: over
-    // the new root, which the steps do not look up by a path.
-    let size = blueprint.memory_files.as_deref().map(|size| (c"size", size));
-    let options: Vec<(&CStr, &CStr)> = std::iter::once((c"mode", c"0755")).chain(size).collect();
-    let memory = new_file_system(c"tmpfs", &options, NO_DEVICES).map_err(&at_root)?;
-    attach(memory.as_fd(), new_root.as_fd()).map_err(&at_root)?;
     let operations = match &blueprint.root {
         Some(_) => image_root::resolve(new_root.as_fd(), &blueprint.operations).map_err(&at_root)?.into(),
         None => Cow::Borrowed(&blueprint.operations[..]),
@@ -77,7 +80,6 @@ pub(crate) fn build(
     if blueprint.root.is_none() {
         sys::mount_setattr(guest.root(), c"", false, MOUNT_ATTR_RDONLY, 0).map_err(&at_root)?;
     }
-    detach(guest.memory()).map_err(&at_root)?;
     leave_host(guest.root()).map_err(Fault::at(Stage::Pivot))
 }
 
@@ -190,12 +192,6 @@ fn create(context: &OwnedFd, options: &[(&CStr, &CStr)], attributes: MountAttrFl
 
 /// Changes the root. `pivot_root(".", ".")` puts the old root on top of the new one, where it is
 /// detached with all that is mounted in it.
-/// Detaches a mount by its root; its files stay where they are mounted otherwise.
-fn detach(mount: BorrowedFd<'_>) -> Result<()> {
-    rustix::process::fchdir(mount)?;
-    rustix::mount::unmount(c".", UnmountFlags::DETACH)
-}
-
 fn leave_host(new_root: BorrowedFd<'_>) -> Result<()> {
     rustix::process::fchdir(new_root)?;
     rustix::process::pivot_root(c".", c".")?;

@@ -21,8 +21,10 @@ const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/s
 pub struct ImageRoot {
     /// Directories that are only read, lowest first. Empty if the store does not have the image yet.
     pub layers: Vec<HostPath>,
-    /// Contains `upper` and `work`, and is removed with the session.
-    pub layer: HostPath,
+    /// The directory for what the guest changes, in the session's; `None` if that is kept in memory.
+    pub layer: Option<HostPath>,
+    /// The session's directory.
+    pub session: HostPath,
 }
 
 /// Decides the root; `None` if the sandbox does not run an image on the native engine.
@@ -34,7 +36,8 @@ pub fn plan(
 ) -> Option<ImageRoot> {
     (engine.kind == EngineKind::Native && image.is_some()).then(|| ImageRoot {
         layers: facts.map_or_else(Vec::new, |facts| facts.layers.clone()),
-        layer: session_dir.join("image"),
+        layer: facts.filter(|facts| !facts.has_memory_layer).map(|_| session_dir.join("image")),
+        session: session_dir.clone(),
     })
 }
 
@@ -42,8 +45,8 @@ impl Draft<'_> {
     /// Adds the image's layer for changes, and its variables, which every other one replaces.
     pub fn image_root(&mut self) {
         let Some(root) = self.image_root.clone() else { return };
-        for part in ["upper", "work"] {
-            self.prepare.push(Prepare::Directory { path: root.layer.join(part), mode: 0o755 });
+        for (layer, part) in root.layer.iter().flat_map(|layer| ["upper", "work"].map(|part| (layer, part))) {
+            self.prepare.push(Prepare::Directory { path: layer.join(part), mode: 0o755 });
         }
         let why = |reason: &str| Why::default(reason).about(Topic::System);
         if let Some(image) = &self.facts.root_image {
@@ -67,16 +70,21 @@ impl Draft<'_> {
 
 /// Tells where the image comes from.
 pub fn details(root: Option<&ImageRoot>, facts: Option<&RootImageFacts>) -> Vec<Detail> {
-    let (Some(_), Some(facts)) = (root, facts) else { return Vec::new() };
+    let (Some(root), Some(facts)) = (root, facts) else { return Vec::new() };
     let detail =
         |name, value: String, reason: &str| Detail { name, value, reason: reason.into(), from: Origin::Default };
-    let layers = facts.layers.len();
+    let layers = match facts.layers.len() {
+        1 => "1 layer".to_owned(),
+        number => format!("{number} layers"),
+    };
     vec![
-        detail(
-            "image files",
-            format!("{} ({layers} layers)", facts.digest),
-            &format!("in sandpen's store, {}", facts.origin),
-        ),
+        detail("image files", format!("{} ({layers})", facts.digest), &format!("in sandpen's store, {}", facts.origin)),
+        match root.layer {
+            None => {
+                detail("image changes", "in memory".into(), "they share the space of /tmp, and end with the sandbox")
+            }
+            Some(_) => detail("image changes", "on disk".into(), "they end with the sandbox"),
+        },
         detail(
             "image owner",
             "every file belongs to your user".into(),

@@ -147,7 +147,8 @@ fn bind_kind(mount: &Mount) -> BindKind {
 fn overlay_root(root: &ImageRoot) -> OverlayRoot {
     OverlayRoot {
         lowers: root.layers.iter().map(|layer| layer.as_path().to_owned()).collect(),
-        layer: root.layer.as_path().to_owned(),
+        layer: root.layer.as_ref().map(|layer| layer.as_path().to_owned()),
+        place: root.session.as_path().to_owned(),
     }
 }
 
@@ -227,7 +228,8 @@ impl NativeLaunch {
         ];
         let root = setup.root.as_ref().map(|root| {
             let lowers: Vec<String> = root.lowers.iter().map(|lower| lower.display().to_string()).collect();
-            format!("overlay of {} over {} at /", root.layer.display(), lowers.join(", "))
+            let layer = root.layer.as_ref().map_or("memory".into(), |layer| layer.display().to_string());
+            format!("overlay of {layer} over {} at /", lowers.join(", "))
         });
         let steps = root.into_iter().chain(setup.steps.iter().map(describe));
         first.into_iter().chain(limits.into_iter().flatten()).chain(steps).chain(last).collect()

@@ -98,8 +98,11 @@ pub struct NativeLimits {
 pub struct OverlayRoot {
     /// Never written; lowest first.
     pub lowers: Vec<PathBuf>,
-    /// Contains the directories `upper` and `work`.
-    pub layer: PathBuf,
+    /// Contains the directories `upper` and `work`; `None` if changes are kept in memory.
+    pub layer: Option<PathBuf>,
+    /// The session's directory, which other mounts cover in the sandbox's namespace once it is not needed
+    /// any more.
+    pub place: PathBuf,
 }
 
 /// A native sandbox to be created.
