@@ -19,7 +19,7 @@ use sandpen::{Options, SessionId, View};
 use handwritten_host::{Engine, HandwrittenHost};
 
 /// The text of these engines' plans is compared, too.
-const TEXTS: [Engine; 2] = [Engine::Docker, Engine::Native];
+const TEXTS: [Engine; 3] = [Engine::Docker, Engine::Native, Engine::NativeImage];
 
 struct Scenario {
     name: &'static str,
@@ -29,7 +29,7 @@ struct Scenario {
     engines: &'static [Engine],
 }
 
-const SCENARIOS: [Scenario; 10] = [
+const SCENARIOS: [Scenario; 11] = [
     Scenario { name: "minimal", engines: &Engine::ALL, set_up: |_| Options::default(), command: &["git", "status"] },
     Scenario {
         name: "everything",
@@ -39,7 +39,14 @@ const SCENARIOS: [Scenario; 10] = [
     },
     Scenario {
         name: "image-user",
-        engines: Engine::CONTAINERS,
+        engines: &[
+            Engine::Docker,
+            Engine::DockerRootless,
+            Engine::DockerMacos,
+            Engine::Podman,
+            Engine::PodmanRootless,
+            Engine::NativeImage,
+        ],
         set_up: |_| Options {
             user: Some("image".into()),
             image: Some("example.org:5000/node:22".into()),
@@ -117,6 +124,12 @@ const SCENARIOS: [Scenario; 10] = [
             Options { push: vec!["agent/*".into(), "-agent/*".into()], ..Options::default() }
         },
         command: &["claude"],
+    },
+    Scenario {
+        name: "image",
+        engines: &[Engine::NativeImage],
+        set_up: |_| Options { image: Some("example.org:5000/node:22".into()), ..Options::default() },
+        command: &["npm", "test"],
     },
 ];
 
@@ -303,6 +316,11 @@ fn native_shows_what_an_installed_tool_needs() {
 #[test]
 fn pushes_by_rule() {
     check(&SCENARIOS[9]);
+}
+
+#[test]
+fn an_image_without_an_engine() {
+    check(&SCENARIOS[10]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::support::{Engine, Fixture, RunToEnd, holds_within};
+use crate::support::{Engine, Fixture, RunToEnd, SYSTEM_PATH, holds_within};
 
 /// A small image with the programs of busybox, and without an account.
 const IMAGE: &str = "localhost/sandpen-busybox:latest";
@@ -314,6 +314,18 @@ fn a_registry_with_a_login_gets_the_one_of_docker() {
         fixture.give_to_user(fixture.home.join(".docker"));
         fixture.give_to_user(fixture.home.join(".docker/config.json"));
         assert_eq!(fixture.sandpen(["image", "pull", &image]).finish().success(), image);
+        // A credential helper is asked with the registry's name.
+        fixture.sandpen(["image", "rm", &image]).finish().success();
+        let registry = image.split('/').next().expect("a registry");
+        fixture.write(".docker/config.json", &format!(r#"{{"credHelpers":{{"{registry}":"test"}}}}"#));
+        let answer = r#"{"ServerURL":"x","Username":"me","Secret":"hunter2"}"#;
+        let script = format!("#!/bin/sh\nread -r asked; [ \"$1 $asked\" = 'get {registry}' ] && echo '{answer}'\n");
+        fixture.write_script("bin/docker-credential-test", &script);
+        let mut pull = fixture.sandpen(["image", "pull", &image]);
+        pull.env("PATH", format!("{}:{SYSTEM_PATH}", fixture.home.join("bin").display()));
+        let pulled = pull.finish();
+        assert_eq!(pulled.success(), image);
+        assert!(!pulled.stderr.contains("hunter2"), "{}", pulled.stderr);
     });
 }
 

@@ -11,6 +11,7 @@ mod commands;
 mod engine;
 mod finished;
 mod fixture;
+mod image_store;
 mod process;
 mod program;
 pub mod pty;

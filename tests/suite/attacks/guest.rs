@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::support::{Fixture, Running, TIMEOUT, eventually, holds_within, is_running, signal};
-use crate::{for_every_container_engine, for_every_engine};
+use crate::{for_every_container_engine, for_every_engine, for_native_image};
 
 for_every_engine!(
     attack_25_a_killed_launcher_takes_the_guest_along,
@@ -15,6 +15,7 @@ for_every_engine!(
     the_guests_report_cannot_hang_the_launcher,
     the_guests_report_cannot_lead_the_launcher_elsewhere,
 );
+for_native_image!(attack_25_a_killed_launcher_takes_the_guest_along);
 for_every_container_engine!(the_helper_and_the_accounts_cannot_be_changed,);
 
 /// Returns a command line that no other process has.

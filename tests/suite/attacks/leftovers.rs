@@ -4,14 +4,19 @@
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-use crate::for_every_engine;
 use crate::support::{Engine, Fixture, RunToEnd};
+use crate::{for_every_engine, for_native_image};
 
 for_every_engine!(
     attack_34_no_set_user_id_file_is_left,
     attack_34_ordinary_modes_and_tools_work,
     attack_34_the_files_of_the_streams_cannot_be_changed,
     files_as_streams_work,
+);
+for_native_image!(
+    attack_34_no_set_user_id_file_is_left,
+    attack_34_ordinary_modes_and_tools_work,
+    attack_34_the_files_of_the_streams_cannot_be_changed
 );
 
 fn attack_34_no_set_user_id_file_is_left(fixture: &Fixture) {

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use crate::support::{Engine, Fixture, RunToEnd, SYSTEM_PATH};
-use crate::{for_every_container_engine, for_every_engine};
+use crate::{for_every_container_engine, for_every_engine, for_native_image};
 
 for_every_container_engine!(
     attack_33_a_source_that_is_replaced_before_the_mount_is_noticed,
@@ -15,6 +15,7 @@ for_every_engine!(
     attack_19_a_file_that_a_variable_names_is_not_followed_out,
     attack_01_a_user_configuration_in_the_workspace_chooses_no_mounts,
 );
+for_native_image!(attack_19_a_file_that_a_variable_names_is_not_followed_out);
 
 /// Stands in for a race: replaces the directory after sandpen has checked it, before the engine does.
 fn client_that_replaces(fixture: &Fixture, directory: &str, by: &str) -> String {

@@ -4,15 +4,16 @@ use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
-use crate::for_every_engine;
 use crate::network::{ASK, Server, outer_address};
 use crate::support::{Fixture, RunToEnd};
+use crate::{for_every_engine, for_native_image};
 
 for_every_engine!(
     attack_21_odd_names_and_addresses_are_refused_and_logged,
     attack_22_no_way_out_but_the_proxy,
     attack_23_a_listed_name_does_not_lead_to_this_machine,
 );
+for_native_image!(attack_22_no_way_out_but_the_proxy);
 
 pub(crate) fn attack_21_odd_names_and_addresses_are_refused_and_logged(fixture: &Fixture) {
     let server = Server::start("reached");

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::support::{Finished, Fixture, IMAGE, RunToEnd, Running, holds_within, sandpen_without_home};
-use crate::{for_every_container_engine, for_every_engine};
+use crate::{for_every_container_engine, for_every_engine, for_native_image};
 
 for_every_engine!(
     attack_08_a_planted_agent_gets_no_preset,
@@ -17,6 +17,7 @@ for_every_engine!(
     attack_19_links_do_not_lead_outside,
     attack_19_links_are_not_mounted,
 );
+for_native_image!(attack_19_links_do_not_lead_outside, attack_19_links_are_not_mounted);
 for_every_container_engine!(
     attack_07_planted_host_programs_are_not_executed,
     attack_07_programs_in_a_presets_directory_are_not_executed,

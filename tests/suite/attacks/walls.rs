@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::process::{Command, Stdio};
 
 use crate::support::{Fixture, RunToEnd, Running};
-use crate::{for_every_container_engine, for_every_engine};
+use crate::{for_every_container_engine, for_every_engine, for_native_image};
 
 for_every_engine!(
     attack_12_13_no_sockets_of_the_host,
@@ -14,6 +14,14 @@ for_every_engine!(
     attack_17_privileged_kernel_interfaces_are_blocked,
     attack_18_there_are_no_capabilities,
     attack_20_a_fork_bomb_is_bounded,
+);
+for_native_image!(
+    attack_12_13_no_sockets_of_the_host,
+    attack_14_no_inherited_files,
+    attack_17_no_new_namespaces_and_mounts,
+    attack_17_privileged_kernel_interfaces_are_blocked,
+    attack_18_there_are_no_capabilities,
+    attack_20_a_fork_bomb_is_bounded
 );
 for_every_container_engine!(attack_18_setuid_programs_gain_nothing,);
 

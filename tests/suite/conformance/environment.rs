@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::for_every_engine;
 use crate::support::{Fixture, RunToEnd};
+use crate::{for_every_engine, for_native_image};
 
 for_every_engine!(
     terminal_and_node_options_are_passed,
@@ -12,6 +12,7 @@ for_every_engine!(
     variables_come_from_every_layer,
     only_requested_variables_are_set,
 );
+for_native_image!(the_sandbox_has_a_name, only_requested_variables_are_set);
 
 /// Returns the guest's environment, read without a shell.
 fn environment(fixture: &Fixture, prepare: impl FnOnce(&mut std::process::Command)) -> BTreeMap<String, String> {

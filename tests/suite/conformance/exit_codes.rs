@@ -1,13 +1,14 @@
 //! Tests the exit codes of the guest and of the launcher.
 
 use crate::support::{Fixture, RunToEnd};
-use crate::{for_every_container_engine, for_every_engine, for_kubernetes};
+use crate::{for_every_container_engine, for_every_engine, for_kubernetes, for_native_image};
 
 for_every_engine!(
     the_exit_code_is_the_guests,
     death_by_signal_is_128_and_its_number,
     a_command_that_cannot_be_executed_is_126,
 );
+for_native_image!(a_command_that_cannot_be_executed_is_126);
 for_kubernetes!(a_command_that_cannot_be_executed_is_126, a_missing_command_is_127_with_a_hint,);
 for_every_container_engine!(a_missing_command_is_127_with_a_hint, an_engine_that_refuses_is_44,);
 

@@ -4,8 +4,8 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use crate::for_every_engine;
 use crate::support::{Fixture, RunToEnd};
+use crate::{for_every_engine, for_native_image};
 
 for_every_engine!(
     the_working_directory_is_its_real_path,
@@ -16,6 +16,14 @@ for_every_engine!(
     the_rest_of_home_is_not_there,
     the_hosts_temp_directory_is_there_only_when_asked_for,
     known_hosts_are_at_both_places_and_read_only,
+);
+for_native_image!(
+    the_working_directory_is_its_real_path,
+    include_dirs_are_writable,
+    mounts_are_read_only_unless_asked_for,
+    the_rest_of_home_is_not_there,
+    the_hosts_temp_directory_is_there_only_when_asked_for,
+    known_hosts_are_at_both_places_and_read_only
 );
 
 fn the_working_directory_is_its_real_path(fixture: &Fixture) {

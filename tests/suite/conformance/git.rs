@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::support::{Fixture, RunToEnd};
-use crate::{for_every_container_engine, for_every_engine};
+use crate::{for_every_container_engine, for_every_engine, for_native_image};
 
 for_every_engine!(
     r2_1_git_discovery_is_set,
@@ -16,6 +16,11 @@ for_every_engine!(
     r3_6_missing_files_do_not_matter,
     r3_7_git_credentials_stay_outside_unless_asked_for,
     a_commit_in_a_subdirectory_is_the_users,
+);
+for_native_image!(
+    r3_1_to_r3_3_git_reads_the_hosts_configuration,
+    r3_5_the_files_cannot_be_changed,
+    a_commit_in_a_subdirectory_is_the_users
 );
 for_every_container_engine!(r3_4_the_files_are_at_both_homes,);
 

@@ -4,10 +4,11 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use crate::for_every_engine;
 use crate::support::{Fixture, RunToEnd};
+use crate::{for_every_engine, for_native_image};
 
 for_every_engine!(hidden_files_read_as_empty, hidden_files_are_empty_in_other_mounts_too);
+for_native_image!(hidden_files_read_as_empty);
 
 const SECRETS: &[&str] = &[".env", "sub/.env.local", "secrets/key", "secrets/deep/key"];
 

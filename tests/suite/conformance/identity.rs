@@ -5,13 +5,19 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::support::{Engine, Fixture, RunToEnd};
-use crate::{for_every_container_engine, for_every_engine};
+use crate::{for_every_container_engine, for_every_engine, for_native_image};
 
 for_every_engine!(
     files_belong_to_the_host_user,
     home_is_writable_in_all_its_parts,
     executables_run_in_home_and_in_temp,
     the_user_has_a_passwd_entry_and_ssh_works,
+);
+for_native_image!(
+    files_belong_to_the_host_user,
+    home_is_writable_in_all_its_parts,
+    executables_run_in_home_and_in_temp,
+    the_user_has_a_passwd_entry_and_ssh_works
 );
 for_every_container_engine!(the_images_own_user_has_its_own_home, set_uid_gid_chooses_between_the_two,);
 

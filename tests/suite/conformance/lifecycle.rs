@@ -6,7 +6,7 @@ use std::process::Stdio;
 use rustix::process::Signal;
 
 use crate::support::{Fixture, RunToEnd, Running, eventually, is_running, signal};
-use crate::{for_every_container_engine, for_every_engine};
+use crate::{for_every_container_engine, for_every_engine, for_native_image};
 
 for_every_engine!(
     signals_reach_the_guest,
@@ -15,6 +15,7 @@ for_every_engine!(
     a_killed_client_leaves_nothing,
     locked_directories_do_not_keep_the_session,
 );
+for_native_image!(a_killed_client_leaves_nothing, locked_directories_do_not_keep_the_session);
 for_every_container_engine!(
     a_running_sandbox_can_be_found_by_its_labels,
     two_sandboxes_in_one_project_are_independent,

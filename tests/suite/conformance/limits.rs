@@ -4,9 +4,10 @@
 use std::process::{Command, Stdio};
 
 use crate::support::{Engine, Fixture, RunToEnd};
-use crate::{for_every_container_engine, for_every_engine};
+use crate::{for_every_container_engine, for_every_engine, for_native_image};
 
 for_every_engine!(the_pids_limit_holds, the_memory_limit_holds,);
+for_native_image!(the_pids_limit_holds);
 for_every_container_engine!(cpus_are_a_promise_or_a_downgrade,);
 
 /// Returns whether the plan promises the limit. If not, checks the downgrade, the warning and the

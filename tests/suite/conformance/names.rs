@@ -7,9 +7,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use crate::support::{Finished, Fixture, RunToEnd};
-use crate::{for_every_container_engine, for_every_engine};
+use crate::{for_every_container_engine, for_every_engine, for_native_image};
 
 for_every_engine!(odd_names_can_be_mounted, odd_names_can_be_the_working_directory, command_arguments_arrive_unchanged,);
+for_native_image!(odd_names_can_be_mounted, odd_names_can_be_the_working_directory);
 for_every_container_engine!(names_that_an_engine_cannot_mount_are_refused,);
 
 const ODD: &[&str] = &[

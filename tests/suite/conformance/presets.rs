@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use crate::support::{Fixture, RunToEnd};
-use crate::{for_every_container_engine, for_every_engine};
+use crate::{for_every_container_engine, for_every_engine, for_native_image};
 
 for_every_engine!(
     a_preset_brings_settings_and_keys,
@@ -12,6 +12,7 @@ for_every_engine!(
     a_command_selects_its_preset,
     an_own_preset_brings_what_it_names,
 );
+for_native_image!(a_preset_brings_settings_and_keys);
 for_every_container_engine!(settings_are_at_both_homes,);
 
 const SCRIPT: &str = "echo ${ANTHROPIC_API_KEY-no key} ${OPENAI_API_KEY-no other key}; ls -A ~";

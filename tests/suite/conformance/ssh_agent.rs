@@ -1,7 +1,7 @@
 //! A real SSH agent is either forwarded or unreachable (R4, R5).
 
 use crate::support::{Finished, Fixture, RunToEnd, Running, eventually};
-use crate::{for_every_container_engine, for_every_engine};
+use crate::{for_every_container_engine, for_every_engine, for_native_image};
 
 for_every_engine!(
     with_agent:
@@ -9,6 +9,7 @@ for_every_engine!(
     r4_3_the_agent_answers_at_the_fixed_path,
     r4_4_on_off_and_unset_keep_their_meaning,
 );
+for_native_image!(with_agent: r4_3_the_agent_answers_at_the_fixed_path);
 for_every_engine!(r4_2_without_an_agent_there_is_one_warning);
 for_every_engine!(with_empty_agent: an_agent_without_keys_is_named);
 for_every_container_engine!(with_agent: r5_2_the_socket_is_mounted_with_z_on_podman_only,);

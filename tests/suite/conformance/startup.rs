@@ -3,8 +3,8 @@
 
 use std::fs;
 
-use crate::for_every_engine;
 use crate::support::{Fixture, RunToEnd};
+use crate::{for_every_engine, for_native_image};
 
 for_every_engine!(
     a_python_environment_is_replaced_by_one_that_stays,
@@ -13,6 +13,7 @@ for_every_engine!(
     sandbox_bashrc_prepares_the_command,
     orphans_are_reaped,
 );
+for_native_image!(parts_of_path_below_the_project_are_kept, sandbox_bashrc_prepares_the_command, orphans_are_reaped);
 
 fn a_python_environment_is_replaced_by_one_that_stays(fixture: &Fixture) {
     let hosts = fixture.write("project/.venv/bin/python", "of the host");
@@ -64,7 +65,7 @@ fn parts_of_path_below_the_project_are_kept(fixture: &Fixture) {
     let finished = command.args(["--", "bash", "-c", "tool; ls -d /; echo $PATH; echo $PYTHONPATH"]).finish();
     let image = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
     let tools = tools.display();
-    let expected = if fixture.engine().is_container() {
+    let expected = if fixture.engine().has_image() {
         // The project's directories follow the image's, so that no file of the project replaces a
         // program of the image.
         format!("tool\n/\n{image}:{tools}\n{project}/lib")

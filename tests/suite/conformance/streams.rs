@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 
 use crate::support::{Fixture, RunToEnd, eventually};
-use crate::{for_every_engine, for_kubernetes};
+use crate::{for_every_engine, for_kubernetes, for_native_image};
 
 for_every_engine!(
     stdin_arrives_byte_by_byte,
@@ -16,6 +16,7 @@ for_every_engine!(
     without_a_command_there_is_a_shell,
     a_reader_that_goes_away_ends_the_sandbox,
 );
+for_native_image!(without_a_command_there_is_a_shell);
 
 for_kubernetes!(
     stdin_arrives_byte_by_byte,

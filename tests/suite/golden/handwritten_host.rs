@@ -8,7 +8,8 @@ use sandpen::HostPath;
 use sandpen::internals::value::EngineSetting;
 use sandpen::internals::{
     AgentFacts, Controller, DesktopFacts, DockerFacts, Environment, FileFact, FileKind, Host, ImageFacts, NativeFacts,
-    Platform, PodmanFacts, ProcessStamp, Reach, Resolved, SystemEntry, SystemFacts, Terminal,
+    Platform, PodmanFacts, ProcessStamp, Reach, Resolved, RootImageFacts, RootImageUser, SystemEntry, SystemFacts,
+    Terminal,
 };
 
 use crate::support::Fixture;
@@ -21,9 +22,12 @@ pub enum Engine {
     Podman,
     PodmanRootless,
     Native,
+    /// With an image, which the scenario names.
+    NativeImage,
 }
 
 impl Engine {
+    /// Without the one that needs an image.
     pub const ALL: [Engine; 6] = [
         Engine::Docker,
         Engine::DockerRootless,
@@ -32,7 +36,6 @@ impl Engine {
         Engine::PodmanRootless,
         Engine::Native,
     ];
-    pub const CONTAINERS: &[Engine] = Self::ALL.split_at(5).0;
 
     pub fn name(self) -> &'static str {
         match self {
@@ -42,6 +45,7 @@ impl Engine {
             Engine::Podman => "podman",
             Engine::PodmanRootless => "podman-rootless",
             Engine::Native => "native",
+            Engine::NativeImage => "native-image",
         }
     }
 
@@ -49,7 +53,7 @@ impl Engine {
         match self {
             Engine::Docker | Engine::DockerRootless | Engine::DockerMacos => EngineSetting::Docker,
             Engine::Podman | Engine::PodmanRootless => EngineSetting::Podman,
-            Engine::Native => EngineSetting::Native,
+            Engine::Native | Engine::NativeImage => EngineSetting::Native,
         }
     }
 }
@@ -73,7 +77,7 @@ impl HandwrittenHost {
         let (uid, gid) = match engine {
             Engine::Podman => (0, 0),
             Engine::DockerMacos => (501, 20),
-            Engine::Docker | Engine::DockerRootless | Engine::PodmanRootless | Engine::Native => (1000, 1000),
+            _ => (1000, 1000),
         };
         let host = Host {
             platform: if engine == Engine::DockerMacos { Platform::Macos } else { Platform::Linux },
@@ -132,7 +136,7 @@ impl HandwrittenHost {
             // Without systemd no controller is delegated, so limits become downgrades.
             controllers: Vec::new(),
         });
-        facts.native = (self.engine == Engine::Native).then(|| NativeFacts {
+        facts.native = (self.engine.setting() == EngineSetting::Native).then(|| NativeFacts {
             problem: None,
             limits_processes: true,
             scopes_sockets: facts.native.as_ref().is_none_or(|native| native.scopes_sockets),
@@ -140,6 +144,7 @@ impl HandwrittenHost {
             cannot_limit: vec![Controller::Cpu],
             system: system(),
         });
+        facts.root_image = (self.engine == Engine::NativeImage).then(|| self.root_image());
         facts.agent = if with_agent {
             AgentFacts::Answers { socket: HostPath::new("/run/user/1000/agent").expect("absolute"), keys: 2 }
         } else {
@@ -157,6 +162,22 @@ impl HandwrittenHost {
             arch: Some("amd64".into()),
             user_ids: Some((1000, 1000)),
         });
+    }
+
+    /// Describes an image of two layers in sandpen's store.
+    fn root_image(&self) -> RootImageFacts {
+        let layer = |name: &str| self.host.state_dir().join("images/layers").join(name).join("files");
+        RootImageFacts {
+            reference: "example.org:5000/node:22".into(),
+            digest: format!("sha256:{}", "0".repeat(64)),
+            platform: "linux/amd64".into(),
+            layers: vec![layer("lower"), layer("upper")],
+            env: vec![("PATH".into(), "/usr/local/bin:/usr/bin".into()), ("NODE_VERSION".into(), "22".into())],
+            user: Some(RootImageUser { name: "node".into(), uid: 1000, gid: 1000, home: "/home/node".into() }),
+            runs_init: false,
+            has_memory_layer: true,
+            origin: "pulled from example.org:5000".into(),
+        }
     }
 
     /// Replaces text that differs between two runs: the root directory, and the digests of paths

@@ -83,7 +83,7 @@ fn every_required_feature_has_an_entry_with_a_reason() {
         let more = match engine {
             Engine::Podman | Engine::PodmanRootless => PODMAN_ROWS,
             Engine::DockerMacos => DUAL_HOME_ROWS,
-            Engine::Docker | Engine::DockerRootless | Engine::Native => MAPPED_HOME_ROWS,
+            Engine::Docker | Engine::DockerRootless | Engine::Native | Engine::NativeImage => MAPPED_HOME_ROWS,
         };
         let applies = |row: &str| engine != Engine::Native || !CONTAINER_ONLY.contains(&row);
         for (row, parts) in ROWS.iter().chain(more).filter(|(row, _)| applies(row)) {

@@ -13,6 +13,8 @@ pub enum Engine {
     Native,
     /// The native engine runs as root.
     NativeRoot,
+    /// The native engine with the files of an image, as an ordinary user.
+    NativeImage,
     /// A pod, for a user of the cluster with few rights.
     Kubernetes,
 }
@@ -25,7 +27,7 @@ impl Engine {
             Engine::Podman => "podman",
             Engine::PodmanRootless => "podman-rootless",
             Engine::DockerRootless => "docker-rootless",
-            Engine::Native | Engine::NativeRoot => "native",
+            Engine::Native | Engine::NativeRoot | Engine::NativeImage => "native",
             Engine::Kubernetes => "kubernetes",
         }
     }
@@ -35,24 +37,33 @@ impl Engine {
         match self {
             Engine::Docker | Engine::DockerRootless => "docker",
             Engine::Podman | Engine::PodmanRootless => "podman",
-            Engine::Native | Engine::NativeRoot => "native",
+            Engine::Native | Engine::NativeRoot | Engine::NativeImage => "native",
             Engine::Kubernetes => "kubernetes",
         }
     }
 
     /// Returns whether an ordinary user owns the engine.
     pub fn is_rootless(self) -> bool {
-        matches!(self, Engine::PodmanRootless | Engine::DockerRootless | Engine::Native | Engine::Kubernetes)
+        !matches!(self, Engine::Docker | Engine::Podman | Engine::NativeRoot)
     }
 
     pub fn is_container(self) -> bool {
-        !matches!(self, Engine::Native | Engine::NativeRoot)
+        !matches!(self, Engine::Native | Engine::NativeRoot | Engine::NativeImage)
+    }
+
+    /// Returns whether the guest has the files of an image, and not those of the host.
+    pub fn has_image(self) -> bool {
+        self.is_container() || self == Engine::NativeImage
     }
 
     /// Returns whether a test can use the engine. If not, the test is recorded as skipped.
     #[track_caller]
     pub fn is_available(self) -> bool {
         if !skips::is_engine_available(self.name()) {
+            return false;
+        }
+        // The image is taken from Docker.
+        if self == Engine::NativeImage && !skips::is_engine_available(Engine::Docker.name()) {
             return false;
         }
         !matches!(self, Engine::Podman | Engine::NativeRoot) || skips::is_root(&format!("{} as root", self.flag()))
@@ -105,6 +116,27 @@ macro_rules! for_kubernetes {
                 fn $name() { Fixture::on(Engine::Kubernetes, super::$name) }
             )+
         }
+    };
+}
+
+/// Defines a test on native with an image for each function whose result the image's files, or the mounts
+/// over them, could change.
+#[macro_export]
+macro_rules! for_native_image {
+    ($step:ident: $($name:ident),+ $(,)?) => {
+        $crate::for_native_image!(@ $crate::support::Fixture::$step; $($name),+);
+    };
+    (@ $prepare:expr; $($name:ident),+) => {
+        mod native_image {
+            use $crate::support::{Engine, Fixture};
+            $(
+                #[test]
+                fn $name() { Fixture::on_prepared(Engine::NativeImage, $prepare, super::$name) }
+            )+
+        }
+    };
+    ($($name:ident),+ $(,)?) => {
+        $crate::for_native_image!(@ std::convert::identity; $($name),+);
     };
 }
 

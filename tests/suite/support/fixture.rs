@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::agent::Agent;
 use super::program::install_script;
 use super::user::{User, rig_variable};
-use super::{Engine, Finished, IMAGE, SYSTEM_PATH};
+use super::{Engine, Finished, IMAGE, SYSTEM_PATH, image_store};
 
 pub struct Fixture {
     /// Contains all other directories. Normalized texts show it as `[ROOT]`.
@@ -114,10 +114,14 @@ impl Fixture {
             self.set("KUBECONFIG", &format!("{rig}/config"));
         }
         self.options = vec!["--engine".into(), engine.flag().into()];
-        if engine.is_container() {
+        if engine.has_image() {
             self.options.extend(["--image", IMAGE].map(str::to_owned));
         }
-        self.with_user(engine.user())
+        let fixture = self.with_user(engine.user());
+        if engine == Engine::NativeImage {
+            image_store::give(&fixture);
+        }
+        fixture
     }
 
     fn with_user(mut self, user: User) -> Self {
