@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use super::push::{RemoteUrl, Remotes, SshRemote};
-use super::{Draft, Source};
+use super::{Draft, Source, questions};
 use crate::config::value::{AgentMode, SshDestination, SshHost};
 use crate::facts::git::is_public_key;
 use crate::path::HostPath;
@@ -38,6 +38,8 @@ pub struct AgentGatePlan {
     /// The program that asks, and the directories in which it must not be.
     pub askpass: Option<HostPath>,
     pub mounted: Vec<HostPath>,
+    /// Directories that the guest can write. It could add a server's key to a file in them.
+    pub writable: Vec<HostPath>,
     /// Names the sandbox in the question.
     pub id: String,
 }
@@ -85,6 +87,7 @@ impl Draft<'_> {
             asks: self.config.ssh_confirm.value,
             askpass: self.host.env.path(vars::SSH_ASKPASS).and_then(|path| HostPath::new(path).ok()),
             mounted: self.mounts.iter().filter_map(|mount| host_source(&mount.source)).collect(),
+            writable: questions::writable(self.host, self.config, self.workspace).collect(),
             id: self.id.to_string(),
         })
     }

@@ -14,10 +14,16 @@ pub fn read(path: &Path, largest: u64) -> io::Result<String> {
 /// Reads the text of a regular file of the user, which may be a link, of at most `largest` bytes. A
 /// pipe or a device does not hang the caller.
 pub fn read_linked(path: &Path, largest: u64) -> io::Result<String> {
+    String::from_utf8(read_linked_bytes(path, largest)?)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+/// Reads the content of such a file.
+pub fn read_linked_bytes(path: &Path, largest: u64) -> io::Result<Vec<u8>> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
-    let mut text = String::new();
-    regular(file, largest)?.0.take(largest).read_to_string(&mut text)?;
-    Ok(text)
+    let mut content = Vec::new();
+    regular(file, largest)?.0.take(largest).read_to_end(&mut content)?;
+    Ok(content)
 }
 
 /// Reads the content of a regular file of at most `largest` bytes.

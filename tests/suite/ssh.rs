@@ -7,6 +7,7 @@ mod config;
 mod desktop;
 mod faults;
 mod git;
+mod host_keys;
 mod hosts;
 mod order;
 mod podman_machine;

@@ -96,7 +96,13 @@ mod tests {
 
     #[test]
     fn certificates_of_every_kind_of_authority_are_verified() {
-        for kind in [&["ed25519"][..], &["ecdsa", "-b", "256"], &["ecdsa", "-b", "384"], &["rsa", "-b", "2048"]] {
+        for kind in [
+            &["ed25519"][..],
+            &["ecdsa", "-b", "256"],
+            &["ecdsa", "-b", "384"],
+            &["ecdsa", "-b", "521"],
+            &["rsa", "-b", "2048"],
+        ] {
             let (blob, authority) = certificate(kind, &["-h", "-n", "example.org,other", "-V", "-1h:+1h"]);
             let parsed = HostCertificate::parse(&blob).expect("a certificate");
             assert_eq!(parsed.authority, authority, "{kind:?}");

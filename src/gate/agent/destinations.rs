@@ -13,7 +13,9 @@ use std::time::{Duration, SystemTime};
 use base64ct::{Base64, Encoding};
 
 use super::known_hosts::{ServerNames, is_revoked, knows, name_of};
+use super::revoked_keys;
 use crate::config::value::SshDestination;
+use crate::path::HostPath;
 use crate::plan::AgentGatePlan;
 use crate::process::output_within;
 
@@ -32,6 +34,8 @@ pub struct Destination {
     pub user: Option<String>,
     names: ServerNames,
     files: Vec<PathBuf>,
+    /// The file of the option `RevokedHostKeys`.
+    revoked: Option<PathBuf>,
     /// The files of the only keys that ssh uses there; `None` if it tries every key.
     identities: Option<Vec<PathBuf>>,
 }
@@ -52,8 +56,11 @@ impl Destinations {
     pub fn with_key(&self, plan: &AgentGatePlan, key: &[u8]) -> Vec<&Destination> {
         let now = SystemTime::now();
         let has_key = |destination: &&Destination| {
-            let texts: Vec<String> = destination.files.iter().map(|file| read(file)).collect();
-            !texts.iter().any(|text| is_revoked(text, &destination.names, key))
+            let files = destination.files.iter().filter(|file| !is_writable(file, plan));
+            let texts: Vec<String> = files.map(|file| read(file)).collect();
+            let is_in_list = |file: &PathBuf| is_writable(file, plan) || revoked_keys::is_revoked(file, key, plan);
+            !destination.revoked.as_ref().is_some_and(is_in_list)
+                && !texts.iter().any(|text| is_revoked(text, &destination.names, key))
                 && texts.iter().any(|text| knows(text, &destination.names, key, now))
         };
         self.get(plan).iter().filter(has_key).collect()
@@ -81,6 +88,15 @@ fn default_files(plan: &AgentGatePlan) -> Vec<PathBuf> {
     let ssh = plan.home.join(".ssh");
     let user = ["known_hosts", "known_hosts2"].map(|name| ssh.join(name).as_path().to_owned());
     user.into_iter().chain(SYSTEM_KNOWN_HOSTS.map(PathBuf::from)).collect()
+}
+
+/// Tells whether the guest can write a file.
+fn is_writable(file: &Path, plan: &AgentGatePlan) -> bool {
+    let real = file.canonicalize();
+    let is_below = |directory: &HostPath| {
+        [Some(file), real.as_deref().ok()].into_iter().flatten().any(|path| path.starts_with(directory.as_path()))
+    };
+    plan.writable.iter().any(is_below)
 }
 
 /// Reads a file, which may be missing.
@@ -152,8 +168,9 @@ fn destination(asked: &SshDestination, settings: &str, plan: &AgentGatePlan) -> 
     }
     let is_only = value("identitiesonly").as_deref() == Some("yes");
     let identities = is_only.then(|| values("identityfile").iter().map(|file| path(file)).collect());
+    let revoked = value("revokedhostkeys").filter(|file| file != "none").map(|file| path(&file));
     let shown = SshDestination { user: None, ..asked.clone() };
-    Destination { name: shown.to_string(), user: asked.user.clone(), names, files, identities }
+    Destination { name: shown.to_string(), user: asked.user.clone(), names, files, revoked, identities }
 }
 
 #[cfg(test)]
@@ -171,16 +188,16 @@ mod tests {
     fn the_configuration_of_ssh_decides_names_files_and_keys() {
         let plan = plan_for_tests(Path::new("/gate"), Path::new("/agent"));
         let settings = "host work\nhostname git.example.org\nport 2222\nidentitiesonly yes\nidentityfile ~/.ssh/work\n\
-            userknownhostsfile ~/.ssh/known_hosts /other\nglobalknownhostsfile /etc/ssh/ssh_known_hosts\n";
+            revokedhostkeys ~/.ssh/revoked\nuserknownhostsfile ~/.ssh/known_hosts /other\nglobalknownhostsfile /etc/ssh/ssh_known_hosts\n";
         let found = destination(&asked("git@work"), settings, &plan);
         let home = plan.home.as_path();
         assert_eq!((found.name.as_str(), found.user.as_deref()), ("work", Some("git")));
         assert_eq!(found.names, ServerNames::new("git.example.org", 2222));
         let files = [home.join(".ssh/known_hosts"), "/other".into(), "/etc/ssh/ssh_known_hosts".into()];
-        assert_eq!(found.files, files);
+        assert_eq!((found.files, found.revoked), (files.to_vec(), Some(home.join(".ssh/revoked"))));
         assert_eq!(found.identities, Some(vec![home.join(".ssh/work")]));
         let alias = destination(&asked("work"), "hostname x\nhostkeyalias y\nidentityfile ~/.ssh/id_rsa\n", &plan);
-        assert_eq!((alias.names, alias.identities), (ServerNames::new("y", 22), None));
+        assert_eq!((alias.names, alias.identities, alias.revoked), (ServerNames::new("y", 22), None, None));
     }
 
     #[test]

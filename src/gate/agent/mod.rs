@@ -17,6 +17,7 @@ mod known_hosts;
 mod public_key;
 mod purpose;
 mod request;
+mod revoked_keys;
 mod session;
 mod slots;
 mod upstream;

@@ -1,9 +1,12 @@
-//! Verifies signatures of SSH servers and certificate authorities: Ed25519, ECDSA on P-256 and P-384,
-//! RSA with SHA-2, and Ed25519 and P-256 keys in security tokens. A key of another kind verifies
-//! nothing: there is no P-521, which the library lacks and no sshd has by itself.
+//! Verifies signatures of SSH servers and certificate authorities: Ed25519, ECDSA on P-256, P-384 and
+//! P-521, RSA with SHA-2, and Ed25519 and P-256 keys in security tokens. A key of another kind verifies
+//! nothing.
 
 use graviola::hashing::{Sha256, Sha384};
 use graviola::signing::{ecdsa, eddsa, rsa};
+// graviola has no P-521.
+use p521::ecdsa as p521_ecdsa;
+use p521::ecdsa::signature::Verifier;
 use sha2::Digest;
 
 use super::wire::Reader;
@@ -17,6 +20,7 @@ pub enum PublicKey<'a> {
     Ed25519(&'a [u8]),
     P256(&'a [u8]),
     P384(&'a [u8]),
+    P521(&'a [u8]),
     Rsa {
         exponent: &'a [u8],
         modulus: &'a [u8],
@@ -49,6 +53,7 @@ impl<'a> PublicKey<'a> {
             "ssh-ed25519" => PublicKey::Ed25519(reader.string()?),
             "ecdsa-sha2-nistp256" => PublicKey::P256(curve("nistp256")?),
             "ecdsa-sha2-nistp384" => PublicKey::P384(curve("nistp384")?),
+            "ecdsa-sha2-nistp521" => PublicKey::P521(curve("nistp521")?),
             "sk-ssh-ed25519@openssh.com" => {
                 PublicKey::TokenEd25519 { key: reader.string()?, application: reader.string()? }
             }
@@ -88,6 +93,11 @@ impl<'a> PublicKey<'a> {
             (PublicKey::P384(point), "ecdsa-sha2-nistp384") => {
                 let key = ecdsa::VerifyingKey::<ecdsa::P384>::from_x962_uncompressed(point).ok()?;
                 key.verify::<Sha384>(&[data], &scalars(signature, 48)?).ok()
+            }
+            (PublicKey::P521(point), "ecdsa-sha2-nistp521") => {
+                let key = p521_ecdsa::VerifyingKey::from_sec1_bytes(point).ok()?;
+                let signature = p521_ecdsa::Signature::from_slice(&scalars(signature, 66)?).ok()?;
+                key.verify(data, &signature).ok()
             }
             (PublicKey::Rsa { exponent, modulus }, "rsa-sha2-256" | "rsa-sha2-512") => {
                 let key = rsa::VerifyingKey::from_pkcs1_der(&pkcs1(modulus, exponent)?).ok()?;
@@ -218,5 +228,27 @@ mod tests {
         }
         let other = encoded(&[KIND, &token.public_key().as_bytes(), b"web:"]);
         assert!(!PublicKey::parse(&other).expect("a key").verifies(&signature, b"session"));
+    }
+
+    #[test]
+    fn a_p256_key_in_a_token_verifies() {
+        const KIND: &[u8] = b"sk-ecdsa-sha2-nistp256@openssh.com";
+        let token = ecdsa::SigningKey::<ecdsa::P256>::generate().expect("a key");
+        let mut spki = [0; 256];
+        let spki = token.to_spki_der(&mut spki).expect("a key");
+        // The point is at the end, with its first byte 4.
+        let point = &spki[spki.len() - 65..];
+        let key = encoded(&[KIND, b"nistp256", point, b"ssh:"]);
+        let hash = |bytes: &[u8]| sha2::Sha256::digest(bytes);
+        let signed = [&hash(b"ssh:")[..], &[5], &[0, 0, 1, 0], &hash(b"session")].concat();
+        let mut numbers = [0; 64];
+        let numbers = token.sign::<Sha256>(&[&signed], &mut numbers).expect("a signature");
+        // SSH's numbers are signed.
+        let number = |bytes: &[u8]| [&[0], bytes].concat();
+        let numbers = encoded(&[&number(&numbers[..32]), &number(&numbers[32..])]);
+        let signature = [encoded(&[KIND, &numbers]), vec![5, 0, 0, 1, 0]].concat();
+        let key = PublicKey::parse(&key).expect("a key");
+        assert!(key.verifies(&signature, b"session"));
+        assert!(!key.verifies(&signature, b"another"));
     }
 }

@@ -8,6 +8,7 @@ use super::purpose::tests::{login_data, signature_data};
 use super::tests::{Rig, ask, plan_for_tests, sign_request};
 use super::wire::put_string;
 use crate::config::value::{SshHost, Value};
+use crate::plan::AgentGatePlan;
 
 /// A server with a key.
 struct Server(Ed25519SigningKey);
@@ -44,6 +45,10 @@ fn binding(key: &[u8], session: &[u8], signature: &[u8], forwarding: u8) -> Vec<
 
 /// Starts a gate that allows `git@example.org`.
 fn limited(known_hosts: &str) -> Rig {
+    limited_with(known_hosts, |_| ())
+}
+
+fn limited_with(known_hosts: &str, change: impl FnOnce(&mut AgentGatePlan)) -> Rig {
     Rig::start_with(|socket, agent, home| {
         std::fs::create_dir(home.as_path().join(".ssh")).expect("a directory");
         std::fs::write(home.as_path().join(".ssh/known_hosts"), known_hosts).expect("known_hosts");
@@ -51,6 +56,7 @@ fn limited(known_hosts: &str) -> Rig {
         let mut plan = plan_for_tests(socket, agent);
         (plan.is_limited, plan.hosts, plan.home) = (true, vec![host], home);
         plan.signing_key = Some(format!("ssh-ed25519 {} me", Base64::encode_string(b"signing key")));
+        change(&mut plan);
         plan
     })
 }
@@ -130,6 +136,20 @@ fn revoked_and_unknown_keys_get_no_signature() {
         ask(&mut guest, &server.binding(b"session"));
         assert_eq!(ask(&mut guest, &login(b"session", "git", None)), [5], "{known}");
         assert!(rig.agent.seen().iter().all(|message| message[0] != 13));
+    }
+}
+
+#[test]
+fn a_list_of_servers_that_the_guest_can_write_counts_for_nothing() {
+    let server = Server::new(1);
+    for is_writable in [false, true] {
+        let rig = limited_with(&server.known_as("example.org"), |plan| {
+            plan.writable = if is_writable { vec![plan.home.clone()] } else { Vec::new() };
+        });
+        let mut guest = rig.connect();
+        assert_eq!(ask(&mut guest, &server.binding(b"session")), [6]);
+        let expected: &[u8] = if is_writable { &[5] } else { &SIGNED };
+        assert_eq!(ask(&mut guest, &login(b"session", "git", None)), expected);
     }
 }
 

@@ -64,6 +64,7 @@ pub fn plan_for_tests(socket: &Path, agent: &Path) -> AgentGatePlan {
         asks: false,
         askpass: None,
         mounted: Vec::new(),
+        writable: Vec::new(),
         id: "test".into(),
     }
 }

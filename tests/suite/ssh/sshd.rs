@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::support::{Fixture, Running, eventually, public_key};
@@ -20,7 +20,10 @@ pub struct Sshd {
 impl Sshd {
     /// `extra` holds further lines of the configuration.
     pub fn start(fixture: &Fixture, extra: &str) -> Self {
-        let host_key = fixture.make_key("host-key", "host");
+        Self::start_with(fixture, extra, &fixture.make_key("host-key", "host"))
+    }
+
+    pub fn start_with(fixture: &Fixture, extra: &str, host_key: &Path) -> Self {
         let identity = fixture.make_key("identity", "machine");
         let authorized = fixture.write("../keys/authorized", &format!("{}\n", public_key(&identity)));
         let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port();
@@ -38,7 +41,7 @@ impl Sshd {
         }
         let process = Running::start(fixture.host_command("/usr/sbin/sshd").args(["-D", "-e", "-f"]).arg(config));
         eventually("sshd answers", || answers(port));
-        let known = public_key(&host_key);
+        let known = public_key(host_key);
         let known = known.split(' ').take(2).collect::<Vec<_>>().join(" ");
         Sshd { port, process, known: format!("[127.0.0.1]:{port} {known}\n"), identity }
     }
