@@ -12,6 +12,8 @@ use crate::ui::counted;
 const MAX_COUNTED: usize = 100;
 /// How many of them the summary names.
 const MAX_NAMED: usize = 5;
+/// How many reasons of refusals the summary names.
+const MAX_REASONS: usize = 5;
 
 #[derive(Debug)]
 pub struct Usage {
@@ -24,7 +26,8 @@ struct Counts {
     has_listed: bool,
     has_failed: bool,
     signed: BTreeMap<String, u64>,
-    refused: BTreeMap<String, u64>,
+    /// By reason, of which there is a limited number.
+    refused: BTreeMap<String, BTreeMap<String, u64>>,
 }
 
 impl Usage {
@@ -55,7 +58,7 @@ impl Usage {
 
     pub fn refused(&self, what: &str, reason: &str) {
         self.log.record(Gate::Ssh, Verdict::Refused, what, reason);
-        self.count(|counts| add(&mut counts.refused, what));
+        self.count(|counts| add(counts.refused.entry(reason.to_owned()).or_default(), what));
     }
 
     /// Records that the agent cannot be reached, once.
@@ -65,11 +68,14 @@ impl Usage {
         }
     }
 
-    /// Prints what was refused; with `-v` also what was signed.
+    /// Prints what was refused, once for each reason; with `-v` also what was signed.
     pub fn print(&self, ui: Ui) {
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        if !counts.refused.is_empty() {
-            ui.notice(&format!("the SSH agent's gate refused {}; `sandpen log` tells why", named(&counts.refused)));
+        for (reason, refused) in counts.refused.iter().take(MAX_REASONS) {
+            ui.notice(&format!("the SSH agent's gate refused {}: {reason}", named(refused)));
+        }
+        if counts.refused.len() > MAX_REASONS {
+            ui.notice("the SSH agent's gate refused more for other reasons: `sandpen log` lists them");
         }
         if ui.is_verbose() && !counts.signed.is_empty() {
             let signed: u64 = counts.signed.values().sum();
