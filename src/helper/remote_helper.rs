@@ -12,15 +12,21 @@ use std::process::ExitCode;
 use std::thread;
 
 use crate::plan::CONTROL_DIR;
-use crate::plan::push::SOCKET;
+use crate::plan::push::{LFS_ARGUMENT, SOCKET};
 use crate::process::copy_bytes;
 
 const MAX_LINE: usize = 4096;
 /// Git's exit code for fatal errors.
 const FATAL: u8 = 128;
 
-/// The helper's `main`, with the arguments that Git gives: the name of a remote and its URL.
+/// The helper's `main`, with the arguments that Git gives: the name of a remote and its URL. Git LFS gives
+/// another one.
 pub fn main(arguments: &[OsString]) -> ExitCode {
+    if let [argument] = arguments
+        && argument == LFS_ARGUMENT
+    {
+        return refuse_lfs();
+    }
     let number = arguments.get(1).and_then(|number| number.to_str()).unwrap_or_default();
     match serve(number) {
         Ok(()) => ExitCode::SUCCESS,
@@ -28,6 +34,16 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
             let _ = writeln!(io::stderr(), "fatal: sandpen: {reason}");
             ExitCode::from(FATAL)
         }
+    }
+}
+
+/// Answers as a transfer agent of Git LFS that cannot start, so that LFS shows the reason.
+fn refuse_lfs() -> ExitCode {
+    let message = "sandpen: --push does not carry files of Git LFS: fetch and push them outside";
+    let error = serde_json::json!({"error": {"code": FATAL, "message": message}});
+    match writeln!(io::stdout(), "{error}") {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::from(FATAL),
     }
 }
 

@@ -4,6 +4,7 @@
 mod client;
 mod http;
 mod http_server;
+mod protocol;
 mod refused;
 mod remotes;
 mod rules;

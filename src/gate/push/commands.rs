@@ -11,6 +11,8 @@ use crate::config::value::{RefChange, is_ref_name};
 const MAX_UPDATES: usize = 4096;
 const MAX_SHALLOW: usize = 100_000;
 const MAX_NAME: usize = 4096;
+/// The list has at most this size: it is kept in memory.
+const MAX_SIZE: usize = 4 << 20;
 
 /// An update of a ref that a guest asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,13 +45,17 @@ impl CommandList {
     /// Reads the list. It is empty if the guest has nothing to push.
     pub fn read(guest: &mut impl Read, offered: &Advertisement) -> io::Result<Self> {
         let mut list = CommandList::default();
-        let mut names = BTreeSet::new();
+        let (mut names, mut size) = (BTreeSet::new(), 0);
         loop {
             let content = match Packet::read(guest)? {
                 Packet::Data(content) => content,
                 Packet::Flush => return Ok(list),
                 Packet::Delimiter | Packet::ResponseEnd => return Err(malformed()),
             };
+            size += content.len();
+            if size > MAX_SIZE {
+                return Err(io::Error::other("the list of updates is too long"));
+            }
             let line = content.strip_suffix(b"\n").unwrap_or(&content);
             if let Some(id) = line.strip_prefix(b"shallow ") {
                 let id = object_id(id, offered.id_len).ok_or_else(malformed)?;
@@ -184,6 +190,7 @@ mod tests {
             vec![format!("{ZERO} {NEW} refs/heads/a"), format!("shallow {OLD}")],
             vec!["push-cert\0report-status".to_owned()],
             (0..=MAX_UPDATES).map(|number| format!("{ZERO} {NEW} refs/heads/{number}")).collect(),
+            (0..2000).map(|number| format!("{ZERO} {NEW} refs/heads/{number}{}", "x".repeat(4000))).collect(),
         ] {
             assert!(read(&lines).is_err(), "{:?}", lines.first());
         }

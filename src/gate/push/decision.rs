@@ -4,11 +4,16 @@ use super::advertisement::Advertisement;
 use super::commands::RefUpdate;
 use crate::config::value::{PushRule, PushVerdict, RefChange, short_name};
 
+/// One of them becomes the default branch of an empty repository.
+const USUAL_NAMES: [&str; 2] = ["refs/heads/main", "refs/heads/master"];
+
 /// The remote's default branch, as its server names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DefaultBranch {
-    /// The repository is empty.
+    /// No decision depends on it.
     None,
+    /// The server does not say which branch HEAD names, and there is none yet.
+    Unknown,
     Named(String),
     /// HEAD is this commit and no branch, so every ref with this value counts.
     AtCommit(String),
@@ -20,13 +25,14 @@ impl DefaultBranch {
         match (&advertisement.head_target, advertisement.refs.get("HEAD")) {
             (Some(name), _) => DefaultBranch::Named(name.clone()),
             (None, Some(id)) => DefaultBranch::AtCommit(id.clone()),
-            (None, None) => DefaultBranch::None,
+            (None, None) => DefaultBranch::Unknown,
         }
     }
 
     fn is(&self, update: &RefUpdate) -> bool {
         match self {
             DefaultBranch::None => false,
+            DefaultBranch::Unknown => USUAL_NAMES.contains(&update.name.as_str()),
             DefaultBranch::Named(name) => update.name == *name,
             DefaultBranch::AtCommit(id) => update.old == *id,
         }
@@ -123,6 +129,8 @@ mod tests {
         assert!(is_refused(&star("refs/heads/same", &at_commit)));
         assert_eq!(decided("main", ("1", "3", "refs/heads/main"), &named), Decision::IfFastForward);
         assert_eq!(star("refs/heads/main", &DefaultBranch::None), Decision::IfFastForward);
+        assert!(is_refused(&star("refs/heads/main", &DefaultBranch::Unknown)));
+        assert_eq!(star("refs/heads/same", &DefaultBranch::Unknown), Decision::IfFastForward);
     }
 
     #[test]

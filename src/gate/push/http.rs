@@ -2,13 +2,14 @@
 //! configuration, with the login, is written to a pipe.
 
 use std::io::{self, Write};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::Service;
 use super::login::Login;
 use super::pkt_line::Packet;
 use super::process::{Streams, TransportProcess};
+use super::ssh::Version;
 use super::transport::Transport;
 use crate::plan::push::HttpRemote;
 use crate::process::inherit::inherit;
@@ -45,7 +46,7 @@ pub fn start_fetch(transport: &Transport, remote: &HttpRemote) -> Result<(Transp
         _ => remote.public_url(),
     };
     command.args(["remote-https", &url, &url]);
-    TransportProcess::start(command).map_err(|error| format!("git cannot be run: {error}"))
+    transport.start(command, "git")
 }
 
 /// The list of refs of a server, and the login by which it was read.
@@ -55,8 +56,8 @@ pub struct Refs {
 }
 
 impl Refs {
-    pub fn ask(transport: &Transport, remote: &HttpRemote, service: Service) -> Result<Self, String> {
-        let get = |login: Option<&Login>| get(transport, remote, service, login);
+    pub fn ask(transport: &Transport, remote: &HttpRemote, service: Service, version: Version) -> Result<Self, String> {
+        let get = |login: Option<&Login>| get(transport, remote, service, version, login);
         let own = Login::of_url(remote);
         let (mut code, mut bytes) = get(own.as_ref())?;
         let mut login = own;
@@ -80,23 +81,26 @@ impl Refs {
         }
     }
 
-    /// Starts the request that pushes. Its body is what is written to the program.
-    pub fn start_push(
+    /// Starts a request to the service. Its body is what is written to the program.
+    pub fn start_post(
         &self,
         transport: &Transport,
         remote: &HttpRemote,
+        service: Service,
+        version: Version,
     ) -> Result<(TransportProcess, Streams), String> {
-        let mut config = CurlConfig::new(transport, remote, self.login.as_ref())?;
-        config.set("url", &format!("{}/git-receive-pack", remote.public_url()));
+        let mut config = CurlConfig::new(transport, remote, version, self.login.as_ref())?;
+        let name = service.name();
+        config.set("url", &format!("{}/{name}", remote.public_url()));
         config.set("request", "POST");
         config.set("upload-file", "-");
-        config.set("header", "Content-Type: application/x-git-receive-pack-request");
-        config.set("header", "Accept: application/x-git-receive-pack-result");
+        config.set("header", &format!("Content-Type: application/x-{name}-request"));
+        config.set("header", &format!("Accept: application/x-{name}-result"));
         config.set("header", "Expect:");
         config.flag("fail");
         config.flag("no-buffer");
         let command = config.command(transport)?;
-        TransportProcess::start(command).map_err(|error| format!("curl cannot be run: {error}"))
+        transport.start(command, "curl")
     }
 }
 
@@ -105,14 +109,14 @@ fn get(
     transport: &Transport,
     remote: &HttpRemote,
     service: Service,
+    version: Version,
     login: Option<&Login>,
 ) -> Result<(String, Vec<u8>), String> {
-    let mut config = CurlConfig::new(transport, remote, login)?;
+    let mut config = CurlConfig::new(transport, remote, version, login)?;
     config.set("url", &format!("{}/info/refs?service={}", remote.public_url(), service.name()));
     config.set("write-out", "%{http_code}");
     let command = config.command(transport)?;
-    let failed = |error: io::Error| format!("curl cannot be run: {error}");
-    let (process, streams) = TransportProcess::start(command).map_err(failed)?;
+    let (process, streams) = transport.start(command, "curl")?;
     drop(streams.stdin);
     let mut output = read_output(streams.stdout, Instant::now() + REFS_TIMEOUT, MAX_REFS)
         .map_err(|error| format!("the server's refs cannot be read: {error}"))?;
@@ -124,9 +128,14 @@ fn get(
     Ok((String::from_utf8_lossy(&code).into_owned(), output))
 }
 
-/// Removes the packets in front of the refs that name the service.
+/// Removes the packets in front of the refs that name the service. In version 2, servers may leave them
+/// out.
 fn without_header(bytes: Vec<u8>, service: Service) -> Result<Vec<u8>, String> {
     let mut rest = bytes.as_slice();
+    if Packet::read(&mut rest).is_ok_and(|packet| packet == Packet::line("version 2")) {
+        return Ok(bytes);
+    }
+    rest = bytes.as_slice();
     let name = format!("# service={}", service.name());
     match (Packet::read(&mut rest), Packet::read(&mut rest)) {
         (Ok(Packet::Data(line)), Ok(Packet::Flush)) if line.strip_suffix(b"\n").unwrap_or(&line) == name.as_bytes() => {
@@ -140,7 +149,12 @@ fn without_header(bytes: Vec<u8>, service: Service) -> Result<Vec<u8>, String> {
 struct CurlConfig(String);
 
 impl CurlConfig {
-    fn new(transport: &Transport, remote: &HttpRemote, login: Option<&Login>) -> Result<Self, String> {
+    fn new(
+        transport: &Transport,
+        remote: &HttpRemote,
+        version: Version,
+        login: Option<&Login>,
+    ) -> Result<Self, String> {
         let mut config = CurlConfig(String::new());
         config.flag("silent");
         config.flag("show-error");
@@ -148,6 +162,9 @@ impl CurlConfig {
         config.set("proto", &format!("={}", remote.protocol()));
         config.set("connect-timeout", "60");
         config.set("user-agent", "git/2.0 (sandpen)");
+        if version == Version::Two {
+            config.set("header", "Git-Protocol: version=2");
+        }
         for (key, value) in settings(transport, remote)? {
             if let Some((_, option)) = OPTIONS.iter().find(|(known, _)| *known == key) {
                 config.set(option, &value);
@@ -190,16 +207,11 @@ impl CurlConfig {
 fn settings(transport: &Transport, remote: &HttpRemote) -> Result<Vec<(String, String)>, String> {
     let mut command = transport.git_command()?;
     command.args(["config", "-z", "--get-urlmatch", "http", &remote.public_url()]);
-    let failed = |error: io::Error| format!("git cannot be run: {error}");
-    let mut child =
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().map_err(failed)?;
-    let stdout = child.stdout.take().ok_or("git cannot be run")?;
-    let output = read_output(stdout, Instant::now() + SETTINGS_TIMEOUT, MAX_SETTINGS);
-    if output.is_err() {
-        let _ = child.kill();
-    }
-    let _ = child.wait();
-    let text = String::from_utf8_lossy(&output.map_err(failed)?).into_owned();
+    let (_process, streams) = transport.start(command, "git")?;
+    drop(streams.stdin);
+    let output = read_output(streams.stdout, Instant::now() + SETTINGS_TIMEOUT, MAX_SETTINGS)
+        .map_err(|error| format!("Git's settings cannot be read: {error}"))?;
+    let text = String::from_utf8_lossy(&output).into_owned();
     let pairs = text.split('\0').filter_map(|entry| entry.split_once('\n'));
     Ok(pairs.map(|(key, value)| (key.to_ascii_lowercase(), value.to_owned())).collect())
 }

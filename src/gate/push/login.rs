@@ -1,7 +1,6 @@
 //! Asks the host's credential helpers for logins.
 
 use std::io::Write;
-use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use base64ct::{Base64, Encoding};
@@ -65,17 +64,10 @@ fn question(remote: &HttpRemote) -> String {
 
 fn call(transport: &Transport, action: &str, input: &str) -> Option<Vec<u8>> {
     let mut command = transport.git_command().ok()?;
-    command.args(["credential", action]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = command.spawn().ok()?;
-    let output = exchange(&mut child, input);
-    if output.is_none() {
-        let _ = child.kill();
-    }
-    let is_done = child.wait().is_ok_and(|status| status.success());
-    output.filter(|_| is_done)
-}
-
-fn exchange(child: &mut Child, input: &str) -> Option<Vec<u8>> {
-    child.stdin.take()?.write_all(format!("{input}\n").as_bytes()).ok()?;
-    read_output(child.stdout.take()?, Instant::now() + HELPER_TIMEOUT, MAX_OUTPUT).ok()
+    command.args(["credential", action]);
+    let (process, mut streams) = transport.start(command, "git").ok()?;
+    streams.stdin.write_all(format!("{input}\n").as_bytes()).ok()?;
+    drop(streams.stdin);
+    let output = read_output(streams.stdout, Instant::now() + HELPER_TIMEOUT, MAX_OUTPUT).ok()?;
+    process.finish().0.then_some(output)
 }

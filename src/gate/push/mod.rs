@@ -7,13 +7,16 @@ mod commands;
 mod decision;
 mod http;
 mod login;
+mod ls_refs;
 mod pkt_line;
 mod process;
+mod programs;
 mod quarantine;
 mod receive_pack;
 mod record;
 mod relay;
 mod report;
+mod slots;
 mod ssh;
 mod transport;
 mod upload_pack;
@@ -41,17 +44,22 @@ pub use advertisement::Advertisement;
 pub use commands::CommandList;
 
 use process::HostEnvironment;
+use programs::RunningPrograms;
 use record::{PushRecord, Recorder};
 use transport::Transport;
 
 /// The answer to a request that is served.
 const OK: &[u8] = b"ok\n";
 const MAX_CONNECTIONS: usize = 32;
+/// A push takes memory for the server's refs and the guest's updates, and runs Git on a pack.
+const MAX_PUSHES: usize = 4;
 const MAX_REQUEST: usize = 64;
 /// How long a guest may take for its first line.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long connections may take to end with the session.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
+/// The pause after a connection that could not be accepted.
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 const MAX_ERROR: usize = 2 << 10;
 
 /// What a guest may ask of a server.
@@ -98,12 +106,15 @@ impl PushListener {
         let connections = Arc::new(Connections::default());
         let git = HostGit::new(&plan.repository_gate, plan.session_dir.as_path().to_owned());
         let environment = HostEnvironment::new(host, &plan.push.path);
+        let programs = RunningPrograms::default();
         if let Some(git) = git {
-            let transport = Arc::new(Transport::new(plan.push.clone(), environment, git, Recorder::new(log, ui)));
+            let recorder = Recorder::new(log, ui);
+            let transport = Transport::new(plan.push.clone(), environment, git, recorder, programs.clone());
+            let transport = Arc::new(transport);
             let shared = connections.clone();
             thread::spawn(move || accept(&self.listener, &transport, &shared));
         }
-        PushGate { connections }
+        PushGate { connections, programs }
     }
 }
 
@@ -121,14 +132,17 @@ fn bind(_: &fs::File, session: &crate::path::HostPath) -> io::Result<(UnixListen
     Ok((UnixListener::bind(&path)?, path))
 }
 
-/// Serves guests. Dropping it ends all connections.
+/// Serves guests. Dropping it ends all connections and the programs that they use.
 pub struct PushGate {
     connections: Arc<Connections>,
+    programs: RunningPrograms,
 }
 
 impl Drop for PushGate {
     fn drop(&mut self) {
         self.connections.close();
+        self.programs.close();
+        self.connections.await_end();
     }
 }
 
@@ -165,19 +179,29 @@ impl Connections {
         }
     }
 
-    /// Closes every connection, whose threads then end the programs that they use.
+    /// Closes every connection.
     fn close(&self) {
         let Ok(mut open) = self.open.lock() else { return };
         open.is_closed = true;
         for stream in open.streams.values() {
             let _ = stream.shutdown(Shutdown::Both);
         }
+    }
+
+    /// Waits until the threads of all connections have noticed it.
+    fn await_end(&self) {
+        let Ok(open) = self.open.lock() else { return };
         let _ = self.ended.wait_timeout_while(open, END_TIMEOUT, |open| !open.streams.is_empty());
     }
 }
 
 fn accept(listener: &UnixListener, transport: &Arc<Transport>, connections: &Arc<Connections>) {
-    while let Ok((mut stream, _)) = listener.accept() {
+    loop {
+        let Ok((mut stream, _)) = listener.accept() else {
+            // Too many open files, for example. The next connection may work.
+            thread::sleep(RETRY_INTERVAL);
+            continue;
+        };
         let Some(number) = connections.add(&stream) else {
             refuse(&mut stream, "there are too many connections");
             continue;
@@ -206,7 +230,10 @@ fn handle(transport: &Transport, mut stream: UnixStream) -> io::Result<()> {
     };
     let served = match service {
         Service::UploadPack => upload_pack::serve(transport, number, &mut stream),
-        Service::ReceivePack => receive_pack::serve(transport, number, &mut stream),
+        Service::ReceivePack => match transport.pushes.take() {
+            Some(_slot) => receive_pack::serve(transport, number, &mut stream),
+            None => Err(format!("more than {MAX_PUSHES} pushes at a time")),
+        },
     };
     let name = transport.remote(number).map_or_else(|_| String::new(), |remote| remote.name.clone());
     let what = format!("{} of {name}", service.name());

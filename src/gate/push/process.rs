@@ -7,13 +7,12 @@ use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group};
-
+use super::programs::{Registration, RunningPrograms};
 use crate::host::Host;
 
 /// The part of a program's messages that is kept.
@@ -47,10 +46,54 @@ impl HostEnvironment {
     }
 }
 
+/// A child that is the leader of its process group. Dropping it ends the group.
+#[derive(Debug)]
+pub struct GroupLeader {
+    pub child: Child,
+    /// `None` once the child was waited for.
+    registration: Option<Registration>,
+}
+
+impl GroupLeader {
+    /// Takes a child that was started in a process group of its own.
+    pub fn new(child: Child, programs: &RunningPrograms) -> Self {
+        let registration = programs.register(child.id());
+        GroupLeader { child, registration: Some(registration) }
+    }
+
+    /// Returns the status if the child has ended.
+    pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        if let Some(registration) = &self.registration
+            && !registration.has_ended()?
+        {
+            return Ok(None);
+        }
+        self.wait().map(Some)
+    }
+
+    /// Waits for the end.
+    pub fn wait(&mut self) -> io::Result<ExitStatus> {
+        if let Some(registration) = self.registration.take() {
+            registration.wait_for_end()?;
+        }
+        // Its number may belong to another process from now on.
+        self.child.wait()
+    }
+}
+
+impl Drop for GroupLeader {
+    fn drop(&mut self) {
+        if let Some(registration) = &self.registration {
+            registration.kill();
+        }
+        let _ = self.wait();
+    }
+}
+
 /// A running program with its messages. Dropping it ends the program.
 #[derive(Debug)]
 pub struct TransportProcess {
-    child: Child,
+    leader: GroupLeader,
     messages: Receiver<String>,
 }
 
@@ -61,13 +104,13 @@ pub struct Streams {
 }
 
 impl TransportProcess {
-    pub fn start(mut command: Command) -> io::Result<(Self, Streams)> {
+    pub fn start(mut command: Command, programs: &RunningPrograms) -> io::Result<(Self, Streams)> {
         // Ctrl-C ends the processes of sandpen's group.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut child = command.spawn()?;
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (send, messages) = channel();
-        let process = TransportProcess { child, messages };
+        let process = TransportProcess { leader: GroupLeader::new(child, programs), messages };
         let (Some(stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
@@ -80,25 +123,13 @@ impl TransportProcess {
         let deadline = Instant::now() + EXIT_TIMEOUT;
         let mut status = None;
         while status.is_none() && Instant::now() < deadline {
-            status = self.child.try_wait().ok().flatten();
+            status = self.leader.try_wait().ok().flatten();
             if status.is_none() {
                 thread::sleep(POLL_INTERVAL);
             }
         }
         let text = self.messages.recv_timeout(MESSAGE_TIMEOUT).unwrap_or_default();
         (status.is_some_and(|status| status.success()), text)
-    }
-}
-
-impl Drop for TransportProcess {
-    fn drop(&mut self) {
-        if matches!(self.child.try_wait(), Ok(Some(_))) {
-            return;
-        }
-        if let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
-            let _ = kill_process_group(group, Signal::KILL);
-        }
-        let _ = self.child.wait();
     }
 }
 

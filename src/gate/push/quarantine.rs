@@ -2,18 +2,19 @@
 //! where the pack ends and whether an update is a fast-forward.
 
 use std::collections::VecDeque;
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::Child;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::commands::RefUpdate;
+use super::process::GroupLeader;
+use super::programs::RunningPrograms;
 use crate::gate::repository::host_git::{GitError, GitResult, HostGit};
 use crate::plan::PushPlan;
 use crate::process::untrusted;
@@ -25,6 +26,15 @@ use crate::session_id::random_name;
 const HELD_BACK: usize = 1 << 20;
 const CHUNK: usize = 64 << 10;
 const MAX_SHALLOW: u64 = 16 << 20;
+/// The part of Git's messages that is kept.
+const MAX_MESSAGE: u64 = 4096;
+/// What Git may take to read a pack: a guest can make one that is small and unpacks to gigabytes.
+const MAX_MEMORY: u64 = 2 << 30;
+const MAX_CPU_SECONDS: u64 = 600;
+/// Large files are hashed without being held in memory, and little of the host's packs is mapped.
+/// A list of parents that Git made earlier is not read.
+const SETTINGS: &str = "[core]\n\tcommitGraph = false\n\tbigFileThreshold = 16m\n\tdeltaBaseCacheLimit = 32m\n\tpackedGitWindowSize = 32m\n\
+                      \tpackedGitLimit = 256m\n[pack]\n\tthreads = 2\n";
 /// Commits that the guest fetched come out of its repository about once a second.
 const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(10);
 const EXCHANGE_INTERVAL: Duration = Duration::from_millis(200);
@@ -56,6 +66,7 @@ impl<'a> Quarantine<'a> {
         let quarantine = Quarantine { git, directory };
         let format = if id_len == 64 { "--object-format=sha256" } else { "--object-format=sha1" };
         git.call(&quarantine.directory, &["init", "--quiet", "--bare", "--template=", format]).run()?;
+        OpenOptions::new().append(true).open(quarantine.directory.join("config"))?.write_all(SETTINGS.as_bytes())?;
         let mut alternates = Vec::new();
         for objects in &plan.objects {
             let path = objects.as_os_str().as_bytes();
@@ -110,14 +121,20 @@ impl<'a> Quarantine<'a> {
     }
 
     /// Passes a pack from the guest to the server, all but its end, while Git reads it too.
-    pub fn receive(&self, guest: &mut UnixStream, server: &mut impl Write) -> io::Result<Received> {
+    pub fn receive(
+        &self,
+        guest: &mut UnixStream,
+        server: &mut impl Write,
+        programs: &RunningPrograms,
+    ) -> io::Result<Received> {
         let arguments = ["index-pack", "--stdin", "--fix-thin"];
-        let child = self.git.call(&self.directory, &arguments).start().map_err(io::Error::other)?;
-        let mut index = IndexPack { child };
+        let child =
+            self.git.call(&self.directory, &arguments).start(MAX_MEMORY, MAX_CPU_SECONDS).map_err(io::Error::other)?;
+        let mut index = IndexPack(GroupLeader::new(child, programs));
         let mut held = Held::default();
         let mut is_server_open = true;
         loop {
-            let stdout = index.child.stdout.as_ref().ok_or(ErrorKind::BrokenPipe)?;
+            let stdout = index.0.child.stdout.as_ref().ok_or(ErrorKind::BrokenPipe)?;
             let mut descriptors = [PollFd::new(&*guest, PollFlags::IN), PollFd::new(stdout, PollFlags::IN)];
             poll(&mut descriptors, None)?;
             let [is_guest, is_index] = [0, 1].map(|index| !descriptors[index].revents().is_empty());
@@ -134,7 +151,7 @@ impl<'a> Quarantine<'a> {
                 break;
             }
             chunk.truncate(count);
-            let stdin = index.child.stdin.as_mut().ok_or(ErrorKind::BrokenPipe)?;
+            let stdin = index.0.child.stdin.as_mut().ok_or(ErrorKind::BrokenPipe)?;
             match stdin.write_all(&chunk) {
                 Ok(()) => {}
                 // It ended; what it did not read is no part of the pack.
@@ -178,37 +195,29 @@ impl Held {
     }
 }
 
-/// Git that reads a pack. Dropping it ends Git.
-struct IndexPack {
-    child: Child,
-}
+/// Git that reads a pack.
+struct IndexPack(GroupLeader);
 
 impl IndexPack {
     /// Reads the name of the pack, and notices the end.
     fn has_ended(&mut self) -> io::Result<bool> {
-        let stdout = self.child.stdout.as_mut().ok_or(ErrorKind::BrokenPipe)?;
+        let stdout = self.0.child.stdout.as_mut().ok_or(ErrorKind::BrokenPipe)?;
         Ok(stdout.read(&mut [0; 256])? == 0)
     }
 
     fn finish(mut self) -> io::Result<()> {
-        drop(self.child.stdin.take());
+        drop(self.0.child.stdin.take());
         let mut text = String::new();
-        if let Some(stderr) = self.child.stderr.take() {
-            stderr.take(4096).read_to_string(&mut text)?;
+        if let Some(stderr) = self.0.child.stderr.take() {
+            let mut start = stderr.take(MAX_MESSAGE);
+            start.read_to_string(&mut text)?;
+            // A full pipe would hold Git up.
+            io::copy(&mut start.into_inner(), &mut io::sink())?;
         }
-        if self.child.wait()?.success() {
+        if self.0.wait()?.success() {
             return Ok(());
         }
         let line = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("index-pack failed");
         Err(io::Error::other(line.trim_start_matches("fatal: ").to_owned()))
-    }
-}
-
-impl Drop for IndexPack {
-    fn drop(&mut self) {
-        if !matches!(self.child.try_wait(), Ok(Some(_))) {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-        }
     }
 }

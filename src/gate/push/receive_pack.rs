@@ -45,7 +45,7 @@ impl Server<'_> {
         match self {
             Server::Ssh(request) => Ok(request),
             Server::Http(refs, remote) => {
-                let (process, streams) = refs.start_push(transport, remote)?;
+                let (process, streams) = refs.start_post(transport, remote, Service::ReceivePack, Version::Zero)?;
                 let answer = BufReader::new(streams.stdout);
                 Ok(Request { process, stdin: streams.stdin, answer, needs_end: true })
             }
@@ -68,7 +68,7 @@ pub fn serve(transport: &Transport, number: usize, guest: &mut UnixStream) -> Re
             (Server::Ssh(Request { process, stdin: streams.stdin, answer, needs_end: false }), advertised)
         }
         RemoteUrl::Http(remote) => {
-            let refs = http::Refs::ask(transport, remote, Service::ReceivePack)?;
+            let refs = http::Refs::ask(transport, remote, Service::ReceivePack, Version::Zero)?;
             guest.write_all(OK).map_err(gone)?;
             let advertised = Advertisement::relay(&mut refs.bytes.as_slice(), guest).map_err(unreadable)?;
             (Server::Http(refs, remote), advertised)
@@ -173,13 +173,24 @@ impl Push<'_> {
             if reasons.iter().all(Option::is_none) { Ok(()) } else { Err(reasons) }
         };
         let update_of = |name: &str| commands.updates.iter().find(|update| update.name == name);
+        if plan.has_shared_objects {
+            // The guest could have changed the parents of a commit.
+            refuse(&|name| {
+                let short = short_name(name);
+                Some(format!("fast-forwards are not verified with --git shared: allow --push '+{short}'"))
+            })?;
+        }
         refuse(&|name| {
             let update = update_of(name)?;
             let short = short_name(name);
-            let unknown = || format!("its present commit is not known here: fetch first, or allow --push '+{short}'");
+            let unknown = || {
+                format!(
+                    "its present commit is not known on the host: fetch it in the project first, or allow --push '+{short}'"
+                )
+            };
             (!quarantine.knows(&update.old)).then(unknown)
         })?;
-        let received = quarantine.receive(guest, &mut request.stdin);
+        let received = quarantine.receive(guest, &mut request.stdin, &self.transport.programs);
         let held = match received.map_err(|error| all(format!("the pack cannot be read: {error}")))? {
             Received::Complete(held) => held,
             Received::ServerClosed => return Ok(()),

@@ -6,6 +6,8 @@ use super::commands::CommandList;
 use super::pkt_line::{Packet, write_band};
 use crate::ui::escape::escape;
 
+/// A line of the report has to fit into a packet, with the name of a ref.
+const MAX_REASON: usize = 8 << 10;
 const OTHER: &str = "not pushed, because another ref was refused";
 
 /// Writes the report. `reasons` has an entry for each update; `None` if only another one was
@@ -18,7 +20,8 @@ pub fn refuse(guest: &mut impl Write, commands: &CommandList, reasons: &[Option<
     Packet::line("unpack ok").write(&mut report)?;
     for (update, reason) in commands.updates.iter().zip(reasons) {
         let reason = reason.as_deref().unwrap_or(OTHER);
-        Packet::line(&format!("ng {} sandpen: {}", update.name, escape(reason))).write(&mut report)?;
+        let reason: String = escape(reason).chars().take(MAX_REASON).collect();
+        Packet::line(&format!("ng {} sandpen: {reason}", update.name)).write(&mut report)?;
     }
     Packet::Flush.write(&mut report)?;
     if commands.uses("side-band-64k") {

@@ -30,7 +30,7 @@ pub fn start(
     let mut command = transport.environment.command(program);
     command.args(&words[1..]);
     add_arguments(&mut command, remote, service, version);
-    TransportProcess::start(command).map_err(|error| format!("ssh cannot be run: {error}"))
+    transport.start(command, "ssh")
 }
 
 fn add_arguments(command: &mut Command, remote: &SshRemote, service: Service, version: Version) {

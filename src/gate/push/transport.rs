@@ -1,15 +1,18 @@
 //! What all connections of the push gate share.
 
 use std::collections::BTreeMap;
+use std::io::{self, Write};
 use std::process::Command;
 use std::sync::Mutex;
 
 use super::advertisement::Advertisement;
 use super::decision::DefaultBranch;
-use super::process::HostEnvironment;
+use super::process::{HostEnvironment, Streams, TransportProcess};
+use super::programs::RunningPrograms;
 use super::record::Recorder;
+use super::slots::PushSlots;
 use super::ssh::Version;
-use super::{Service, http, ssh};
+use super::{MAX_PUSHES, Service, http, ls_refs, ssh};
 use crate::gate::repository::host_git::HostGit;
 use crate::plan::PushPlan;
 use crate::plan::push::{Remote, RemoteUrl};
@@ -19,13 +22,34 @@ pub struct Transport {
     pub environment: HostEnvironment,
     pub git: HostGit,
     pub recorder: Recorder,
+    pub programs: RunningPrograms,
+    pub pushes: PushSlots,
     /// The default branches that servers have named, by the number of the remote.
     default_branches: Mutex<BTreeMap<usize, DefaultBranch>>,
 }
 
 impl Transport {
-    pub fn new(plan: PushPlan, environment: HostEnvironment, git: HostGit, recorder: Recorder) -> Self {
-        Transport { plan, environment, git, recorder, default_branches: Mutex::default() }
+    pub fn new(
+        plan: PushPlan,
+        environment: HostEnvironment,
+        git: HostGit,
+        recorder: Recorder,
+        programs: RunningPrograms,
+    ) -> Self {
+        Transport {
+            plan,
+            environment,
+            git,
+            recorder,
+            programs,
+            pushes: PushSlots::new(MAX_PUSHES),
+            default_branches: Mutex::default(),
+        }
+    }
+
+    /// Starts a program of the host, which ends with the session.
+    pub fn start(&self, command: Command, name: &str) -> Result<(TransportProcess, Streams), String> {
+        TransportProcess::start(command, &self.programs).map_err(|error| format!("{name} cannot be run: {error}"))
     }
 
     pub fn remote(&self, number: usize) -> Result<&Remote, String> {
@@ -59,21 +83,51 @@ impl Transport {
         if let Some(known) = self.default_branches.lock().ok().and_then(|known| known.get(&number).cloned()) {
             return Ok(known);
         }
-        let unreadable = |error| format!("the server's default branch cannot be read: {error}");
         let advertisement = match &self.remote(number)?.url {
             RemoteUrl::Ssh(remote) => {
                 let (_process, mut streams) = ssh::start(self, remote, Service::UploadPack, Version::Zero)?;
                 Advertisement::read(&mut streams.stdout).map_err(unreadable)?
             }
             RemoteUrl::Http(remote) => {
-                let found = http::Refs::ask(self, remote, Service::UploadPack)?;
+                let found = http::Refs::ask(self, remote, Service::UploadPack, Version::Zero)?;
                 Advertisement::read(&mut found.bytes.as_slice()).map_err(unreadable)?
             }
         };
-        let found = DefaultBranch::of(&advertisement);
+        let mut found = DefaultBranch::of(&advertisement);
+        if found == DefaultBranch::Unknown
+            && let Some(name) = self.unborn_head(number)?
+        {
+            found = DefaultBranch::Named(name);
+        }
         if let Ok(mut known) = self.default_branches.lock() {
             known.insert(number, found.clone());
         }
         Ok(found)
     }
+
+    /// Asks the server which branch HEAD names although it does not exist.
+    fn unborn_head(&self, number: usize) -> Result<Option<String>, String> {
+        match &self.remote(number)?.url {
+            RemoteUrl::Ssh(remote) => {
+                let (_process, mut streams) = ssh::start(self, remote, Service::UploadPack, Version::Two)?;
+                let request = ls_refs::request(&mut streams.stdout).map_err(unreadable)?;
+                let Some(request) = request else { return Ok(None) };
+                streams.stdin.write_all(&request).map_err(unreadable)?;
+                ls_refs::head(&mut streams.stdout).map_err(unreadable)
+            }
+            RemoteUrl::Http(remote) => {
+                let refs = http::Refs::ask(self, remote, Service::UploadPack, Version::Two)?;
+                let request = ls_refs::request(&mut refs.bytes.as_slice()).map_err(unreadable)?;
+                let Some(request) = request else { return Ok(None) };
+                let (_process, mut streams) = refs.start_post(self, remote, Service::UploadPack, Version::Two)?;
+                streams.stdin.write_all(&request).map_err(unreadable)?;
+                drop(streams.stdin);
+                ls_refs::head(&mut streams.stdout).map_err(unreadable)
+            }
+        }
+    }
+}
+
+fn unreadable(error: io::Error) -> String {
+    format!("the server's default branch cannot be read: {error}")
 }

@@ -13,13 +13,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::Resource;
+
 use crate::plan::RepositoryGate;
 use crate::process::{bounded_work, read_output};
 
 /// A large fetch inside takes minutes to verify; a Git that hangs must end some day.
 const TIMEOUT: Duration = Duration::from_secs(600);
 /// Enough for the largest deltas that Git itself makes, and an end for a bomb.
-#[cfg(target_os = "linux")]
 const MAX_MEMORY: u64 = 8 << 30;
 /// Signals that a process gets for an error of its own.
 const CRASHES: &[i32] = &[libc::SIGSEGV, libc::SIGABRT, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGSYS];
@@ -224,7 +225,7 @@ impl Call<'_> {
         command.stdout(self.output.take().map_or_else(Stdio::piped, Stdio::from));
         let deadline = Instant::now() + TIMEOUT;
         let mut child = command.spawn()?;
-        limit_memory(&child);
+        limit(&child, &[(Resource::As, MAX_MEMORY)]);
         let output = match child.stdout.take() {
             Some(stdout) => read_output(stdout, deadline, MAX_OUTPUT),
             None => wait_until(&mut child, deadline).map(|()| Vec::new()),
@@ -261,11 +262,12 @@ impl Call<'_> {
         })
     }
 
-    /// Starts a command that runs neither filters nor hooks, with pipes for its streams.
-    pub fn start(self) -> GitResult<Child> {
+    /// Starts a command that runs neither filters nor hooks, with pipes for its streams and limits of its
+    /// own, in bytes and seconds.
+    pub fn start(self, max_memory: u64, max_cpu: u64) -> GitResult<Child> {
         let mut command = self.command(&[]);
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-        limit_memory(&child);
+        limit(&child, &[(Resource::As, max_memory), (Resource::Cpu, max_cpu)]);
         Ok(child)
     }
 
@@ -339,16 +341,18 @@ fn wait_until(child: &mut Child, deadline: Instant) -> io::Result<()> {
 }
 
 #[cfg(target_os = "linux")]
-fn limit_memory(child: &Child) {
-    use rustix::process::{Pid, Resource, Rlimit, prlimit};
+fn limit(child: &Child, limits: &[(Resource, u64)]) {
+    use rustix::process::{Pid, Rlimit, prlimit};
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    let limit = Rlimit { current: Some(MAX_MEMORY), maximum: Some(MAX_MEMORY) };
-    // A process that has ended already cannot be limited.
-    let _ = pid.map(|pid| prlimit(Some(pid), Resource::As, limit));
+    for (resource, limit) in limits {
+        let limit = Rlimit { current: Some(*limit), maximum: Some(*limit) };
+        // A process that has ended already cannot be limited.
+        let _ = pid.map(|pid| prlimit(Some(pid), *resource, limit));
+    }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn limit_memory(_: &Child) {}
+fn limit(_: &Child, _: &[(Resource, u64)]) {}
 
 #[cfg(test)]
 mod tests {

@@ -11,6 +11,7 @@ pub use files::git_files;
 pub use host_only::programs;
 
 use super::entry::{Topic, Why};
+use super::push::LFS_ARGUMENT;
 use super::{Draft, PushPlan};
 use crate::config::Origin;
 use crate::config::value::EngineKind;
@@ -118,9 +119,24 @@ impl Draft<'_> {
         }
         if push.is_on() {
             overrides.set("protocol.sandpen.allow", "always", "Git may use sandpen's transport");
+            self.lfs_of_remotes(push, &mut overrides);
         }
         self.set_git_variables(&overrides);
         Ok(overrides.changes)
+    }
+
+    /// Lets Git LFS say that sandpen does not carry it, and leave its files pointers.
+    fn lfs_of_remotes(&mut self, push: &PushPlan, overrides: &mut GitOverrides) {
+        const AGENT: &str = "sandpen";
+        let reason = "Git LFS shows why it cannot transfer files";
+        for number in 0..push.remotes.len() {
+            overrides.set(&format!("lfs.sandpen::{number}.standaloneTransferAgent"), AGENT, reason);
+            overrides.set(&format!("lfs.sandpen::{number}.locksVerify"), "false", reason);
+        }
+        overrides.set(&format!("lfs.customTransfer.{AGENT}.path"), self.push_helper(), reason);
+        overrides.set(&format!("lfs.customTransfer.{AGENT}.args"), LFS_ARGUMENT, reason);
+        let why = Why::default("files of Git LFS that are not here stay pointers").about(Topic::Git);
+        self.env.plain("GIT_LFS_SKIP_SMUDGE", "1", why);
     }
 
     /// Passes settings as variables, which take precedence over every file and need no quoting.

@@ -5,21 +5,24 @@ pub mod remote_url;
 mod remotes;
 mod ssh_command;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 pub use remote_url::{HttpRemote, RemoteUrl, SshRemote};
 pub use remotes::{MARK, Remote, Remotes, Rewrite};
+use ssh_command::names_path_below;
 pub use ssh_command::{SshCommand, program as ssh_program};
 
 use super::channel::ChannelSocket;
 use super::entry::{Mount, Topic, Why};
 use super::helper::HelperError;
-use super::{Draft, EnginePlan};
+use super::{Draft, EnginePlan, questions};
 use crate::channel::StreamKind;
-use crate::config::value::{Access, EngineKind, PushRule};
+use crate::config::value::{Access, EngineKind, GitMode, PushRule};
 use crate::config::{Config, Origin, Sourced};
 use crate::error::{Diagnostic, Kind, Result};
 use crate::facts::git::Setting;
+use crate::host::Host;
 use crate::path::HostPath;
 use crate::ui::shell::shell_word;
 use crate::warning::{Warning, WarningTopic};
@@ -29,6 +32,8 @@ pub const SOCKET: &str = "push";
 /// The directory inside with Git's remote helper, and the name of the helper.
 const DIRECTORY: &str = "bin";
 pub const HELPER: &str = "git-remote-sandpen";
+/// The argument with which Git LFS starts the helper.
+pub const LFS_ARGUMENT: &str = "lfs";
 /// The program that speaks HTTP for pushes.
 pub const CURL: &str = "curl";
 
@@ -44,8 +49,10 @@ pub struct PushPlan {
     pub curl: Option<HostPath>,
     /// The PATH for programs on the host.
     pub path: PathBuf,
-    /// Directories with objects of the host's repository.
+    /// Directories with objects of the host's repository, by which fast-forwards are verified.
     pub objects: Vec<HostPath>,
+    /// Whether the guest can write them, so that nothing is verified.
+    pub has_shared_objects: bool,
     /// The list of commits without parents in a shallow clone.
     pub shallow: Option<HostPath>,
     /// The socket inside, if it cannot be mounted.
@@ -141,9 +148,20 @@ impl Draft<'_> {
             why("the remote helper by which Git uses that socket"),
         ));
         let dirs = self.facts.git_dirs.first().and_then(|dirs| dirs.full.first());
+        let roots: Vec<HostPath> = questions::writable(self.host, self.config, self.workspace).collect();
+        let is_kept = |path: &&HostPath| !roots.iter().any(|root| path.is_within(root));
         let objects = dirs.map_or_else(Vec::new, |dir| {
-            [dir.path.join("objects")].into_iter().chain(dir.alternates.iter().cloned()).collect()
+            let alternates = dir.alternates.iter().filter(is_kept).cloned();
+            [dir.path.join("objects")].into_iter().chain(alternates).collect()
         });
+        let (settings, left_out) = transport_settings(self.host, &self.facts.git.settings, &roots);
+        for key in left_out {
+            self.warnings.push(Warning::new(
+                WarningTopic::Git,
+                format!("{origin} does not use `{key}`, which names a file that the sandbox can write"),
+            ));
+        }
+        let has_shared_objects = self.git_mode()? == GitMode::Shared;
         Ok(PushPlan {
             remotes: found.usable,
             rewrites: found.rewrites,
@@ -154,9 +172,15 @@ impl Draft<'_> {
             objects,
             shallow: dirs.map(|dir| dir.path.join("shallow")),
             channel,
-            settings: transport_settings(&self.facts.git.settings),
+            settings,
+            has_shared_objects,
             rules,
         })
+    }
+
+    /// Returns the path of the helper inside.
+    pub(super) fn push_helper(&self) -> String {
+        self.control_dir().join(DIRECTORY).join(HELPER).to_string()
     }
 
     /// Returns the directory inside that belongs at the end of PATH.
@@ -165,10 +189,35 @@ impl Draft<'_> {
     }
 }
 
-/// Selects the user's settings for HTTP and logins. Those of the repository could name programs.
-fn transport_settings(settings: &[Setting]) -> Vec<(String, String)> {
+/// Variables of Git that stand for settings.
+const VARIABLES: [(&str, &str); 4] = [
+    ("GIT_SSL_CAINFO", "http.sslcainfo"),
+    ("GIT_SSL_CAPATH", "http.sslcapath"),
+    ("GIT_SSL_CERT", "http.sslcert"),
+    ("GIT_SSL_KEY", "http.sslkey"),
+];
+
+/// Selects the user's settings for HTTP and logins. Those of the repository could name programs. Returns
+/// the keys of settings that name a file of the guest, too.
+fn transport_settings(
+    host: &Host,
+    settings: &[Setting],
+    roots: &[HostPath],
+) -> (Vec<(String, String)>, BTreeSet<String>) {
     let is_selected = |setting: &&Setting| {
         setting.scope.is_users() && (setting.key.starts_with("http.") || setting.key.starts_with("credential."))
     };
-    settings.iter().filter(is_selected).map(|setting| (setting.key.clone(), setting.value.clone())).collect()
+    let (mut selected, mut left_out) = (Vec::new(), BTreeSet::new());
+    let of_files = settings.iter().filter(is_selected).map(|setting| (setting.key.as_str(), setting.value.as_str()));
+    let of_variables = VARIABLES.iter().filter_map(|(variable, key)| Some((*key, host.env.text(variable)?)));
+    for (key, value) in of_files.chain(of_variables) {
+        let home = host.home.to_str().unwrap_or_default();
+        let expanded = value.replace("~/", &format!("{home}/"));
+        if roots.iter().any(|root| names_path_below(&expanded, root)) {
+            left_out.insert(key.to_owned());
+        } else {
+            selected.push((key.to_owned(), value.to_owned()));
+        }
+    }
+    (selected, left_out)
 }

@@ -36,6 +36,13 @@ pub fn program(command: &str) -> Option<String> {
     shlex::split(command)?.into_iter().next()
 }
 
+/// Tells whether a text contains the path of a directory, or one below it.
+pub fn names_path_below(text: &str, directory: &HostPath) -> bool {
+    let Some(path) = directory.to_str() else { return false };
+    let is_end = |rest: &str| !rest.starts_with(|c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.'));
+    text.match_indices(path).any(|(at, _)| is_end(&text[at + path.len()..]))
+}
+
 impl Draft<'_> {
     /// Returns the words of the command, whose first is the path of a program outside of mounted
     /// directories.
@@ -57,6 +64,11 @@ impl Draft<'_> {
                 *word = self.host.expand(Path::new(word.as_str())).to_string_lossy().into_owned();
             }
         }
+        // A key or a configuration that the guest can write would be its own; ssh's can run programs.
+        let roots: Vec<HostPath> = questions::writable(self.host, self.config, self.workspace).collect();
+        if words.iter().skip(1).any(|word| roots.iter().any(|root| names_path_below(word, root))) {
+            return Err(format!("{name} on the host names a file that the sandbox can write"));
+        }
         let Some(first) = words.first_mut() else { return Err(format!("{name} on the host is empty")) };
         let found = match first.as_str() {
             "ssh" => self.facts.ssh.clone(),
@@ -69,5 +81,26 @@ impl Draft<'_> {
         *first =
             found.ok_or_else(|| format!("there is no `{first}` on the host's PATH outside of mounted directories"))?;
         Ok(words)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_found_in_words_options_and_commands() {
+        let project = HostPath::new("/home/me/project").expect("a path");
+        for text in [
+            "/home/me/project/helper",
+            "-F/home/me/project/c",
+            "IdentityFile=/home/me/project",
+            "!/home/me/project/x --get",
+        ] {
+            assert!(names_path_below(text, &project), "{text}");
+        }
+        for text in ["/home/me/project2/helper", "/home/me/project.old", "store", "/home/me"] {
+            assert!(!names_path_below(text, &project), "{text}");
+        }
     }
 }

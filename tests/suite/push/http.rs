@@ -131,6 +131,12 @@ fn https_is_verified_with_the_hosts_authorities(fixture: &Fixture) {
     let finished = bash(fixture, &["agent/*"], script);
     assert_eq!(finished.success(), "fetched\npushed\nrefused", "{}", finished.stderr);
     assert_eq!((server.subject("agent/a").as_str(), server.subject("main").as_str()), ("first", "first"));
+    // Git's variable is as good as its setting.
+    fixture.write(".gitconfig", &config);
+    let mut command = fixture.run();
+    command.env("GIT_SSL_CAINFO", &tls.authority).args(["--push", "agent/*", "--", "bash", "-c", script]);
+    assert!(command.finish().stdout.starts_with("fetched"));
+    fixture.write(".gitconfig", &format!("{config}[http]\n\tsslCAInfo = {}\n", tls.authority.display()));
     let clone = format!("git clone -q {} /tmp/clone && git -C /tmp/clone log -1 --format=%s", tls.url);
     assert_eq!(bash(fixture, &["agent/*"], &clone).success(), "first");
 }

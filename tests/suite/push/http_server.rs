@@ -14,10 +14,10 @@ use super::server::{gitconfig, make_repository};
 use crate::support::{Engine, Fixture, RunToEnd, Running, SYSTEM_PATH, eventually};
 
 pub struct HttpServer {
-    fixture: Fixture,
+    pub fixture: Fixture,
     pub repository: PathBuf,
     pub url: String,
-    /// The first lines of all requests that were authorized.
+    /// The first lines of all requests that were authorized, with the encodings of their bodies.
     pub requests: Arc<Mutex<Vec<String>>>,
 }
 
@@ -133,7 +133,7 @@ fn answer(root: &Path, home: &Path, login: &str, log: &Mutex<Vec<String>>, strea
         let head = "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"git\"\r\nContent-Length: 0\r\n\r\n";
         return writer.write_all(head.as_bytes()).ok();
     }
-    log.lock().ok()?.push(lines[0].clone());
+    log.lock().ok()?.push(format!("{} {}", lines[0], header("Content-Encoding").unwrap_or_default()));
     let mut words = lines[0].split(' ');
     let (method, target) = (words.next()?, words.next()?);
     let (path, query) = target.split_once('?').unwrap_or((target, ""));

@@ -4,16 +4,20 @@
 use std::io::Write;
 use std::process::Stdio;
 
+use sha1::{Digest, Sha1};
+
 use super::client::{Sandbox, ZERO};
 use super::server::GitServer;
 use crate::for_docker_and_native;
-use crate::support::{Fixture, RunToEnd};
+use crate::support::{Fixture, RunToEnd, eventually};
 
 for_docker_and_native!(
     attack_29_wrong_requests_are_refused,
     attack_29_lies_of_a_client_change_nothing,
     attack_29_a_pack_with_more_behind_it_is_checked_first,
     attack_29_silent_clients_do_not_hold_up_others,
+    attack_29_pushes_at_a_time_are_limited,
+    attack_29_a_small_pack_takes_no_gigabytes,
 );
 
 fn head(fixture: &Fixture, name: &str) -> String {
@@ -159,5 +163,69 @@ fn attack_29_silent_clients_do_not_hold_up_others(fixture: &Fixture) {
     let refused = many.iter_mut().rev().take(8).map(|client| client.line());
     assert!(refused.into_iter().all(|line| line == "error there are too many connections"));
     drop((silent, many, stalled, client));
+    assert_eq!(server.refs(), before);
+}
+
+/// Pushes take more of the host than fetches, so there are fewer at a time.
+fn attack_29_pushes_at_a_time_are_limited(fixture: &Fixture) {
+    let server = GitServer::start(fixture);
+    let before = server.refs();
+    let sandbox = Sandbox::start(fixture, &["agent/*"]);
+    let pushes: Vec<_> = (0..4).map(|_| sandbox.push()).collect();
+    let answer = || {
+        let mut client = sandbox.connect();
+        client.send(b"git-receive-pack 0\n");
+        client.line()
+    };
+    assert_eq!(answer(), "error more than 4 pushes at a time");
+    drop(pushes);
+    eventually("there is room again", || answer() == "ok");
+    assert_eq!(server.refs(), before);
+}
+
+/// A pack of a few bytes, whose second object claims to have 3 GiB.
+fn pack_of_a_bomb() -> Vec<u8> {
+    let size = |mut number: usize, first_bits: u32, kind: u8| {
+        let mut bytes = vec![kind | (number & ((1 << first_bits) - 1)) as u8];
+        number >>= first_bits;
+        while number > 0 {
+            *bytes.last_mut().expect("a byte") |= 0x80;
+            bytes.push((number & 0x7f) as u8);
+            number >>= 7;
+        }
+        bytes
+    };
+    // A zlib stream with one block that is not compressed.
+    let stored = |content: &[u8]| {
+        let length = content.len() as u16;
+        let (mut a, mut b) = (1u32, 0u32);
+        for byte in content {
+            a = (a + u32::from(*byte)) % 65521;
+            b = (b + a) % 65521;
+        }
+        let sums = ((b << 16) | a).to_be_bytes();
+        [&[0x78, 1, 1][..], &length.to_le_bytes(), &(!length).to_le_bytes(), content, &sums].concat()
+    };
+    let base = b"base";
+    let id = Sha1::digest([&b"blob 4\0"[..], base].concat());
+    let delta = [size(base.len(), 7, 0), size(3 << 30, 7, 0), vec![0x90, 4]].concat();
+    let objects =
+        [size(base.len(), 4, 3 << 4), stored(base), size(delta.len(), 4, 7 << 4), id.to_vec(), stored(&delta)];
+    let pack = [&b"PACK"[..], &[0, 0, 0, 2, 0, 0, 0, 2], &objects.concat()].concat();
+    let sum = Sha1::digest(&pack);
+    [&pack[..], &sum[..]].concat()
+}
+
+fn attack_29_a_small_pack_takes_no_gigabytes(fixture: &Fixture) {
+    let server = GitServer::start(fixture);
+    server.git(&["branch", "agent/a", "main"]).success();
+    let (main, before) = (head(fixture, "HEAD"), server.refs());
+    let sandbox = Sandbox::start(fixture, &["agent/*"]);
+    let (mut client, _) = sandbox.push();
+    client.send_packet(&format!("{main} {} refs/heads/agent/a\0 report-status", "1".repeat(40)));
+    client.send(b"0000");
+    client.send(&pack_of_a_bomb());
+    let answer = client.rest();
+    assert!(answer.contains("the pack cannot be read: Out of memory"), "{answer}");
     assert_eq!(server.refs(), before);
 }

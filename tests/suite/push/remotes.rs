@@ -1,5 +1,6 @@
 //! Attack 29: only the user's own remotes are reached, however a guest spells them.
 
+use super::http_server::HttpServer;
 use super::server::{GitServer, bash, make_repository};
 use crate::for_docker_and_native;
 use crate::support::{Fixture, RunToEnd};
@@ -8,6 +9,8 @@ for_docker_and_native!(
     attack_29_a_remote_of_an_earlier_sandbox_is_left_out,
     attack_29_another_repository_is_not_reached_by_a_prefix,
     attack_29_urls_are_rewritten_as_outside,
+    attack_29_programs_and_files_of_the_guest_are_not_used,
+    attack_29_nothing_is_verified_with_objects_that_the_guest_can_write,
 );
 
 fn attack_29_a_remote_of_an_earlier_sandbox_is_left_out(fixture: &Fixture) {
@@ -64,4 +67,47 @@ fn attack_29_urls_are_rewritten_as_outside(fixture: &Fixture) {
     let finished = bash(fixture, &["agent/*"], "git push -q origin HEAD:agent/x");
     assert_eq!(finished.success(), "", "{}", finished.stderr);
     assert_eq!(server.subject("agent/x"), "first");
+}
+
+/// The user's own settings name files in the project, which the guest can change.
+fn attack_29_programs_and_files_of_the_guest_are_not_used(fixture: &Fixture) {
+    let server = HttpServer::start(fixture);
+    let script = format!(
+        "#!/bin/sh\ntouch '{}'\necho username=me; echo password=secret\n",
+        fixture.root.join("client/run").display()
+    );
+    let helper = fixture.write_script(fixture.project.join("helper"), &script);
+    fixture.write(".gitconfig", &super::server::gitconfig(&format!("[credential]\n\thelper = {}\n", helper.display())));
+    let finished =
+        bash(fixture, &["agent/*"], "git fetch -q || echo failed; git push -q origin HEAD:agent/a || echo failed");
+    assert_eq!(finished.success(), "failed\nfailed", "{}", finished.stderr);
+    let warning = "does not use `credential.helper`, which names a file that the sandbox can write";
+    assert!(finished.stderr.contains(warning), "{}", finished.stderr);
+    assert!(!fixture.root.join("client/run").exists(), "the guest's program ran on the host");
+    assert_eq!(server.subject("agent/a"), "");
+    let url = format!("ssh://me@127.0.0.1:{}/app.git", 1);
+    fixture.host_command("git").args(["remote", "set-url", "origin", &url]).finish().success();
+    let command = format!("[core]\n\tsshCommand = ssh -F {}/config\n", fixture.project.display());
+    fixture.write(".gitconfig", &super::server::gitconfig(&command));
+    let finished = bash(fixture, &["agent/*"], "git fetch -q || echo failed");
+    let reason = "core.sshCommand on the host names a file that the sandbox can write";
+    assert!(finished.success() == "failed" && finished.stderr.contains(reason), "{}", finished.stderr);
+}
+
+/// With the host's own Git directory, the guest could make a commit have other parents.
+fn attack_29_nothing_is_verified_with_objects_that_the_guest_can_write(fixture: &Fixture) {
+    let server = GitServer::start(fixture);
+    server.git(&["branch", "agent/a", "main"]).success();
+    let before = server.refs();
+    let script = "git fetch -q; git commit -q --allow-empty -m next; git push -q origin HEAD:agent/a";
+    let run = |rule: &str| {
+        let mut command = fixture.run();
+        command.args(["--git", "shared", "--push", rule, "--", "bash", "-c", script]).finish()
+    };
+    let finished = run("agent/*");
+    let reason = "sandpen: fast-forwards are not verified with --git shared: allow --push '+agent/a'";
+    assert!(finished.stderr.contains(reason), "{}", finished.stderr);
+    assert_eq!(server.refs(), before);
+    run("+agent/*").success();
+    assert_eq!(server.subject("agent/a"), "next");
 }

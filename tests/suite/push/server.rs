@@ -20,8 +20,13 @@ impl GitServer {
     /// Starts a server with a repository whose branch `main` has one commit, and clones it to the
     /// project.
     pub fn start(client: &Fixture) -> Self {
+        Self::start_with(client, "AcceptEnv GIT_PROTOCOL")
+    }
+
+    /// Starts a server with further lines of sshd's configuration.
+    pub fn start_with(client: &Fixture, sshd_config: &str) -> Self {
         let fixture = Fixture::new().with_engine(Engine::PodmanRootless);
-        let sshd = Sshd::start(&fixture, "AcceptEnv GIT_PROTOCOL");
+        let sshd = Sshd::start(&fixture, sshd_config);
         let repository = make_repository(&fixture, "app.git");
         let address = format!("{}@127.0.0.1:{}", fixture.user_name(), sshd.port);
         let url = format!("ssh://{address}{}", repository.display());
@@ -50,6 +55,16 @@ impl GitServer {
     pub fn refs(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         ref_files(&self.repository)
     }
+}
+
+/// Replaces a repository by an empty one, whose HEAD names a branch that does not exist.
+pub fn empty(fixture: &Fixture, repository: &Path, head: &str) {
+    let script = format!(
+        "set -e; cd '{0}'; git for-each-ref --format='delete %(refname)' | git update-ref --stdin
+        git symbolic-ref HEAD refs/heads/{head}",
+        repository.display()
+    );
+    fixture.host_command("bash").args(["-c", &script]).finish().success();
 }
 
 /// Returns the configuration of the user, with further lines.
