@@ -71,6 +71,11 @@ def goals(results):
     goal("copied workspace: `diff` of 1,000 changed files", 0.5, workspace.get("diff of 1,000 files", {}).get("copy_s"), "{:.2f} s")
     disk = workspace.get("disk")
     goal("copied workspace: disk beyond what changed", 1.0, (disk["kb"] - disk["changed_kb"]) / 1000 if disk else None, "{:.2f} MB")
+    transfers = results.get("push", {}).get("transfers", {})
+    for kind, what in (("new", "a push that makes a branch"), ("forward", "a push that is a fast-forward"), ("fetch", "a fetch")):
+        ratio_of_kind = transfers.get(kind, {}).get("ratio_throughput")
+        goal(f"native: time of {what} through `--push` / by bare Git, over SSH", 1.11, 1 / ratio_of_kind if ratio_of_kind else None)
+    goal("native: added time of a signature by the SSH agent", 1.0, results.get("push", {}).get("signatures", {}).get("signature_more_ms"), "{:.2f} ms")
     goal("binary, stripped", 9.0, results["binary_bytes"] / 1e6, "{:.1f} MB")
     return found
 
@@ -155,6 +160,15 @@ def proxy(table):
     return [*lines, ""]
 
 
+def push(table):
+    lines = ["### Pushes by rule and the SSH agent", "", row("over SSH, native", "MB/s", "bare Git", "ratio", "memory of the launcher"), "|---|---|---|---|---|"]
+    for kind, line in table["transfers"].items():
+        lines.append(row(kind, f"{line['mb_per_s']:.0f}", f"{line['bare_mb_per_s']:.0f}", f"{line['ratio_throughput']:.2f}", f"{line['launcher_mb']:.1f} MB"))
+    line = table["signatures"]
+    return [*lines, "", f"A signature by the agent takes {line['signature_more_ms']:.3f} ms more than without sandpen's socket "
+            f"({line['signature_raw_ms']:.3f} ms); a launch with the agent takes {line['ratio_launch']:.2f} of one without.", ""]
+
+
 def conditions(results):
     machine, versions = results["machine"], results["versions"]
     installed = ", ".join(f"{name} {version}" for name, version in versions.items() if version and name != "sandpen")
@@ -188,7 +202,8 @@ def page(results):
         lines += comparison(f"Additional features on {engine}", table, "a plain launch")
     for engine, table in results.get("files", {}).items():
         lines += comparison(f"Large repository on {engine}", table, "an empty repository")
-    for name, make in (("neighbours", other_sandboxes), ("memory", memory), ("terminal", terminal), ("caches", caches), ("workspace", workspace), ("proxy", proxy)):
+    for name, make in (("neighbours", other_sandboxes), ("memory", memory), ("terminal", terminal), ("caches", caches), ("workspace", workspace), ("push", push),
+                       ("proxy", proxy)):
         lines += make(results[name]) if results.get(name) else []
     lines += bench_breakdown.page(results) if results.get("split") else []
     return "\n".join([*lines, "</details>"]) + "\n"
