@@ -4,6 +4,7 @@
 pub mod bounded_work;
 pub mod cgroup_events;
 mod client;
+mod client_ready;
 #[cfg(target_os = "linux")]
 pub mod controlling_terminal;
 mod copy_bytes;

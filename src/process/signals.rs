@@ -53,11 +53,11 @@
 //! SIGQUIT goes the way of SIGINT, SIGUSR1 and SIGUSR2 that of `kill`. Without a controlling
 //! terminal only the rows with `kill` apply.
 
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use std::{fs, io};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -71,6 +71,7 @@ use signal_hook::iterator::Handle;
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::raw::WithRawSiginfo;
 
+use super::client_ready::wait_for_client;
 use crate::path::HostPath;
 
 /// The signals that sandpen catches and forwards. SIGTSTP is not among them, so that `kill -TSTP`
@@ -355,37 +356,6 @@ pub fn poll_until(descriptors: &mut [PollFd<'_>], deadline: Option<Instant>) {
     let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
     let left = left.and_then(|left| Timespec::try_from(left).ok());
     let _ = poll(descriptors, left.as_ref());
-}
-
-/// The time after the command's start within which a client begins to forward signals.
-const CLIENT_SETTLE_TIME: Duration = Duration::from_millis(400);
-/// The time after which a signal is sent even though the command has not started.
-const CLIENT_READY_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Waits until an engine's client forwards signals.
-///
-/// A client that is signalled too early loses the signal. Before the container runs, Docker's and
-/// Podman's clients have no process to send it to, or drop the error of sending it; Docker's also
-/// registers its handlers only after the engine has reported the start. No client tells when it is
-/// ready. What can be observed is the helper inside, which writes the status file when it has
-/// started the command. The engine's report to the client is on its way at that moment, so the
-/// signal is sent when the last write to the file is [`CLIENT_SETTLE_TIME`] old. The age is used,
-/// rather than a pause after the first sight of the file, so that a signal in the middle of a run
-/// is not delayed. Without a status (an image that cannot run the helper, a long pull) the signal
-/// is sent after [`CLIENT_READY_TIMEOUT`] all the same.
-fn wait_for_client(status_file: &HostPath, is_over: impl Fn() -> bool) {
-    let limit = Instant::now() + CLIENT_READY_TIMEOUT;
-    while Instant::now() < limit && !is_over() {
-        let written = fs::metadata(status_file.as_path()).ok().filter(|meta| meta.len() > 0);
-        // A time in the future means that the clock was set back; the file is taken for old.
-        let age = written
-            .and_then(|meta| meta.modified().ok())
-            .map(|modified| modified.elapsed().unwrap_or(CLIENT_SETTLE_TIME));
-        if age.is_some_and(|age| age >= CLIENT_SETTLE_TIME) {
-            return;
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
 }
 
 impl Drop for ForwarderThread {

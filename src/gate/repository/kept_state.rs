@@ -2,7 +2,6 @@
 //! it committed since.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -12,8 +11,8 @@ use super::base::read_base;
 use super::exchange::{GitDirExchange, open_private};
 use super::host_git::{GitResult, HostGit};
 use super::refs::{self, Head, read_head};
+use super::saved::Saved;
 use super::transfer::{Transfer, make_import};
-use super::{FILE, Saved};
 use crate::facts::git::index::{MAX_INDEX, SeenFile, seen_files};
 use crate::facts::git::object_id::ObjectId;
 use crate::path::HostPath;
@@ -65,7 +64,7 @@ pub struct Commit {
 impl KeptRepositories {
     /// Reads what a sandbox saved in the directory of a copy.
     pub fn open(directory: &HostPath) -> Option<Self> {
-        let saved: Saved = serde_json::from_slice(&fs::read(directory.join(FILE).as_path()).ok()?).ok()?;
+        let saved = Saved::read(directory)?;
         let git = HostGit::new(&saved.gate, directory.as_path().to_owned());
         Some(KeptRepositories { gate: saved.gate, git })
     }

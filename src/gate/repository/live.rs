@@ -4,7 +4,8 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{FILE, RepositoryExchange};
+use super::RepositoryExchange;
+use super::saved::FILE;
 use crate::process::RepeatedWork;
 
 /// Changes are noticed after at most two seconds.

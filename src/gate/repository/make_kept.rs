@@ -7,9 +7,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::host_git::HostGit;
+use super::make;
 use super::nested_baseline::NestedBaseline;
+use super::saved::SavedRef;
 use super::watched::Stamps;
-use super::{FILE, SavedRef, make};
 use crate::path::HostPath;
 use crate::plan::RepositoryGate;
 use crate::plan::repository::{PrivateGitDir, PrivateRepository};
@@ -36,7 +37,7 @@ pub fn make_kept(gate: &RepositoryGate, directory: &HostPath) -> io::Result<()> 
         }
     }
     let saved = SavedRef { gate, stamps: &Stamps::default(), baseline: &NestedBaseline::default() };
-    fs::write(directory.join(FILE).as_path(), serde_json::to_vec(&saved)?)
+    saved.write(directory)
 }
 
 /// Empties the directories of a repository, which a killed launcher may have left half made.

@@ -30,6 +30,7 @@ mod kept_state;
 mod lfs;
 mod listed_files;
 mod live;
+mod locks;
 mod make;
 mod make_kept;
 mod move_tree;
@@ -42,6 +43,7 @@ mod outgoing;
 mod refs;
 mod report;
 mod root;
+mod saved;
 mod search;
 mod seen_directories;
 mod settings;
@@ -53,10 +55,8 @@ mod worktree_heads;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-
-use serde::{Deserialize, Serialize};
 
 use crate::event_log::EventLog;
 use crate::path::HostPath;
@@ -70,21 +70,18 @@ use host_git::HostGit;
 pub use kept_state::{KeptRepositories, RefReview};
 pub use listed_files::listed_files;
 pub use live::LiveExchange;
+use locks::{lock_repository, share_repository};
 pub use make_kept::make_kept;
 use nested::{Nested, NewWorktree};
 use nested_baseline::{NestedBaseline, Searched};
 use other_sessions::OtherSessions;
 use report::Kept;
 pub use report::Report;
+use saved::{FILE, Saved, SavedRef, time_of_kill};
 use watched::Stamps;
 
-/// The name of the saved gate in the session's directory.
-const FILE: &str = "repositories.json";
 /// The name of the file with what live exchanges kept elsewhere.
 const KEPT_FILE: &str = "kept.json";
-/// The file's time is that of the last exchange, so a launcher was killed at most so many seconds
-/// after it.
-const KILL_MARGIN: u64 = 3;
 
 /// The exchange between a sandbox and the host's repositories.
 pub struct RepositoryExchange {
@@ -106,22 +103,6 @@ pub struct RepositoryExchange {
     /// What exchanges kept elsewhere while the guest was running.
     kept: Vec<Kept>,
     log: Arc<EventLog>,
-}
-
-/// The state that a killed launcher leaves.
-#[derive(Deserialize)]
-struct Saved {
-    gate: RepositoryGate,
-    stamps: Stamps,
-    baseline: NestedBaseline,
-}
-
-/// The same as `Saved`, to write it.
-#[derive(Serialize)]
-struct SavedRef<'a> {
-    gate: &'a RepositoryGate,
-    stamps: &'a Stamps,
-    baseline: &'a NestedBaseline,
 }
 
 impl RepositoryExchange {
@@ -159,7 +140,7 @@ impl RepositoryExchange {
         };
         exchange.searched = searched;
         let saved = SavedRef { gate, stamps: &exchange.stamps, baseline: &exchange.baseline };
-        let written = fs::write(session.join(FILE).as_path(), serde_json::to_vec(&saved)?);
+        let written = saved.write(session);
         // Without a repository there is nothing to bring out after a kill.
         if !gate.repositories.is_empty() {
             written?;
@@ -197,7 +178,7 @@ impl RepositoryExchange {
 
     /// Continues the exchange of a launcher that was killed.
     pub fn of_session(session: &HostPath) -> Option<Self> {
-        let saved = serde_json::from_slice(&fs::read(session.join(FILE).as_path()).ok()?).ok()?;
+        let saved = Saved::read(session)?;
         let killed = time_of_kill(&session.join(FILE).as_path().metadata().ok()?);
         let mut exchange = Self::new(saved, session).ok()?;
         exchange.killed = killed;
@@ -206,8 +187,7 @@ impl RepositoryExchange {
 
     /// Returns the directory in memory that a session uses.
     pub fn memory_dir(session: &HostPath) -> Option<PathBuf> {
-        let saved: Saved = serde_json::from_slice(&fs::read(session.join(FILE).as_path()).ok()?).ok()?;
-        saved.gate.memory_dir
+        Saved::read(session)?.gate.memory_dir
     }
 
     /// Removes what a later command needs to continue the exchange of a session.
@@ -376,28 +356,4 @@ impl RepositoryExchange {
     pub fn id(&self) -> &str {
         &self.gate.id
     }
-}
-
-/// Returns the time in seconds at which a launcher was killed, from the time of its saved gate.
-fn time_of_kill(saved: &fs::Metadata) -> Option<i64> {
-    let seen = saved.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?.as_secs();
-    i64::try_from(seen + KILL_MARGIN).ok()
-}
-
-/// Waits for the lock on a repository of the host. It is released with the file.
-fn lock_repository(locks: &Path, git_dir: &Path) -> io::Result<File> {
-    fs::create_dir_all(locks)?;
-    let path = locks.join(crate::plan::flat_name(git_dir));
-    let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
-    lock::wait(&file)?;
-    Ok(file)
-}
-
-/// Shares a lock with all sandboxes over a repository.
-fn share_repository(locks: &Path, git_dir: &Path) -> io::Result<File> {
-    fs::create_dir_all(locks)?;
-    let path = locks.join(format!("{}.shared", crate::plan::flat_name(git_dir)));
-    let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
-    lock::share(&file)?;
-    Ok(file)
 }

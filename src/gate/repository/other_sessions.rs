@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::nested::known;
 use super::nested_baseline::NestedBaseline;
-use super::{FILE, Saved, time_of_kill};
+use super::saved::{FILE, Saved, time_of_kill};
 use crate::path::HostPath;
 use crate::process::lock;
 use crate::process::lock::OWNER;
