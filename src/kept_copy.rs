@@ -3,7 +3,7 @@
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::value::{Name, Value};
 use crate::path::HostPath;
 use crate::process::lock;
+use crate::process::remove_tree::remove_tree;
 
 /// The file with the record, in the directory of the copy.
 const RECORD: &str = "copy.json";
@@ -186,7 +187,7 @@ impl CopyStore {
     pub fn remove(&self, id: &str) -> io::Result<Option<PathBuf>> {
         let aside = self.base.join(format!("{id}{REMOVED}-{}", std::process::id()));
         fs::rename(self.directory(id).as_path(), aside.as_path())?;
-        remove_tree(aside.as_path());
+        let _ = remove_tree(aside.as_path());
         let is_left = aside.as_path().symlink_metadata().is_ok();
         Ok(is_left.then(|| aside.as_path().to_owned()))
     }
@@ -206,7 +207,7 @@ impl CopyStore {
                     && fs::read_dir(entry.path()).is_ok_and(is_empty)
             };
             if name.contains(REMOVED) || is_unfinished() {
-                remove_tree(&entry.path());
+                let _ = remove_tree(&entry.path());
             }
         }
     }
@@ -214,29 +215,6 @@ impl CopyStore {
 
 fn is_old(time: SystemTime) -> bool {
     time.elapsed().is_ok_and(|age| age.as_secs() > 60)
-}
-
-/// Removes a directory of which the guest may have changed the permissions. A directory of the kernel's in
-/// an overlay may belong to another user and cannot be read, but it is empty.
-fn remove_tree(path: &Path) {
-    if fs::remove_dir_all(path).is_err() {
-        remove_each(path);
-    }
-}
-
-fn remove_each(directory: &Path) {
-    if fs::remove_dir(directory).is_ok() {
-        return;
-    }
-    let _ = fs::set_permissions(directory, fs::Permissions::from_mode(0o700));
-    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            remove_each(&entry.path());
-        } else {
-            let _ = fs::remove_file(entry.path());
-        }
-    }
-    let _ = fs::remove_dir(directory);
 }
 
 #[cfg(test)]

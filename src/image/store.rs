@@ -26,6 +26,7 @@ use super::unpack::Unpacker;
 use crate::config::value::ImageRef;
 use crate::host::Host;
 use crate::path::HostPath;
+use crate::process::remove_tree::remove_tree;
 use crate::process::untrusted;
 use crate::process::untrusted_dir::UntrustedDir;
 
@@ -158,7 +159,7 @@ impl Store {
             self.list()?.into_iter().flat_map(|image| image.layers).collect();
         for name in ["new", "downloads"] {
             for entry in fs::read_dir(self.path(name)).into_iter().flatten().flatten() {
-                remove_tree(&entry.path());
+                let _ = remove_tree(&entry.path());
             }
         }
         let mut removed = Removed::default();
@@ -177,7 +178,7 @@ impl Store {
             // Renamed first, so that a removal that is interrupted leaves no incomplete layer.
             let aside = self.path("new").join(entry.file_name());
             fs::rename(entry.path(), &aside)?;
-            remove_tree(&aside);
+            let _ = remove_tree(&aside);
             removed.layers += 1;
             removed.bytes += size;
         }
@@ -200,12 +201,6 @@ fn read_record(path: &Path) -> io::Result<StoredImage> {
 
 fn read_size(layer: &Path) -> u64 {
     fs::read_to_string(layer.join("size")).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
-}
-
-fn remove_tree(path: &Path) {
-    if fs::remove_dir_all(path).is_err() {
-        let _ = fs::remove_file(path);
-    }
 }
 
 /// Adds images while it lives.
@@ -306,7 +301,7 @@ pub struct TemporaryDirectory {
 impl Drop for TemporaryDirectory {
     fn drop(&mut self) {
         if self.path.exists() {
-            remove_tree(&self.path);
+            let _ = remove_tree(&self.path);
         }
     }
 }

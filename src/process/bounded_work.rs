@@ -85,9 +85,9 @@ impl From<Stopped> for io::Error {
     }
 }
 
-/// Tells whether an error is a stop.
-pub fn is_stop(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|error| error.is::<Stopped>())
+/// Returns the stop that an error is.
+pub fn stop(error: &io::Error) -> Option<Stopped> {
+    error.get_ref()?.downcast_ref().copied()
 }
 
 #[cfg(test)]
@@ -102,6 +102,7 @@ mod tests {
         assert_eq!(stopped(later, 0), Ok(()));
         assert_eq!(stopped(later, 15), Err(Stopped::Signal(15)));
         assert_eq!(stopped(Some(Instant::now()), 0), Err(Stopped::Deadline));
-        assert!(is_stop(&io::Error::from(Stopped::Signal(15))) && !is_stop(&io::ErrorKind::TimedOut.into()));
+        assert_eq!(stop(&Stopped::Signal(15).into()), Some(Stopped::Signal(15)));
+        assert_eq!(stop(&io::ErrorKind::TimedOut.into()), None);
     }
 }

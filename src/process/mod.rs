@@ -19,6 +19,7 @@ pub mod mount_identity;
 mod read_output;
 pub mod ready;
 pub mod release_pages;
+pub mod remove_tree;
 mod repeated_work;
 pub mod restart;
 pub mod signals;

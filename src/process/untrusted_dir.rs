@@ -74,6 +74,17 @@ impl UntrustedDir {
         Ok(UntrustedDir { fd })
     }
 
+    /// Opens a directory below this one, and grants its owner access first if necessary.
+    pub fn open_granted(&self, path: &Path) -> io::Result<Self> {
+        match self.directory(path) {
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                self.grant_access(path)?;
+                self.directory(path)
+            }
+            opened => opened,
+        }
+    }
+
     /// Opens the directory below this one that contains `path`, and calls `access` with it and the
     /// last name.
     fn at_parent<T>(&self, path: &Path, access: impl FnOnce(BorrowedFd<'_>, &OsStr) -> io::Result<T>) -> io::Result<T> {
@@ -260,6 +271,11 @@ impl UntrustedDir {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             other => other,
         }
+    }
+
+    /// Removes an empty directory.
+    pub fn remove_directory(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        self.at_parent(path.as_ref(), |parent, name| Ok(rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)?))
     }
 }
 

@@ -17,6 +17,7 @@ use crate::gate::repository::RepositoryExchange;
 use crate::path::HostPath;
 use crate::plan::{Plan, Prepare, Secret};
 use crate::process::lock::{self, OWNER};
+use crate::process::remove_tree::remove_tree;
 use crate::process::untrusted;
 use crate::session_id::random_name;
 
@@ -219,13 +220,9 @@ pub fn remove_memory_of_killed() {
     }
 }
 
+/// Removes a directory as far as possible. What is left is removed by the next command.
 pub(super) fn remove_all(path: &Path) {
-    if fs::remove_dir_all(path).is_err() {
-        // The guest may have removed the permissions of its directories, which this user owns all
-        // the same.
-        grant_access(path);
-        let _ = fs::remove_dir_all(path);
-    }
+    let _ = remove_tree(path);
 }
 
 /// Creates the directory under another name and renames it when it is locked: every sandpen may
@@ -327,13 +324,4 @@ fn make_mount_point(path: &Path, root: &Path, is_directory: bool) {
         return;
     }
     let _ = if is_directory { fs::create_dir_all(path) } else { make_file(path, b"", 0o644) };
-}
-
-fn grant_access(directory: &Path) {
-    let _ = fs::set_permissions(directory, fs::Permissions::from_mode(0o700));
-    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            grant_access(&entry.path());
-        }
-    }
 }

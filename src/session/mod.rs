@@ -165,9 +165,9 @@ fn run_with<T>(
         #[cfg(target_os = "linux")]
         Launch::Native(launch) => native::run(&mut session, launch, signals, &mut streams),
     };
+    // What the guest has left may take long to look at, and to remove: the directory is dropped first.
+    let _work = BoundedWork::begin();
     let Session { directory, mut record, sweep, copied, repositories, gates, calls, .. } = session;
-    // What the guest has left may take long to look at.
-    let work = BoundedWork::begin();
     let inspected = inspect();
     sweep.finish().print(ui);
     let is_complete = match repositories.finish(ui) {
@@ -183,7 +183,6 @@ fn run_with<T>(
             false
         }
     };
-    drop(work);
     gates.end(outcome.as_ref(), ui);
     if let Some(copied) = copied {
         copied.finish(ui);

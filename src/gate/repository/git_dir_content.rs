@@ -12,8 +12,8 @@ use rustix::fs::{FileType, Stat};
 use serde::{Deserialize, Serialize};
 
 use super::refs::stat_hash;
-use super::root::open_granted;
 use crate::facts::git::{index, syntax};
+use crate::process::bounded_work;
 use crate::process::untrusted_dir::{UntrustedDir, permissions};
 
 /// Files that Git writes in ordinary work, and of which it executes nothing.
@@ -174,10 +174,11 @@ impl Reader<'_> {
         let level_of_files = level.of_files(&entries);
         entries.sort_by_key(|(name, _)| !DECISIVE.iter().any(|decisive| name == decisive));
         for (name, kind) in entries {
+            bounded_work::check()?;
             let below = path.join(&name);
             let text = name.to_str().unwrap_or_default();
             if kind == FileType::Directory {
-                let inner = open_granted(directory, Path::new(&name))?;
+                let inner = directory.open_granted(Path::new(&name))?;
                 self.collect(&inner, &below, level.below(text))?;
             } else if level_of_files != Level::ObjectFiles || kind != FileType::RegularFile {
                 self.add(directory, &name, below, level_of_files, kind)?;

@@ -237,7 +237,7 @@ impl Call<'_> {
                 let _ = child.wait();
                 return Err(match error.kind() {
                     ErrorKind::TimedOut => GitError::Timeout { what },
-                    _ if bounded_work::is_stop(&error) => GitError::Stopped { what, source: error },
+                    _ if bounded_work::stop(&error).is_some() => GitError::Stopped { what, source: error },
                     _ => GitError::Start(error),
                 });
             }

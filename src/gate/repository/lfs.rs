@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::exchange::open_private;
 use crate::plan::repository::PrivateGitDir;
+use crate::process::bounded_work;
 use crate::process::untrusted_dir::UntrustedDir;
 
 /// The directory of the files in a Git directory; each is in two levels of subdirectories.
@@ -22,6 +23,7 @@ pub fn bring_out(dir: &PrivateGitDir, scratch: &Path) -> io::Result<()> {
         let Ok(below) = objects.directory(Path::new(&first)) else { continue };
         for (second, _) in below.entries(MAX_ENTRIES)? {
             let Ok(directory) = below.directory(Path::new(&second)) else { continue };
+            bounded_work::check()?;
             for (name, kind) in directory.entries(MAX_ENTRIES)? {
                 let Some(name) = name.to_str().filter(|name| kind.is_file() && is_digest(name)) else { continue };
                 let target = dir.host.join(OBJECTS).join(&name[..2]).join(&name[2..4]).join(name);
@@ -50,6 +52,7 @@ fn take(directory: &UntrustedDir, name: &str, target: &Path, scratch: &Path) -> 
     let mut to = OpenOptions::new().write(true).create(true).truncate(true).open(&copy)?;
     let mut part = vec![0; 64 << 10];
     loop {
+        bounded_work::check()?;
         let read = file.read(&mut part)?;
         if read == 0 {
             break;

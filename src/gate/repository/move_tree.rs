@@ -8,9 +8,11 @@ use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
+use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::process::bounded_work;
+use crate::process::remove_tree::{remove_entry, remove_tree};
 use crate::process::untrusted_dir::{UntrustedDir, mode_of, permissions};
 use crate::session_id::random_name;
 
@@ -34,10 +36,10 @@ pub fn move_out(parent: &UntrustedDir, name: &Path, to: &Path) -> io::Result<()>
             let part = with_suffix(to, ".part");
             let copied = copy(parent, name, &part, &mut copy_limit(to)?).and_then(|()| fs::rename(&part, to));
             if copied.is_err() {
-                let _ = remove_path(&part);
+                let _ = remove_tree(&part);
             }
             copied?;
-            remove(parent, name)
+            remove_entry(parent, name)
         }
         other => Ok(other?),
     }
@@ -58,7 +60,7 @@ fn copy(parent: &UntrustedDir, name: &Path, to: &Path, left: &mut u64) -> io::Re
     use_up(left, ENTRY_SIZE)?;
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::Directory => {
-            let directory = open_granted(parent, name)?;
+            let directory = parent.open_granted(name)?;
             DirBuilder::new().mode(mode | 0o700).create(to)?;
             for (name, _) in directory.entries(usize::MAX)? {
                 copy(&directory, Path::new(&name), &to.join(&name), left)?;
@@ -90,6 +92,7 @@ fn copy_content(mut from: File, to: &File, left: &mut u64) -> io::Result<()> {
         from.seek(SeekFrom::Start(start))?;
         at = start;
         while at < end {
+            bounded_work::check()?;
             let most = usize::try_from(end - at).unwrap_or(BUFFER).min(BUFFER);
             let read = from.read(buffer.get_mut(..most).unwrap_or_default())?;
             if read == 0 {
@@ -118,7 +121,9 @@ fn next_data(file: &File, at: u64, size: u64) -> io::Result<Option<(u64, u64)>> 
     Ok((start < size).then(|| (start, end.clamp(start + 1, size))))
 }
 
+/// Counts bytes before they are copied.
 fn use_up(left: &mut u64, bytes: u64) -> io::Result<()> {
+    bounded_work::check()?;
     *left = left
         .checked_sub(bytes)
         .ok_or_else(|| io::Error::new(ErrorKind::FileTooLarge, "too large for a copy on another file system"))?;
@@ -137,11 +142,11 @@ pub fn move_in(from: &Path, parent: &UntrustedDir, name: &Path) -> io::Result<()
             let copied =
                 copy_in(from, parent, &part).and_then(|()| Ok(rustix::fs::renameat(parent, &part, parent, name)?));
             if copied.is_err() {
-                let _ = remove(parent, &part);
+                let _ = remove_entry(parent, &part);
             }
             copied?;
             // The session's directory is removed anyway.
-            let _ = remove_path(from);
+            let _ = remove_tree(from);
             Ok(())
         }
         other => Ok(other?),
@@ -174,30 +179,6 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut text = OsString::from(path);
     text.push(suffix);
     text.into()
-}
-
-fn remove_path(path: &Path) -> io::Result<()> {
-    if path.symlink_metadata()?.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
-}
-
-/// Opens a directory, and grants its owner access first if necessary.
-pub fn open_granted(parent: &UntrustedDir, name: &Path) -> io::Result<UntrustedDir> {
-    parent.directory(name).or_else(|_| {
-        parent.grant_access(name)?;
-        parent.directory(name)
-    })
-}
-
-/// Removes an entry with everything below it.
-pub fn remove(parent: &UntrustedDir, name: &Path) -> io::Result<()> {
-    if FileType::from_raw_mode(parent.stat(name)?.st_mode) != FileType::Directory {
-        return parent.remove_file(name);
-    }
-    let directory = open_granted(parent, name)?;
-    for (name, _) in directory.entries(usize::MAX)? {
-        remove(&directory, Path::new(&name))?;
-    }
-    Ok(rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)?)
 }
 
 #[cfg(test)]

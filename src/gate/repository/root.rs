@@ -32,7 +32,7 @@ pub fn open_directory(root: &Path, path: &Path) -> io::Result<UntrustedDir> {
         return open_root(root);
     }
     let (parent, name) = open_parent(root, path)?;
-    open_granted(&parent, &name)
+    parent.open_granted(&name)
 }
 
 /// Creates a directory and those above it, and opens it.
@@ -40,15 +40,4 @@ pub fn create_directory(roots: &[PathBuf], path: &Path) -> io::Result<UntrustedD
     let below = roots.iter().find_map(|root| Some((root, path.strip_prefix(root).ok()?)));
     let (root, below) = below.ok_or(io::ErrorKind::InvalidInput)?;
     open_root(root)?.create_directory(below)
-}
-
-/// Opens a directory of `parent`, and grants its owner access first if necessary.
-pub fn open_granted(parent: &UntrustedDir, name: &Path) -> io::Result<UntrustedDir> {
-    match parent.directory(name) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            parent.grant_access(name)?;
-            parent.directory(name)
-        }
-        opened => opened,
-    }
 }

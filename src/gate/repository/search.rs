@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FileType, Stat};
 
-use super::root::{open_granted, open_root};
+use super::root::open_root;
 use super::seen_directories::{DirectoryStamp, Record, SeenDirectories, stamps};
 use crate::process::bounded_work::{self, Stopped};
 use crate::process::untrusted_dir::UntrustedDir;
@@ -193,7 +193,7 @@ impl Way {
         if name.is_empty() {
             return self.top.directory(Path::new(""));
         }
-        open_granted(self.current()?, Path::new(name))
+        self.current()?.open_granted(Path::new(name))
     }
 
     fn stat(&mut self, name: &OsStr) -> io::Result<Stat> {
@@ -211,7 +211,7 @@ impl Way {
                 _ => &self.top,
             };
             let name = self.above.get(at).map(|(name, _)| name.as_os_str()).unwrap_or_default();
-            let opened = open_granted(above, Path::new(name))?;
+            let opened = above.open_granted(Path::new(name))?;
             if let Some(last) = last.take()
                 && let Some((_, kept)) = self.above.get_mut(at - 1)
                 && (at + MAX_OPEN_ABOVE > count || is_anchor(at - 1))

@@ -69,7 +69,7 @@ impl Nested<'_> {
                     return self.stop(root, stopped, report);
                 }
                 let path = &found.path;
-                let result = match found.kind {
+                let brought = match found.kind {
                     FoundKind::GitDir | FoundKind::Bare => self.repository(root, &found, report),
                     FoundKind::Pointer => self.pointer(root, path, report),
                     FoundKind::Odd => self.set_aside(root, path, "is neither a file nor a directory", report),
@@ -78,7 +78,10 @@ impl Nested<'_> {
                         Ok(())
                     }
                 };
-                if let Err(error) = result {
+                if let Err(error) = brought {
+                    if let Some(stopped) = bounded_work::stop(&error) {
+                        return self.stop(root, stopped, report);
+                    }
                     report.problems.push(format!("`{}` cannot be brought out: {error}", path.display()));
                 }
             }
@@ -109,6 +112,7 @@ impl Nested<'_> {
         if let Some(before) = self.baseline.git_dir(path) {
             return match self.restore(&git_dir, path, before, report) {
                 Ok(true) => Ok(()),
+                Err(error) if bounded_work::stop(&error).is_some() => Err(error),
                 _ => self.disable(&git_dir, path, report),
             };
         }
@@ -116,8 +120,11 @@ impl Nested<'_> {
             return Ok(());
         }
         if found.kind == FoundKind::Bare {
-            let is_harmless = GitDirContent::of(&git_dir).is_ok_and(|content| content.is_harmless());
-            return if is_harmless { Ok(()) } else { self.disable(&git_dir, path, report) };
+            return match GitDirContent::of(&git_dir) {
+                Ok(content) if content.is_harmless() => Ok(()),
+                Err(error) if bounded_work::stop(&error).is_some() => Err(error),
+                _ => self.disable(&git_dir, path, report),
+            };
         }
         let remake = Remake { place: self.next_place(), work_tree: path.parent(), git_dir: path.to_owned() };
         // Renaming a directory needs the permission to write it and the one above it.

@@ -11,7 +11,7 @@ use super::pointer::relative;
 use crate::facts::git::object_id::ObjectId;
 use crate::facts::git::syntax;
 use crate::gate::repository::exchange::{GitDirExchange, Moment};
-use crate::gate::repository::host_git::GitResult;
+use crate::gate::repository::host_git::{GitError, GitResult};
 use crate::gate::repository::kept;
 use crate::gate::repository::move_tree::move_in;
 use crate::gate::repository::report::Report;
@@ -119,6 +119,11 @@ impl Nested<'_> {
             }
             Ok((Err(error), _)) => {
                 report.problems.push(format!("the repository `{shown}`, made inside, cannot be written: {error}"));
+            }
+            Err(error @ GitError::Stopped { .. }) => {
+                self.has_failed = true;
+                report.problems.push(format!("the repository `{shown}`, made inside, is not complete: {error}"));
+                return;
             }
             Err(error) => {
                 report.problems.push(format!("the repository `{shown}`, made inside, cannot be taken over: {error}"));

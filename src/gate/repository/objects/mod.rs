@@ -13,10 +13,13 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Stat};
 
+use crate::process::bounded_work;
 use crate::process::untrusted_dir::{UntrustedDir, is_host_failure};
 
 /// Each copy counts as whole blocks, so that the budget also bounds the number of empty files.
 const BLOCK_SIZE: u64 = 4096;
+/// Between parts of this size it is looked whether copying must stop.
+const PART: u64 = 64 << 20;
 /// `git repack` may replace all packs while they are copied.
 const PACK_LIST_ATTEMPTS: usize = 3;
 
@@ -59,6 +62,7 @@ impl ObjectCopy {
         index_pack: &mut dyn FnMut(&Path) -> io::Result<bool>,
     ) -> io::Result<()> {
         for number in 0..=u8::MAX {
+            bounded_work::check()?;
             self.copy_loose_directory(objects, number, budget)?;
         }
         for _ in 0..PACK_LIST_ATTEMPTS {
@@ -87,7 +91,15 @@ fn copy(source: &File, target: &Path, budget: &mut Budget) -> io::Result<()> {
         return Err(exceeded(budget));
     }
     let mut target = File::create(target)?;
-    let copied = io::copy(&mut source.take(budget.bytes.saturating_add(1)), &mut target)?;
+    let (mut source, mut copied) = (source.take(budget.bytes.saturating_add(1)), 0);
+    loop {
+        bounded_work::check()?;
+        let part = io::copy(&mut source.by_ref().take(PART), &mut target)?;
+        copied += part;
+        if part < PART {
+            break;
+        }
+    }
     let cost = copied.max(1).checked_next_multiple_of(BLOCK_SIZE).filter(|cost| *cost <= budget.bytes);
     budget.bytes -= cost.ok_or_else(|| exceeded(budget))?;
     Ok(())

@@ -199,8 +199,11 @@ fn work_after_the_end_obeys_signals(fixture: &Fixture) {
     install_script(programs.join("git"), &git_script);
     for which in [Signal::INT, Signal::TERM] {
         let subject = format!("before {which:?}");
+        let nested = main.join(format!("nested-{}", which.as_raw()));
         let script = format!(
-            "echo ready; read _; echo x >> file; git commit --quiet --all --message '{subject}'; echo committed"
+            "git init --quiet {0}; git -C {0} commit --quiet --allow-empty --message nested
+            echo ready; read _; echo x >> file; git commit --quiet --all --message '{subject}'; echo committed",
+            nested.display()
         );
         let mut command = fixture.run();
         command.env("PATH", format!("{}:{SYSTEM_PATH}", programs.display())).current_dir(&main);
@@ -222,8 +225,9 @@ fn work_after_the_end_obeys_signals(fixture: &Fixture) {
         fs::remove_file(&hang).expect("removed");
         fs::remove_file(hangs.join("now")).expect("removed");
         fixture.sandpen(["ps"]).finish().success();
-        assert_eq!(last_subject(fixture, &main), subject);
+        assert_eq!([&main, &nested].map(|directory| last_subject(fixture, directory)), [&subject, "nested"]);
         assert_eq!(fixture.sessions().len(), 0, "{which:?}");
+        fs::remove_dir_all(nested).expect("removed");
         assert_whole(fixture, &main);
     }
 }
