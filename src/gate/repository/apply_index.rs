@@ -141,10 +141,6 @@ pub fn bring_out(
     now: &Index,
 ) -> GitResult<()> {
     let id_len = exchange.id_len();
-    if now.is_split || now.is_sparse {
-        out.keep_at_end("the index stays inside: sandpen does not read split or sparse indexes");
-        return Ok(());
-    }
     let (given, host) = (read_given(tree, id_len)?, read(&tree.host, id_len)?);
     let Some(work_tree) = &tree.directory else { return Ok(()) };
     let mut changes = Changes::default();
@@ -321,13 +317,17 @@ impl Changes {
         let add = ["--literal-pathspecs", "add", "-f", "-N", "--pathspec-from-file=-", "--pathspec-file-nul"];
         call(&add, &self.intents, work_tree)?;
         if !self.entries.is_empty() {
-            // New entries lack the times of their files. It fails if a file differs from its entry,
-            // which is no error here.
-            let refresh = ["update-index", "-q", "--ignore-submodules", "--refresh"];
-            let _ = git.call(&tree.host, &refresh).work_tree(work_tree).run();
+            refresh(git, tree, work_tree);
         }
         Ok(())
     }
+}
+
+/// Gives new entries the times of their files.
+pub fn refresh(git: &HostGit, tree: &WorkingTree, work_tree: &Path) {
+    // It fails if a file differs from its entry, which is no error here.
+    let refresh = ["update-index", "-q", "--ignore-submodules", "--refresh"];
+    let _ = git.call(&tree.host, &refresh).work_tree(work_tree).run();
 }
 
 /// Adds an entry of a list that is separated by NUL.

@@ -62,6 +62,13 @@ impl GitDirExchange {
             return Ok(());
         }
         match &now.index {
+            Ok(Some((_, index))) if index.is_split || index.is_sparse => {
+                out.keep_at_end("the index stays inside: sandpen does not read split or sparse indexes");
+                let before = given.as_ref().and_then(|head| commit(head, out.base));
+                if let (Some(before), Some(after)) = (before, commit(head, guest_refs)) {
+                    self.move_index(git, tree, before, after)?;
+                }
+            }
             Err(error) => {
                 out.problem_at_end(format!("the index inside cannot be read, so it does not come out: {error}"));
             }
@@ -70,6 +77,25 @@ impl GitDirExchange {
         }
         if out.is_last() {
             self.bring_operation(tree, now, out.report)?;
+        }
+        Ok(())
+    }
+
+    /// Changes the host's index from one commit to another as `git switch` does: entries that differ
+    /// from the first commit stay, and no file is written. If that is not possible, nothing changes. The
+    /// host's Git enters a repository that an entry names, so that one which is new stays inside.
+    fn move_index(&self, git: &HostGit, tree: &WorkingTree, from: ObjectId, to: ObjectId) -> GitResult<()> {
+        let Some(work_tree) = tree.directory.as_ref().filter(|_| from != to) else { return Ok(()) };
+        let difference =
+            git.call(&tree.host, &["diff-tree", "-r", "--no-renames", from.as_str(), to.as_str()]).run()?;
+        if names_repository(&difference) {
+            return Ok(());
+        }
+        let moved = git.call(&tree.host, &["read-tree", "-i", "-m", from.as_str(), to.as_str()]).run();
+        match moved {
+            Err(error) if error.is_temporary() => return Err(error),
+            Err(_) => return Ok(()),
+            Ok(_) => apply_index::refresh(git, tree, work_tree),
         }
         Ok(())
     }
@@ -120,10 +146,27 @@ impl GitDirExchange {
     }
 }
 
+/// Tells whether a list of differences, with the old and the new mode first, has a new repository.
+fn names_repository(difference: &[u8]) -> bool {
+    difference.split(|byte| *byte == b'\n').any(|line| line.split(|byte| *byte == b' ').nth(1) == Some(b"160000"))
+}
+
 /// Tells whether the host has what HEAD names.
 fn is_out(head: &Head, refs: &RefResult, taken: &Taken) -> bool {
     match head {
         Head::Branch(name) => !refs.held.contains(name),
         Head::Detached(id) => taken.kinds.contains_key(id),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_new_mode_names_a_repository() {
+        let line = |modes: &str| format!(":100644 100644 1 2 M\tx\n:{modes} 1 2 M\t160000 160000\n").into_bytes();
+        assert!(names_repository(&line("000000 160000")) && names_repository(&line("160000 160000")));
+        assert!(!names_repository(&line("160000 000000")) && !names_repository(&line("000000 100644")));
     }
 }

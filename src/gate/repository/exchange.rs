@@ -13,7 +13,7 @@ use super::base::{read_base, write_base};
 use super::delayed_copy::DelayedCopy;
 use super::guest_state::GuestState;
 use super::host_git::{GitResult, HostGit};
-use super::operation::Operation;
+use super::operation::{self, Operation};
 use super::outgoing::Outgoing;
 use super::refs::{self, Head, Refs};
 use super::report::Report;
@@ -27,6 +27,8 @@ pub const STASH: &str = "refs/stash";
 /// More changed refs than this do not come out: no work of a day has so many.
 const MAX_CHANGED_REFS: usize = 50_000;
 const MAX_CONFIG: u64 = 1 << 20;
+/// The most commits that come out although only a reflog names them.
+const MAX_UNNAMED: usize = 256;
 
 /// One working tree of a repository: the main one or a linked one.
 pub struct WorkingTree {
@@ -162,7 +164,7 @@ impl GitDirExchange {
         self.given_files = kept::fingerprint(self);
     }
 
-    /// Tells whether the guest may have made files that stay inside.
+    /// Tells whether the guest may have begun an operation, or made files that stay inside.
     pub fn may_keep_files(&self) -> bool {
         self.given_files.is_none() || self.given_files != kept::fingerprint(self)
     }
@@ -175,7 +177,9 @@ impl GitDirExchange {
     /// Tells whether something may have to come out at the end. What is held back while the guest is
     /// running comes out then.
     pub fn needs_last_exchange(&self) -> bool {
-        self.is_begun || self.seen.is_none_or(|(private, _)| private != self.private_fingerprint())
+        self.is_begun
+            || self.seen.is_none_or(|(private, _)| private != self.private_fingerprint())
+            || self.may_keep_files()
     }
 
     /// Exchanges everything. Fails if the host's Git does; the next exchange continues then.
@@ -245,7 +249,11 @@ impl GitDirExchange {
         let mut taken = self.transfer.take(git, &self.dir, &wanted, &known)?;
         taken.kinds.extend(known.iter().map(|id| (*id, String::new())));
         report.has_refused |= moment == Moment::Ended && !taken.refused.is_empty();
-        let mut out = Outgoing { git, moment, taken: &taken, report };
+        if moment == Moment::Ended {
+            let named = known.iter().chain(taken.kinds.keys()).copied().collect();
+            self.take_unnamed(git, &named)?;
+        }
+        let mut out = Outgoing { git, moment, base, taken: &taken, report };
         let mut refs = self.bring_refs(&mut out, &passing, host, guest.is_replaced)?;
         refs.held.extend(waiting);
         if guest.is_replaced {
@@ -274,6 +282,23 @@ impl GitDirExchange {
         Ok(())
     }
 
+    /// Takes commits that only the guest's reflogs of HEAD name, such as those before `git commit
+    /// --amend`. Like any that no ref names, they can be found by their ids until Git removes them.
+    fn take_unnamed(&mut self, git: &HostGit, named: &BTreeSet<ObjectId>) -> GitResult<()> {
+        let latest = |dir: &UntrustedDir| -> BTreeSet<ObjectId> {
+            let log = refs::read_reflog(dir, "HEAD").unwrap_or_default();
+            log.iter().rev().take(MAX_UNNAMED).map(|entry| entry.new).collect()
+        };
+        let mut ids = BTreeSet::new();
+        for tree in &self.trees {
+            let Ok(private) = tree.open() else { continue };
+            let given = latest(&UntrustedDir::open(&tree.host)?);
+            ids.extend(latest(&private).into_iter().filter(|id| !given.contains(id) && !named.contains(id)));
+        }
+        // Git may have removed some of them inside.
+        self.transfer.take(git, &self.dir, &ids, named).map(|_| ())
+    }
+
     /// Lists the objects that refs, the stash and the working trees of the guest need.
     fn wanted_objects(&self, changes: &[RefChange], guest: &GuestState) -> io::Result<BTreeSet<ObjectId>> {
         let mut wanted: BTreeSet<ObjectId> = changes.iter().filter_map(|change| change.now).collect();
@@ -283,7 +308,11 @@ impl GitDirExchange {
                 Some(Head::Detached(id)) => Some(*id),
                 _ => None,
             });
-            wanted.extend(now.operation.iter().flat_map(Operation::ids).filter_map(|id| ObjectId::parse(&id)));
+            // Git leaves files of an operation behind, whose objects it removes some day.
+            let given = operation::read(&UntrustedDir::open(&tree.base)?, self.id_len(), refs::is_valid_name);
+            let given = given.as_ref().map(Operation::ids).unwrap_or_default();
+            let new = now.operation.iter().flat_map(Operation::ids).filter(|id| !given.contains(id));
+            wanted.extend(new.filter_map(|id| ObjectId::parse(&id)));
             let index = now.index.as_ref().ok().and_then(Option::as_ref).map(|(_, index)| index);
             wanted.extend(apply_index::wanted(tree, index, self.id_len())?);
         }

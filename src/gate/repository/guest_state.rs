@@ -55,14 +55,11 @@ impl GitDirExchange {
                 trees.push(GuestTree { head: None, index: Ok(None), operation: Ok(Operation::default()) });
                 continue;
             };
-            let operation = if operation::is_in_progress(&private) {
-                match moment {
-                    // Its files come out at the end.
-                    Moment::Running => Err(String::new()),
-                    Moment::Ended => operation::read(&private, self.id_len(), refs::is_valid_name),
-                }
-            } else {
-                Ok(Operation::default())
+            let operation = match moment {
+                Moment::Ended => operation::read(&private, self.id_len(), refs::is_valid_name),
+                // Its files come out at the end.
+                Moment::Running if operation::is_in_progress(&private) => Err(String::new()),
+                Moment::Running => Ok(Operation::default()),
             };
             // A part that cannot be read stays inside; the others come out.
             let head = refs::read_head(&private).unwrap_or(None);

@@ -142,7 +142,7 @@ const ORDINARY: &[&str] = &[
     "refs",
     "rr-cache",
     "shallow",
-    "sharedindex",
+    "sharedindex.",
     "worktrees",
     "BISECT_",
     "CHERRY_PICK_HEAD",
@@ -154,12 +154,14 @@ const ORDINARY: &[&str] = &[
     "sequencer",
 ];
 
-/// Returns a value that changes when the files change that the functions below report; `None` if
-/// they cannot be read.
+/// Files that an editor may change in their place, without a trace in the directory.
+const EDITED: [&str; 3] = ["MERGE_MSG", "rebase-merge/git-rebase-todo", "sequencer/todo"];
+
+/// Returns a value that changes when an operation begins or continues, and when the files change that
+/// the functions below report; `None` if they cannot be read.
 pub fn fingerprint(exchange: &GitDirExchange) -> Option<u64> {
     let mut hasher = DefaultHasher::new();
     let top = open_private(&exchange.dir).ok()?;
-    refs::stat_hash(&rustix::fs::fstat(&top).ok()?).hash(&mut hasher);
     if let Ok(hooks) = top.directory(Path::new("hooks")) {
         for (name, _) in hooks.entries(MAX_HOOKS).ok()? {
             (&name, refs::stat_hash(&hooks.stat(&name).ok()?)).hash(&mut hasher);
@@ -167,7 +169,8 @@ pub fn fingerprint(exchange: &GitDirExchange) -> Option<u64> {
     }
     for tree in &exchange.trees {
         let private = tree.open().ok()?;
-        for name in POINTERS {
+        refs::stat_hash(&rustix::fs::fstat(&private).ok()?).hash(&mut hasher);
+        for name in POINTERS.iter().chain(&EDITED) {
             private.stat(name).ok().map(|stat| refs::stat_hash(&stat)).hash(&mut hasher);
         }
     }
@@ -176,7 +179,7 @@ pub fn fingerprint(exchange: &GitDirExchange) -> Option<u64> {
 
 /// Tells whether Git creates a file or directory of this name in its ordinary work.
 pub fn is_ordinary(name: &str) -> bool {
-    ORDINARY.iter().any(|known| name == *known || known.ends_with('_') && name.starts_with(known))
+    ORDINARY.iter().any(|known| name == *known || known.ends_with(['_', '.']) && name.starts_with(known))
 }
 
 /// Names other files that were made at the top of the Git directory.

@@ -3,6 +3,7 @@
 
 use super::exchange::Moment;
 use super::host_git::HostGit;
+use super::refs::Refs;
 use super::report::Report;
 use super::transfer::Taken;
 
@@ -10,6 +11,8 @@ use super::transfer::Taken;
 pub struct Outgoing<'a> {
     pub git: &'a HostGit,
     pub moment: Moment,
+    /// The refs that the guest was given, or that came out of it before.
+    pub base: &'a Refs,
     /// The guest's objects that the host has now.
     pub taken: &'a Taken,
     pub report: &'a mut Report,

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 
 use super::exchange::{allow_step, assert_whole, await_step, messages, next_command, prepare, refs, start};
 use super::{bash_in, git, last_subject};
-use crate::support::{Engine, Fixture, RunToEnd, Running, eventually};
+use crate::support::{Engine, Finished, Fixture, RunToEnd, Running, eventually};
 
 /// Puts a script in the place of the host's Git for a sandbox. It runs before Git, with the
 /// arguments in `$*`; `once NAME` succeeds the first time.
@@ -28,6 +28,45 @@ fn set_aside(fixture: &Fixture, id: &str) -> Vec<PathBuf> {
     let directory = fixture.home.join(".local/state/sandpen/set-aside").join(id);
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).collect()
+}
+
+#[test]
+fn commits_that_only_a_reflog_names_are_found_by_their_ids() {
+    Fixture::on(Engine::Native, |fixture| {
+        let main = prepare(fixture);
+        let script = "id() { git rev-parse HEAD; }
+            for n in 1 2; do echo $n >> file; git commit --quiet --all --message $n; id; done
+            git commit --quiet --amend --message other; id; git reset --quiet --hard HEAD~2
+            git checkout --quiet --detach; echo 3 >> file; git commit --quiet --all --message 3; id
+            git checkout --quiet main";
+        let finished = bash_in(fixture, &main, &[], script);
+        let ids: Vec<String> = finished.success().lines().map(str::to_owned).collect();
+        assert!(ids.len() == 4 && messages_of(&finished).is_empty(), "{finished:?}");
+        for id in &ids {
+            git(fixture, &main, &["ls-tree", "-r", id]).success();
+        }
+        assert_whole(fixture, &main);
+    });
+}
+
+#[test]
+fn operations_come_out_that_change_no_ref_and_no_index() {
+    Fixture::on(Engine::Native, |fixture| {
+        let main = prepare(fixture);
+        bash_in(fixture, &main, &[], "git bisect start > /dev/null").success();
+        git(fixture, &main, &["bisect", "log"]).success();
+        git(fixture, &main, &["bisect", "reset"]).success();
+        git(fixture, &main, &["switch", "--quiet", "a"]).success();
+        git(fixture, &main, &["commit", "--quiet", "--allow-empty", "--message", "on a"]).success();
+        git(fixture, &main, &["switch", "--quiet", "main"]).success();
+        git(fixture, &main, &["merge", "--quiet", "--no-ff", "--no-commit", "a"]).success();
+        bash_in(fixture, &main, &[], "echo mine > .git/MERGE_MSG").success();
+        assert_eq!(fs::read_to_string(main.join(".git/MERGE_MSG")).expect("a message"), "mine\n");
+    });
+}
+
+fn messages_of(finished: &Finished) -> Vec<&str> {
+    finished.stderr.lines().filter(|line| line.starts_with("sandpen:")).collect()
 }
 
 #[test]

@@ -44,6 +44,7 @@ on_native!(
     one_of_two_stashes_is_dropped,
     a_stash_of_the_host_is_popped,
     a_bisection,
+    the_message_of_a_squashed_merge,
     tags,
     notes,
     branches,
@@ -56,6 +57,7 @@ on_native!(
     flags_of_index_entries,
     a_sparse_checkout_of_the_host,
     a_sparse_checkout_made_inside,
+    a_split_index,
     a_shallow_clone,
     garbage_collection,
     a_reftable_repository,
@@ -171,6 +173,12 @@ fn a_bisection(fixture: &Fixture) {
         .same_after("for n in 1 2 3 4 5; do commit a $n; done; git bisect start HEAD HEAD~4 > /dev/null");
 }
 
+fn the_message_of_a_squashed_merge(fixture: &Fixture) {
+    Twin::new(fixture, REPO)
+        .then_outside("tick; git commit --quiet --no-edit; git log -1 --format=%B")
+        .same_after("git merge --quiet --squash clean");
+}
+
 fn tags(fixture: &Fixture) {
     let setup = format!("{REPO} git tag old; git tag moved");
     Twin::new(fixture, &setup).same_after(
@@ -241,6 +249,13 @@ fn a_sparse_checkout_made_inside(fixture: &Fixture) {
         .without(&["status"])
         .with_messages()
         .same_after("git sparse-checkout set one; commit one/b y");
+}
+
+/// It does not come out, but what is committed is not staged for removal outside.
+fn a_split_index(fixture: &Fixture) {
+    Twin::new(fixture, REPO)
+        .with_messages()
+        .same_after("git update-index --split-index; commit new one; git rm --quiet b; git commit --quiet -m removed");
 }
 
 fn a_shallow_clone(fixture: &Fixture) {

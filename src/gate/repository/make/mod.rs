@@ -17,7 +17,6 @@ use super::host_git::HostGit;
 use super::operation;
 use crate::plan::repository::{PrivateGitDir, PrivateRepository, PrivateWorktree};
 use crate::process::untrusted;
-use crate::process::untrusted_dir::UntrustedDir;
 
 /// Files at the top of a Git directory that are larger are not copied.
 const MAX_FILE: u64 = 1 << 20;
@@ -126,17 +125,16 @@ fn directories(parent: &Path, below: &[&str]) -> io::Result<()> {
     below.iter().try_for_each(|name| DirBuilder::new().recursive(true).mode(0o755).create(parent.join(name)))
 }
 
-/// Copies the files at the top of a Git directory, and the directories of an unfinished operation.
+/// Copies the files at the top of a Git directory, and the directories of an unfinished operation. The
+/// base gets what comes out again.
 fn top_files(host: &Path, private: &Path, base: &Path) -> io::Result<()> {
-    let host_dir = UntrustedDir::open(host)?;
-    let has_operation = operation::is_in_progress(&host_dir);
     for entry in fs::read_dir(host)?.flatten() {
         let (name, kind) = (entry.file_name(), entry.file_type()?);
         let Some(text) = name.to_str() else { continue };
         let from = entry.path();
         if kind.is_dir() && COPIED_DIRECTORIES.contains(&text) {
             copy_tree(&from, &private.join(text), MAX_DEPTH)?;
-            if has_operation && text != "info" {
+            if text != "info" {
                 copy_tree(&from, &base.join(text), MAX_DEPTH)?;
             }
         }
@@ -146,7 +144,7 @@ fn top_files(host: &Path, private: &Path, base: &Path) -> io::Result<()> {
         // Both must be the same, so it is read once.
         let Ok(content) = untrusted::read_bytes(&from, MAX_FILE) else { continue };
         write(&private.join(text), &content, 0o644)?;
-        if has_operation || COMPARED.contains(&text) {
+        if operation::is_part(text) || COMPARED.contains(&text) {
             write(&base.join(text), &content, 0o644)?;
         }
     }

@@ -69,6 +69,11 @@ pub fn is_in_progress(git_dir: &UntrustedDir) -> bool {
     MARKERS.iter().any(|name| git_dir.stat(name).is_ok())
 }
 
+/// Tells whether a file at the top of a Git directory belongs to an operation.
+pub fn is_part(name: &str) -> bool {
+    TOP_LEVEL.iter().any(|(known, _)| *known == name)
+}
+
 /// Reads the operation; the result is empty if there is none. Returns the reason if it contains a
 /// command or anything else that is not on the list; then all of it stays inside.
 pub fn read(git_dir: &UntrustedDir, id_len: usize, is_valid_ref: fn(&str) -> bool) -> Result<Operation, String> {

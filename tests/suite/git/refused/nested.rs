@@ -12,6 +12,7 @@ use crate::support::{Fixture, Running, eventually, holds_within};
 
 for_docker_and_native!(
     a_gitlink_to_a_new_repository_runs_nothing,
+    a_gitlink_in_a_split_index_runs_nothing,
     hidden_repositories_run_nothing,
     pointers_of_the_guest_lead_nowhere,
     repositories_of_the_user_in_the_working_tree_stay_whole,
@@ -28,10 +29,19 @@ pub fn evil(fixture: &Fixture) -> String {
 
 /// `git status` enters the repository that a gitlink names, also while the sandbox runs.
 fn a_gitlink_to_a_new_repository_runs_nothing(fixture: &Fixture) {
+    use_gitlink(fixture, "");
+}
+
+/// The host's index follows HEAD there, but to no new gitlink.
+fn a_gitlink_in_a_split_index_runs_nothing(fixture: &Fixture) {
+    use_gitlink(fixture, "git update-index --split-index");
+}
+
+fn use_gitlink(fixture: &Fixture, before: &str) {
     let main = attack::prepare(fixture, "running");
     let evil = evil(fixture);
     let script = format!(
-        "{evil}{EVIL_REPOSITORY}set -e; evil sub; git add sub 2> /dev/null; git commit --quiet -m gitlink; git branch other main~1
+        "{evil}{EVIL_REPOSITORY}set -e; {before}\nevil sub; git add sub 2> /dev/null; git commit --quiet -m gitlink; git branch other main~1
         touch committed; for i in $(seq 300); do [ -e end ] && exit; sleep 0.1; done; exit 9"
     );
     let mut command = fixture.run();
