@@ -408,10 +408,10 @@ pub fn docker_problem(facts: &DockerFacts) -> Option<Error> {
 pub fn podman_problem(facts: &PodmanFacts) -> Option<Error> {
     let problem = match (facts.reach.clone(), &facts.elsewhere) {
         (Reach::NoProgram, _) => EngineError::PodmanMissing,
-        (_, Some(address)) => EngineError::Elsewhere {
+        (_, Some(service)) => EngineError::Elsewhere {
             engine: "Podman",
-            address: address.clone(),
-            chosen_by: "env CONTAINER_HOST".into(),
+            address: service.address.clone(),
+            chosen_by: service.chosen_by.into(),
         },
         (Reach::Answers, None) => return None,
         (Reach::Denied(error) | Reach::Silent(error), None) => EngineError::PodmanSilent { error },

@@ -1,7 +1,9 @@
 //! Lists the questions about the host that a plan depends on. `facts` answers them.
 
+use std::path::Path;
+
 use crate::config::Config;
-use crate::config::value::{Access, AgentMode, BuiltIn, EngineKind, EngineSetting};
+use crate::config::value::{Access, AgentMode, BuiltIn, EngineKind, EngineSetting, MountRequest};
 use crate::facts::{CopyQuestion, FurtherQuestions, GitFacts, GitQuestion, Questions};
 use crate::host::{Host, Platform};
 use crate::path::HostPath;
@@ -92,13 +94,22 @@ fn after_git(host: &Host, git: &GitFacts) -> FurtherQuestions {
     }
 }
 
+/// Contain the host's programs. No guest writes to them through a read-only mount.
+const SYSTEM_DIRECTORIES: &[&str] =
+    &["/", "/bin", "/opt", "/sbin", "/usr", "/usr/bin", "/usr/local", "/usr/local/bin", "/usr/sbin"];
+
 /// Lists the workspace and requested mounts. Programs in them are never run on the host.
 pub fn mounted<'a>(
     host: &'a Host,
     config: &'a Config,
     workspace: &'a Workspace,
 ) -> impl Iterator<Item = HostPath> + 'a {
-    let asked = config.mounts.iter().filter_map(|mount| HostPath::new(host.expand(&mount.value.from)).ok());
+    let is_closed = |mount: &MountRequest| {
+        let is_system = SYSTEM_DIRECTORIES.iter().any(|directory| mount.from == Path::new(directory));
+        mount.mode == Access::Rw || !is_system
+    };
+    let closed = config.mounts.iter().filter(move |mount| is_closed(&mount.value));
+    let asked = closed.filter_map(|mount| HostPath::new(host.expand(&mount.value.from)).ok());
     workspace.writable().cloned().chain(asked)
 }
 

@@ -9,6 +9,7 @@ pub mod kubernetes;
 pub mod machine;
 pub mod native;
 pub mod podman;
+mod podman_service;
 pub mod seatbelt;
 
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! Looks for Podman, and connects to its service if CONTAINER_HOST names one. Starts no process.
+//! Looks for Podman, and connects to its service if it has a socket here. Starts no process.
 
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -6,8 +6,9 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::docker::names_another_machine;
+use super::podman_service::PodmanService;
 use crate::facts::Reach;
-use crate::host::{Host, Platform};
+use crate::host::Host;
 use crate::path::HostPath;
 use crate::process::untrusted;
 
@@ -21,8 +22,8 @@ pub struct PodmanFacts {
     pub rootless: bool,
     /// Whether the containers run in a virtual machine or on another host.
     pub remote: bool,
-    /// The address in CONTAINER_HOST, if it names another machine.
-    pub elsewhere: Option<String>,
+    /// The service, if it is on another machine.
+    pub elsewhere: Option<PodmanService>,
     /// Whether the user has registry logins, which an empty auth file would hide.
     pub has_auth: bool,
     /// The cgroup controllers that a rootless Podman can use for limits.
@@ -31,9 +32,8 @@ pub struct PodmanFacts {
 
 impl PodmanFacts {
     pub fn look(host: &Host, program: Option<HostPath>) -> Self {
+        let (remote, service) = PodmanService::of(host);
         let address = host.env.text("CONTAINER_HOST");
-        let remote =
-            host.platform == Platform::Macos || address.is_some() || host.env.text("CONTAINER_CONNECTION").is_some();
         let reach = match (&program, address.and_then(|address| address.strip_prefix("unix://"))) {
             (None, _) => Reach::NoProgram,
             (Some(_), Some(socket)) => UnixStream::connect(socket).map_or_else(Reach::from, |_| Reach::Answers),
@@ -41,7 +41,7 @@ impl PodmanFacts {
         };
         let rootless = host.uid != 0;
         let controllers = if rootless && !remote { crate::facts::delegated_controllers(host.uid) } else { Vec::new() };
-        let elsewhere = address.filter(|address| names_another_machine(address)).map(str::to_owned);
+        let elsewhere = service.filter(|service| names_another_machine(&service.address));
         PodmanFacts { program, reach, rootless, remote, elsewhere, has_auth: has_auth(host), controllers }
     }
 }

@@ -87,11 +87,17 @@ fn an_engine_on_another_machine_is_refused_as_such() {
     fixture.install_recording("podman");
     let context = r#"{"Name":"far","Endpoints":{"docker":{"Host":"ssh://me@build.example"}}}"#;
     fixture.write(".docker/contexts/meta/1/meta.json", context);
+    let service = "[engine.service_destinations.far]\nuri = \"ssh://me@build.example/run/podman/podman.sock\"\n";
+    fixture.write(".config/containers/containers.conf", service);
+    let remote = format!("[engine]\nremote = true\nactive_service = \"far\"\n{service}");
+    let remote = fixture.write("remote.conf", &remote).display().to_string();
     for (engine, name, value) in [
         ("docker", "DOCKER_HOST", "ssh://me@build.example"),
         ("docker", "DOCKER_HOST", "tcp://10.255.255.1:2375"),
         ("docker", "DOCKER_CONTEXT", "far"),
         ("podman", "CONTAINER_HOST", "ssh://me@build.example/run/podman/podman.sock"),
+        ("podman", "CONTAINER_CONNECTION", "far"),
+        ("podman", "CONTAINERS_CONF", &remote),
     ] {
         let mut command = fixture.sandpen(["run", "--engine", engine, "--", "true"]);
         if name != "DOCKER_HOST" {
@@ -116,6 +122,10 @@ fn a_mount_that_controls_the_host_is_called_that() {
         assert!(finished.success().contains(said) || finished.stderr.contains(said), "{mount}: {}", finished.stderr);
         assert!(!finished.stderr.contains("not installed"), "{}", finished.stderr);
     }
+    let docker = Fixture::new().with_recording_docker();
+    let finished = docker.sandpen(["explain", "--engine", "docker", "--mount", "/:/x", "--", "true"]).finish();
+    finished.success();
+    assert!(finished.stderr.contains("exposes the whole host"), "{}", finished.stderr);
     let from = ["/", "/proc/1", "/run", "~", "/var/run/docker.sock"];
     let mounts: Vec<String> = from.iter().map(|from| format!("{{ from = \"{from}\", to = \"/x\" }}")).collect();
     fixture.write("project/.sandpen/config.toml", &format!("mounts = [{}]\n", mounts.join(", ")));
