@@ -3,11 +3,11 @@
 use rustix::process::Signal;
 
 use super::{assert_nothing_left, assert_pruned, attach, launchers, start, state};
-use crate::for_docker_and_native;
+use crate::for_every_engine;
 use crate::support::pty::Pty;
 use crate::support::{Engine, Fixture, RunToEnd, Running, eventually, is_running, signal};
 
-for_docker_and_native!(
+for_every_engine!(
     launchers_that_are_killed_in_each_state_leave_nothing,
     a_guest_that_does_not_stop_is_killed_and_its_end_stays,
 );
