@@ -11,7 +11,11 @@ mod commands;
 mod engine;
 mod finished;
 mod fixture;
+<<<<<<< HEAD
 mod image_store;
+=======
+mod git_backend;
+>>>>>>> da26ee7 (Share the stand-in of Git's server between tests)
 mod process;
 mod program;
 pub mod pty;
@@ -27,6 +31,7 @@ pub use browser::Browser;
 pub use engine::Engine;
 pub use finished::{Finished, RunToEnd, split_progress};
 pub use fixture::Fixture;
+pub use git_backend::git_answer;
 pub use process::{Running, TIMEOUT, command_lines, eventually, holds_within, is_running, signal};
 pub use program::{binary, install_program, install_script, sandpen_without_home};
 pub use recording_agent::RecordingAgent;

@@ -4,14 +4,13 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
 use base64ct::{Base64, Encoding};
 
 use super::server::{gitconfig, make_repository};
-use crate::support::{Engine, Fixture, RunToEnd, Running, SYSTEM_PATH, eventually};
+use crate::support::{Engine, Fixture, RunToEnd, Running, eventually, git_answer};
 
 pub struct HttpServer {
     pub fixture: Fixture,
@@ -136,23 +135,5 @@ fn answer(root: &Path, home: &Path, login: &str, log: &Mutex<Vec<String>>, strea
     log.lock().ok()?.push(format!("{} {}", lines[0], header("Content-Encoding").unwrap_or_default()));
     let mut words = lines[0].split(' ');
     let (method, target) = (words.next()?, words.next()?);
-    let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    let mut backend = Command::new("git");
-    backend.env_clear().env("PATH", SYSTEM_PATH).env("HOME", home);
-    backend.arg("http-backend").env("GIT_PROJECT_ROOT", root).env("GIT_HTTP_EXPORT_ALL", "1");
-    backend.env("REQUEST_METHOD", method).env("PATH_INFO", path).env("QUERY_STRING", query).env("REMOTE_USER", "me");
-    backend.env("CONTENT_TYPE", header("Content-Type").unwrap_or_default()).env("REMOTE_ADDR", "127.0.0.1");
-    backend.env("HTTP_CONTENT_ENCODING", header("Content-Encoding").unwrap_or_default());
-    backend.env("GIT_PROTOCOL", header("Git-Protocol").unwrap_or_default());
-    let mut child = backend.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().ok()?;
-    let mut stdin = child.stdin.take()?;
-    thread::spawn(move || stdin.write_all(&body));
-    let output = child.wait_with_output().ok()?.stdout;
-    let end = output.windows(4).position(|window| window == b"\r\n\r\n")?;
-    let (head, content) = (String::from_utf8_lossy(&output[..end]), &output[end + 4..]);
-    let status = head.lines().find_map(|line| line.strip_prefix("Status: ")).unwrap_or("200 OK");
-    let fields: String =
-        head.lines().filter(|line| !line.starts_with("Status:")).map(|line| format!("{line}\r\n")).collect();
-    write!(writer, "HTTP/1.1 {status}\r\n{fields}Content-Length: {}\r\n\r\n", content.len()).ok()?;
-    writer.write_all(content).ok()
+    writer.write_all(&git_answer(root, home, (method, target), header, body)?).ok()
 }
