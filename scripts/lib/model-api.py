@@ -188,6 +188,13 @@ class Handler(BaseHTTPRequestHandler):
             self.stream(chat(body)) if body.get("stream") else self.answer(chat_at_once(body))
         elif path.endswith("/responses"):
             self.stream(responses(body))
+        elif path.endswith("v1internal:streamGenerateContent"):
+            self.stream([(None, {"response": gemini(body.get("request", {}))})])
+        elif path.endswith("v1internal:generateContent"):
+            self.answer({"response": gemini(body.get("request", {}))})
+        elif path.endswith(":loadCodeAssist"):
+            tier = {"id": "free-tier", "name": "free", "isDefault": True}
+            self.answer({"currentTier": tier, "allowedTiers": [tier], "cloudaicompanionProject": "stand-in"})
         elif path.endswith(":streamGenerateContent"):
             self.stream([(None, gemini(body))])
         elif path.endswith(":generateContent"):

@@ -5,7 +5,8 @@ Usage: vendor-network.py DIRECTORY MODEL_PORT
 
 Makes a certificate authority in DIRECTORY (roots.pem) and listens as the proxy of a company network; prints
 its port. Ends TLS for every host, passes requests on to the stand-in of the model on MODEL_PORT, and writes
-each request's host, path and credentials to DIRECTORY/requests.jsonl.
+each request's host, path and credentials to DIRECTORY/requests.jsonl. If DIRECTORY/login.json has the tokens
+of a login, whose texts contain `g0`, it refreshes them once to the next ones, and refuses the old ones.
 """
 
 import http.client
@@ -17,11 +18,13 @@ import ssl
 import subprocess
 import sys
 import threading
+import urllib.parse
 
 DIRECTORY, MODEL_PORT = pathlib.Path(sys.argv[1]), int(sys.argv[2])
 NAMES = ["api.anthropic.com", "api.openai.com", "generativelanguage.googleapis.com", "openrouter.ai", "chatgpt.com",
          "auth.openai.com", "platform.claude.com", "console.anthropic.com", "oauth2.googleapis.com",
          "cloudcode-pa.googleapis.com", "github.com", "api.github.com", "claude.ai"]
+TOKEN_PATHS = ["/v1/oauth/token", "/oauth/token", "/token"]
 CREDENTIALS = ["authorization", "x-api-key", "x-goog-api-key", "cookie"]
 lock = threading.Lock()
 
@@ -61,6 +64,32 @@ def read_body(stream, headers):
     return stream.read(int(headers.get("content-length", 0)))
 
 
+def login_answer(path, body, credentials):
+    """Answers as a vendor that has ended the tokens with `g0`; None for other requests."""
+    file = DIRECTORY / "login.json"
+    if not file.exists():
+        return None
+    with lock:
+        login = json.loads(file.read_text())
+        if path in TOKEN_PATHS:
+            sent = urllib.parse.unquote(body.decode("latin-1"))
+            is_present = login["tokens"]["refresh_token"] in sent
+            login["refreshes" if is_present else "misuses"] += 1
+            if is_present:
+                login["tokens"] = login["next"]
+            file.write_text(json.dumps(login))
+            answer = {**login["tokens"], "expires_in": 3600, "token_type": "Bearer", "scope": login["scope"]}
+            return (200, answer) if is_present else (400, {"error": "invalid_grant"})
+    if path == "/tokeninfo":
+        return 200, {"expires_in": 3600, "scope": login["scope"]}
+    if any("g0" in value for value in credentials.values()):
+        return 401, {"error": {"type": "authentication_error", "message": "expired"}}
+    if path.endswith("/accounts/check"):
+        account = {"id": "account-1", "workspace_backend_origin": "https://chatgpt.com", "account_routing_override": "us"}
+        return 200, {"accounts": [account]}
+    return None
+
+
 class Tunnel(socketserver.StreamRequestHandler):
     def handle(self):
         head = read_head(self.rfile)
@@ -91,6 +120,12 @@ class Tunnel(socketserver.StreamRequestHandler):
         found = {name: headers[name] for name in CREDENTIALS if name in headers}
         with lock, open(DIRECTORY / "requests.jsonl", "a") as log:
             log.write(json.dumps({"host": host, "method": method, "path": path, "credentials": found}) + "\n")
+        if answer := login_answer(path, body, found):
+            status, data = answer[0], json.dumps(answer[1]).encode()
+            kind = "Content-Type: application/json\r\n"
+            stream.write(f"HTTP/1.1 {status} X\r\n{kind}Content-Length: {len(data)}\r\n\r\n".encode() + data)
+            stream.flush()
+            return True
         # The stand-in knows paths only.
         model = http.client.HTTPConnection("127.0.0.1", MODEL_PORT, timeout=60)
         kept = {key: value for key, value in headers.items() if key in ("content-type", "content-encoding", "accept")}

@@ -11,6 +11,7 @@ mod error;
 mod file;
 mod flag;
 mod layer;
+pub mod login;
 mod node;
 mod options;
 pub mod preset;
@@ -26,6 +27,8 @@ use error::ConfigError;
 pub use file::parse as parse_file;
 pub use file::schema as file_schema;
 pub use layer::parse_value;
+#[cfg(test)]
+pub use login::parse_login;
 pub use options::{Config, OPTIONS, Options, Settings};
 use project::MAX_FILE_SIZE;
 pub use project::ProjectFile;

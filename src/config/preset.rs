@@ -7,6 +7,7 @@ use serde_json::{Value as Json, json};
 
 use super::error::{ConfigError, UnknownName};
 use super::file::merge;
+use super::login::LoginForm;
 use super::node::{FromNode, table_value};
 use super::sourced::Sourced;
 use super::syntax::{self, Language};
@@ -52,6 +53,8 @@ table_value! {
         pub keys: Vec<PresetKey>,
         /// The version of the agent with which keys outside were seen to work.
         pub keys_outside: Option<String>,
+        /// The agent's logins, whose tokens then stay outside.
+        pub logins: Vec<LoginForm>,
         /// Variables passed with their values.
         pub variables: Vec<VariableName>,
         /// Variables that name a file, which is mounted read-only.

@@ -10,6 +10,7 @@ mod files;
 pub mod git;
 mod hidden;
 pub mod image;
+mod logins;
 mod overlay;
 mod program;
 mod root_image;
@@ -38,11 +39,12 @@ use git::submodules::EarlySubmodules;
 pub use git::{GitFacts, GitQuestion};
 pub use hidden::{HiddenFacts, HiddenFile, HideProblem, HideQuestion};
 pub use image::ImageFacts;
+pub use logins::{LoginDocument, LoginFact, LoginFacts, LoginQuestion, MAX_LOGIN, mark};
 pub use overlay::OverlayFacts;
 pub use program::{ProgramFact, SearchPath, is_program};
 pub use root_image::{RootImageFacts, RootImageUser};
 pub use roots::RootFacts;
-pub use secrets::{SecretFact, SecretFacts, SecretQuestion};
+pub use secrets::{SecretFact, SecretFacts, SecretQuestion, placeholder};
 pub use ssh_config::{SshConfigFacts, SshConfigFile, SshLine, named_path as ssh_path};
 pub use system::{SystemEntry, SystemFacts};
 pub use tools::{ToolFacts, Traced};
@@ -110,6 +112,8 @@ pub struct Questions {
     pub cache_layers: Option<HostPath>,
     /// Keys whose values stay outside.
     pub secrets: Vec<SecretQuestion>,
+    /// Logins whose tokens stay outside.
+    pub logins: Vec<LoginQuestion>,
     pub copy: CopyQuestion,
     /// Called once Git's settings are known.
     pub after_git: fn(&Host, &GitFacts) -> FurtherQuestions,
@@ -164,6 +168,9 @@ pub struct Facts {
     /// The values of keys that stay outside.
     #[serde(skip)]
     pub secrets: SecretFacts,
+    /// The login files of the agent.
+    #[serde(skip)]
+    pub logins: LoginFacts,
     /// Kept copies of workspaces.
     pub copies: CopyFacts,
     /// One entry per repository of `GitQuestion::repositories`, in the same order.
@@ -245,7 +252,8 @@ impl Facts {
             root_image: root_image.and_then(|image| RootImageFacts::look(host, image)),
             git,
             hidden: HiddenFacts::look(&questions.hide),
-            secrets: SecretFacts::look(host, questions.secrets, mounted),
+            secrets: SecretFacts::look(host, questions.secrets, !questions.logins.is_empty(), mounted),
+            logins: LoginFacts::look(questions.logins),
             git_dirs,
         })
     }

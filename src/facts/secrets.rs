@@ -61,8 +61,8 @@ pub enum SecretFact {
 }
 
 impl SecretFacts {
-    /// Reads variables and files.
-    pub fn look(host: &Host, questions: Vec<SecretQuestion>, mounted: &[HostPath]) -> Self {
+    /// Reads variables and files. A login needs the proxy's password, too.
+    pub fn look(host: &Host, questions: Vec<SecretQuestion>, has_login: bool, mounted: &[HostPath]) -> Self {
         let mut facts = SecretFacts::default();
         for SecretQuestion { name, source } in questions {
             let fact = match source {
@@ -81,7 +81,7 @@ impl SecretFacts {
             };
             facts.found.insert(name, fact);
         }
-        if !facts.found.is_empty() {
+        if has_login || !facts.found.is_empty() {
             facts.proxy_password = Some(Secret::new(random_text(32)));
         }
         facts

@@ -4,6 +4,7 @@
 pub mod agent;
 pub mod agent_state;
 pub mod attach;
+mod login;
 pub mod ports;
 pub mod push;
 pub mod repository;

@@ -7,6 +7,7 @@
 //! not be replaced by renaming, which is how most agents write.
 
 use super::entry::{Mount, Why};
+use super::logins::{LoginDecision, LoginPlace, LoginPlan};
 use super::mounts::existing;
 use super::prepare::Prepare;
 use super::{Detail, Draft};
@@ -54,6 +55,10 @@ pub enum Sharing {
     Keys { shared: Vec<String>, obeyed: Vec<String> },
     /// In only.
     HostOnly,
+    /// A copy with placeholders in place of the tokens of a login. Nothing comes out.
+    Login(Box<LoginPlan>),
+    /// Both ways, until another sandbox has placeholders in the file.
+    FirstLogin(Box<LoginPlan>),
 }
 
 impl AgentState {
@@ -63,7 +68,10 @@ impl AgentState {
         let described = |file: &KeptFile| {
             let reason = match &file.sharing {
                 Sharing::HostOnly => return None,
-                Sharing::Whole => "copied both ways, so that both sides can replace it".to_owned(),
+                Sharing::Whole | Sharing::FirstLogin(_) => {
+                    "copied both ways, so that both sides can replace it".to_owned()
+                }
+                Sharing::Login(_) => "a copy with placeholders: the tokens stay outside".to_owned(),
                 Sharing::Keys { shared, .. } => format!("copied; these keys come out: {}", shared.join(", ")),
             };
             let from = Origin::Preset(preset.name.clone());
@@ -91,12 +99,16 @@ pub fn parts(host: &Host, preset: &Preset) -> Vec<HostPath> {
 impl Draft<'_> {
     /// Whether the guest gets copies of an agent's files. A guest with another uid could not write
     /// them, and Seatbelt has no mounts.
-    fn has_own_state(&self) -> bool {
+    pub(super) fn has_own_state(&self) -> bool {
         self.engine != EngineKind::SandboxExec && self.user.is_host_user()
     }
 
     fn own_state_dir(&mut self, preset: &Preset) -> HostPath {
-        let own = self.host.state_dir().join("agents").join(&preset.name);
+        let mut own = self.host.state_dir().join("agents").join(&preset.name);
+        // Sandboxes with tokens inside share no file with those that have placeholders.
+        if self.login_decisions.iter().any(|decision| decision.place == LoginPlace::Inside) {
+            own = own.join("inside");
+        }
         self.agent_state.own = Some(own.clone());
         own
     }
@@ -140,7 +152,7 @@ impl Draft<'_> {
                     name: name.name().to_owned(),
                     base: state.join("base").join(below).join(name.name()),
                     earlier: None,
-                    sharing: Sharing::Whole,
+                    sharing: self.sharing(&format!("{below}/{}", name.name())),
                 });
             }
         }
@@ -170,6 +182,14 @@ impl Draft<'_> {
             self.mounts.add(Mount::directory(own.clone(), target, Access::Rw, why.clone()));
         }
         true
+    }
+
+    fn sharing(&self, below: &str) -> Sharing {
+        match self.login_at(below) {
+            Some(LoginDecision { place: LoginPlace::Outside, plan, .. }) => Sharing::Login(Box::new(plan.clone())),
+            Some(LoginDecision { place: LoginPlace::First, plan, .. }) => Sharing::FirstLogin(Box::new(plan.clone())),
+            _ => Sharing::Whole,
+        }
     }
 
     /// Adds a copy of a file that is directly in the home; returns `false` if it is to be mounted.

@@ -18,6 +18,7 @@ mod hidden;
 mod host_proxy;
 mod image_root;
 pub mod kubernetes;
+mod logins;
 mod mount_points;
 mod mounts;
 mod nested;
@@ -52,6 +53,7 @@ pub use git::{GitSettingChange, SettingEffect};
 pub use helper::{Forward, HelperConfig};
 pub use image_root::ImageRoot;
 pub use kubernetes::KubernetesPlan;
+pub use logins::LoginPlan;
 pub use mounts::flat_name;
 pub use nested::NestedPlan;
 pub use network::{HANDOVER, NetworkPlan, ProxyPlan};
@@ -68,6 +70,7 @@ pub use user::{UserHow, UserPlan};
 pub use workspace::Workspace;
 
 use channel::ChannelSocket;
+use logins::LoginDecision;
 
 use crate::config::preset::Preset;
 use crate::config::value::{Cpus, GitMode, Memory, Pids, Port};
@@ -234,6 +237,7 @@ pub struct Draft<'a> {
     prepare: Vec<Prepare>,
     cache_layers: Option<HostPath>,
     agent_state: AgentState,
+    login_decisions: Vec<LoginDecision>,
     warnings: Vec<Warning>,
 }
 
@@ -289,6 +293,7 @@ impl Plan {
             prepare: Vec::new(),
             cache_layers: None,
             agent_state: AgentState::default(),
+            login_decisions: Vec::new(),
             warnings,
         };
         draft.requested_mounts()?;

@@ -10,7 +10,7 @@ use crate::path::HostPath;
 
 use super::preset::PresetChoice;
 use super::workspace::Workspace;
-use super::{cache, git, hidden, mounts, network, push, repository, secrets, tools};
+use super::{cache, git, hidden, logins, mounts, network, push, repository, secrets, tools};
 
 /// The purpose of a plan, which the choice of engines depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +78,7 @@ pub fn questions(
         hide: hidden::question(config, workspace.trees().cloned().collect()),
         cache_layers: cache::layers(host, config),
         secrets: secrets::questions(config, preset),
+        logins: logins::questions(host, config, preset),
         copy: CopyQuestion { mode: config.workspace.value.clone(), trees: workspace.trees().cloned().collect() },
         after_git,
     }

@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 
 use super::engine::EnginePlan;
 use super::entry::{Mount, Topic, Why};
+use super::logins::{LoginPlace, LoginPlan};
 use super::network::ProxyPlan;
 use super::{Draft, NetworkPlan};
 use crate::config::preset::{Preset, PresetKey};
@@ -56,6 +57,8 @@ const ADDED_VARIABLES: &[&str] = &[vars::NODE_EXTRA_CA_CERTS, "DENO_CERT"];
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SecretsPlan {
     pub keys: Vec<SecretPlan>,
+    /// Logins that are outside; each is among the keys, too.
+    pub logins: Vec<LoginPlan>,
     /// `None` if no request gets a value: nothing is outside, or the network is off.
     pub proxy: Option<SecretsProxy>,
 }
@@ -170,6 +173,7 @@ impl SecretsPlan {
     /// Whether a key is bound to this host.
     pub fn names(&self, host: &str) -> bool {
         self.outside().any(|key| key.hosts.iter().any(|(bound, _)| bound.name == host))
+            || self.logins.iter().any(|login| login.form.all_hosts().iter().any(|bound| bound.name == host))
     }
 
     pub fn outside(&self) -> impl Iterator<Item = &SecretPlan> {
@@ -196,6 +200,9 @@ impl Draft<'_> {
             }
         }
         self.refuse_unbound(&plan)?;
+        plan.keys.extend(self.logins(engine, &network)?);
+        let outside = self.login_decisions.iter().filter(|decision| decision.place == LoginPlace::Outside);
+        plan.logins = outside.map(|decision| decision.plan.clone()).collect();
         let network = if plan.outside().next().is_some() && network.mode != NetworkMode::Off {
             let is_shared = !self.engine.is_container() || !self.config.engine_flags.is_empty();
             let is_open = network.mode == NetworkMode::On;
@@ -264,7 +271,7 @@ impl Draft<'_> {
     }
 
     /// Returns why this engine has no proxy that could set values.
-    fn engine_obstacle(&self, engine: &EnginePlan, network: &NetworkPlan) -> Option<String> {
+    pub(super) fn engine_obstacle(&self, engine: &EnginePlan, network: &NetworkPlan) -> Option<String> {
         let is_elsewhere = engine.abilities.remote
             || (engine.kind == EngineKind::Docker
                 && self.facts.docker.as_ref().is_some_and(|docker| docker.is_desktop()));

@@ -4,6 +4,7 @@
 mod attack;
 mod bad_input;
 mod clients;
+mod logins;
 mod rig;
 mod sources;
 

@@ -11,11 +11,8 @@ mod commands;
 mod engine;
 mod finished;
 mod fixture;
-<<<<<<< HEAD
-mod image_store;
-=======
 mod git_backend;
->>>>>>> da26ee7 (Share the stand-in of Git's server between tests)
+mod image_store;
 mod process;
 mod program;
 pub mod pty;

@@ -14,9 +14,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value as Json;
+use sha2::{Digest, Sha256};
 
+use super::login::files::{forget, give, is_given};
 use super::repository::watched::Stamps;
-use crate::plan::{AgentState, KeptFile, Sharing};
+use crate::facts::LoginDocument;
+use crate::plan::{AgentState, KeptFile, LoginPlan, Sharing};
 use crate::process::untrusted_dir::UntrustedDir;
 use crate::process::{RepeatedWork, lock};
 use crate::ui::Ui;
@@ -50,6 +53,7 @@ impl StateExchange {
         let is_first = fs::create_dir(own.join("base").as_path()).is_ok();
         let _lock = exchange.lock()?;
         for file in &state.files {
+            discard_other_login(file)?;
             if let Some((copy, base)) = &file.earlier {
                 for (from, to) in
                     [(copy.as_path(), file.directory.join(&file.name)), (base.as_path(), file.base.clone())]
@@ -167,7 +171,9 @@ fn copy(file: &KeptFile) -> io::Result<bool> {
     let contents = (base.as_deref(), host.as_deref(), guest.as_deref());
     let (b, h, g) = contents;
     let merged = match &file.sharing {
-        Sharing::Whole => merge::whole(b, h, g),
+        Sharing::Login(login) => return give_login(file, login, b, h).map(|()| false),
+        Sharing::FirstLogin(login) if is_given(login) => return Ok(false),
+        Sharing::Whole | Sharing::FirstLogin(_) => merge::whole(b, h, g),
         Sharing::HostOnly => merge::host_only(b, h, g),
         Sharing::Keys { shared, .. } => {
             let is_shared = |path: &[&str]| shared.iter().any(|pattern| merge::is_below(pattern, path));
@@ -227,8 +233,49 @@ fn guest_content(file: &KeptFile) -> io::Result<Option<Vec<u8>>> {
 fn guest_json(file: &KeptFile) -> Option<Json> {
     match file.sharing {
         Sharing::Keys { .. } => serde_json::from_slice(&guest_content(file).ok()??).ok(),
-        Sharing::Whole | Sharing::HostOnly => None,
+        _ => None,
     }
+}
+
+/// Removes what sandboxes had of a login in another way: its tokens if it is outside now, and
+/// placeholders if nobody is logged in any more.
+fn discard_other_login(file: &KeptFile) -> io::Result<()> {
+    match &file.sharing {
+        Sharing::Login(login) => {
+            optional(fs::remove_file(file.base.as_path()))?;
+            // Replaced and not removed: the agent of another sandbox may read it.
+            let host = host_content(file.host.as_path())?;
+            give_login(file, login, None, host.as_deref())?;
+            if file.base.as_path().exists() {
+                return Ok(());
+            }
+        }
+        Sharing::FirstLogin(login) if is_given(login) => {
+            forget(login);
+            optional(fs::remove_file(file.base.as_path()))?;
+        }
+        _ => return Ok(()),
+    }
+    UntrustedDir::open(file.directory.as_path())?.remove_file(&file.name)
+}
+
+/// Gives the guest a copy of a login with placeholders, if the host's has changed. The base is a digest.
+fn give_login(file: &KeptFile, login: &LoginPlan, base: Option<&[u8]>, host: Option<&[u8]>) -> io::Result<()> {
+    let digest = Sha256::digest(host.unwrap_or_default());
+    if base == Some(digest.as_slice()) {
+        return Ok(());
+    }
+    let directory = UntrustedDir::open(file.directory.as_path())?;
+    match host.filter(|content| !content.trim_ascii().is_empty()) {
+        None => directory.remove_file(&file.name)?,
+        Some(content) => {
+            // A file that is not valid is being written, or broken: the guest keeps what it has.
+            let Ok(document) = LoginDocument::parse(content, &login.form) else { return Ok(()) };
+            directory.replace(&file.name, &give(login, &document)?.content(), || true)?;
+            directory.set_mode(&file.name, 0o600)?;
+        }
+    }
+    write(file.base.as_path(), &digest)
 }
 
 /// Lists the reported keys that the guest changed.
@@ -248,7 +295,7 @@ fn changed_keys(file: &KeptFile, before: Option<&Json>) -> Vec<String> {
 }
 
 /// Replaces a file of the host by renaming, with the permissions that it had. A link is followed.
-fn write(path: &Path, content: &[u8]) -> io::Result<()> {
+pub fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     use std::io::Write;
     use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());

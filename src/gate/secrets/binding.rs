@@ -1,10 +1,12 @@
 //! A host and the values that it gets.
 
 use std::fmt;
+use std::sync::Arc;
 
 use base64ct::{Base64, Encoding};
 
-use super::redact::Patterns;
+use super::super::login::Login;
+use super::redact::SessionPatterns;
 use crate::config::value::{SecretHeader, SecretHost};
 use crate::secret::Secret;
 
@@ -16,17 +18,28 @@ const BASIC_USER: &str = "x-access-token";
 pub struct Binding {
     pub host: SecretHost,
     pub bound: Vec<Bound>,
+    /// The paths at which the guest refreshes logins.
+    pub refreshes: Vec<(String, Arc<Login>)>,
     /// Every value of the session: a host may answer with one that another host got.
-    pub patterns: std::sync::Arc<Patterns>,
+    pub patterns: Arc<SessionPatterns>,
 }
 
 /// A value and the header that carries it.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Bound {
     pub name: String,
     pub header: SecretHeader,
-    pub value: Secret,
-    pub placeholder: Secret,
+    pub credential: Credential,
+}
+
+#[derive(Clone)]
+pub enum Credential {
+    Key {
+        value: Secret,
+        placeholder: Secret,
+    },
+    /// The token of a login at this index.
+    Login(Arc<Login>, usize),
 }
 
 impl fmt::Debug for Bound {
@@ -36,16 +49,24 @@ impl fmt::Debug for Bound {
 }
 
 impl Binding {
+    pub fn new(host: SecretHost, patterns: Arc<SessionPatterns>) -> Self {
+        Binding { host, bound: Vec::new(), refreshes: Vec::new(), patterns }
+    }
+
     /// Chooses the value for a request with these credentials: the one whose placeholder the guest sent.
-    /// Without any, the only one; several of one kind are interchangeable.
+    /// Without any, the only key; several of one kind are interchangeable. A login must be asked for.
     pub fn choose(&self, credentials: &[String]) -> Option<&Bound> {
-        let is_meant = |bound: &&Bound| {
-            let placeholder = bound.placeholder.reveal().to_string_lossy();
-            credentials.iter().any(|sent| sent.contains(placeholder.as_ref()))
-        };
-        let first = self.bound.first();
-        let is_one_kind = first.is_some_and(|first| self.bound.iter().all(|bound| bound.header == first.header));
+        let is_meant = |bound: &&Bound| credentials.iter().any(|sent| bound.is_placeholder(sent));
+        let keys = || self.bound.iter().filter(|bound| matches!(bound.credential, Credential::Key { .. }));
+        let first = keys().next();
+        let is_one_kind = first.is_some_and(|first| keys().all(|bound| bound.header == first.header));
         self.bound.iter().find(is_meant).or(first.filter(|_| is_one_kind))
+    }
+
+    /// Returns the login that a request to this target refreshes.
+    pub fn refreshes(&self, method: &str, target: &str) -> Option<&Arc<Login>> {
+        let path = target.split('?').next().unwrap_or(target);
+        self.refreshes.iter().find(|(known, _)| method == "POST" && known == path).map(|(_, login)| login)
     }
 }
 
@@ -58,26 +79,44 @@ impl Bound {
         }
     }
 
-    pub fn header_value(&self) -> Vec<u8> {
-        let value = self.value.reveal().as_encoded_bytes();
-        match self.header {
-            SecretHeader::Bearer => [b"Bearer ", value].concat(),
-            SecretHeader::Basic => [b"Basic ", basic(&self.value).as_bytes()].concat(),
-            SecretHeader::Named(_) => value.to_vec(),
+    fn is_placeholder(&self, credential: &str) -> bool {
+        match &self.credential {
+            Credential::Key { placeholder, .. } => credential.contains(placeholder.reveal().to_string_lossy().as_ref()),
+            Credential::Login(login, index) => login.is_placeholder(*index, credential),
         }
     }
 
-    /// Returns the texts that must not come back, each with what replaces it.
-    pub fn patterns(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
-        let forms: [fn(&Secret) -> String; 4] = [
-            |secret| secret.reveal().to_string_lossy().into_owned(),
-            |secret| secret.reveal().to_string_lossy().bytes().map(percent).collect(),
-            basic,
-            |secret| Base64::encode_string(secret.reveal().as_encoded_bytes()),
-        ];
-        let pairs = forms.iter().map(|form| (form(&self.value).into_bytes(), form(&self.placeholder).into_bytes()));
-        pairs.collect()
+    /// Returns the value for a request that is about to be sent; `None` if the host has none any more.
+    pub fn header_value(&self) -> Option<Vec<u8>> {
+        let value = match &self.credential {
+            Credential::Key { value, .. } => value.clone(),
+            Credential::Login(login, index) => login.use_token(*index)?,
+        };
+        let bytes = value.reveal().as_encoded_bytes();
+        Some(match self.header {
+            SecretHeader::Bearer => [b"Bearer ", bytes].concat(),
+            SecretHeader::Basic => [b"Basic ", basic(&value).as_bytes()].concat(),
+            SecretHeader::Named(_) => bytes.to_vec(),
+        })
     }
+
+    /// Notes that a host did not accept the value.
+    pub fn refuse(&self) {
+        if let Credential::Login(login, index) = &self.credential {
+            login.refuse(*index);
+        }
+    }
+}
+
+/// Returns the texts that must not come back, each with what replaces it.
+pub fn forms(value: &Secret, placeholder: &Secret) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let forms: [fn(&Secret) -> String; 4] = [
+        |secret| secret.reveal().to_string_lossy().into_owned(),
+        |secret| secret.reveal().to_string_lossy().bytes().map(percent).collect(),
+        basic,
+        |secret| Base64::encode_string(secret.reveal().as_encoded_bytes()),
+    ];
+    forms.iter().map(|form| (form(value).into_bytes(), form(placeholder).into_bytes())).collect()
 }
 
 fn basic(value: &Secret) -> String {
@@ -85,7 +124,8 @@ fn basic(value: &Secret) -> String {
     Base64::encode_string(&pair)
 }
 
-fn percent(byte: u8) -> String {
+/// Writes a byte as URLs and forms have it.
+pub fn percent(byte: u8) -> String {
     match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => char::from(byte).to_string(),
         byte => format!("%{byte:02X}"),

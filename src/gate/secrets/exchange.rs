@@ -4,6 +4,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
+use super::super::login::Login;
 use super::answer::{self, PreparedAnswer};
 use super::binding::{Binding, Bound};
 use super::body::{self, BodyEnd, BodyReader};
@@ -14,7 +15,7 @@ use super::redact::Redactor;
 /// How long the guest may take for the head of a request, and be silent between requests.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(300);
 /// How long a receiver may take nothing.
-const STALL_TIMEOUT: Duration = Duration::from_secs(120);
+pub const STALL_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long the guest may take to read the last bytes.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -24,6 +25,8 @@ pub trait Observer {
     fn used(&mut self, bound: &Bound);
     /// The host did not accept a value.
     fn stale(&mut self, bound: &Bound);
+    /// A login was refreshed; the second text says what went wrong on the host.
+    fn refreshed(&mut self, login: &Login, how: &str, problem: Option<String>);
     /// A request was refused, or has failed.
     fn refused(&mut self, reason: &str, is_by_policy: bool);
     /// A value came back and was replaced.
@@ -55,8 +58,15 @@ impl<'a> Exchange<'a> {
     /// Serves the guest until its connection ends.
     pub fn serve(&mut self, mut guest: Peer) {
         let mut server: Option<Peer> = None;
-        while let Some((request, length)) = self.next_request(&mut guest) {
+        while let Some((mut request, length)) = self.next_request(&mut guest) {
             guest.plain.drain(..length);
+            if let Some(login) = request.refreshes {
+                match self.refresh(&mut guest, &mut request, login) {
+                    Some(true) => continue,
+                    Some(false) => break,
+                    None => {}
+                }
+            }
             if let Some(bound) = request.bound {
                 self.observer.used(bound);
             }
@@ -109,8 +119,15 @@ impl<'a> Exchange<'a> {
         }
     }
 
+    /// Refuses a request, after which the connection is closed.
+    pub fn refuse(&mut self, guest: &mut Peer, refused: &RefusedRequest) -> bool {
+        self.observer.refused(&refused.reason, true);
+        answer_refusal(guest, refused);
+        false
+    }
+
     /// Tells the guest that the host cannot be reached, or answers nothing useful.
-    fn fail(&mut self, guest: &mut Peer, reason: &str) {
+    pub fn fail(&mut self, guest: &mut Peer, reason: &str) {
         self.observer.refused(reason, false);
         let refused = RefusedRequest { status: "502 Bad Gateway", reason: reason.to_owned() };
         answer_refusal(guest, &refused);
@@ -126,7 +143,7 @@ impl<'a> Exchange<'a> {
         is_reused: bool,
     ) -> io::Result<End> {
         let (sent, received) = (server.sent, server.received);
-        let patterns = self.binding.patterns.clone();
+        let patterns = self.binding.patterns.get();
         let mut transfer = Transfer {
             upload: BodyReader::new(request.body),
             to_server: request.head.clone(),

@@ -1,8 +1,11 @@
 //! Reads the head of a request to a host of a key, and writes the one that the host receives: without
 //! the guest's credentials, with the value in the one header that the binding names.
 
+use std::sync::Arc;
+
 use base64ct::{Base64, Encoding};
 
+use super::super::login::Login;
 use super::binding::{Binding, Bound};
 use super::body::BodyEnd;
 use crate::config::value::SecretHost;
@@ -65,6 +68,8 @@ pub struct PreparedRequest<'a> {
     pub body: BodyEnd,
     /// The bound value that was set.
     pub bound: Option<&'a Bound>,
+    /// The login that the request may refresh.
+    pub refreshes: Option<&'a Arc<Login>>,
     pub is_head: bool,
     /// Whether it asks for a WebSocket.
     pub is_upgrade: bool,
@@ -130,7 +135,7 @@ impl Request<'_> {
         tokens.any(|word| word.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
     }
 
-    fn rewrite<'b>(&self, version: u8, binding: &Binding, bound: Option<&'b Bound>) -> PreparedRequest<'b> {
+    fn rewrite<'b>(&self, version: u8, binding: &'b Binding, bound: Option<&'b Bound>) -> PreparedRequest<'b> {
         let is_upgrade = version == 1
             && self.body == BodyEnd::Length(0)
             && self.has_token("connection", "upgrade")
@@ -146,8 +151,9 @@ impl Request<'_> {
             }
             write_header(&mut head, header.name, header.value);
         }
-        if let Some(bound) = bound {
-            write_header(&mut head, bound.header_name(), &bound.header_value());
+        let value = bound.and_then(Bound::header_value);
+        if let (Some(bound), Some(value)) = (bound, &value) {
+            write_header(&mut head, bound.header_name(), value);
         }
         write_header(&mut head, "Accept-Encoding", b"identity");
         match self.body {
@@ -165,7 +171,8 @@ impl Request<'_> {
         PreparedRequest {
             head,
             body: self.body,
-            bound,
+            bound: bound.filter(|_| value.is_some()),
+            refreshes: binding.refreshes(self.method, self.target),
             is_head: self.method == "HEAD",
             is_upgrade,
             is_waiting: version == 1 && self.has_token("expect", "100-continue") && self.body != BodyEnd::Length(0),
@@ -218,7 +225,7 @@ fn without_credentials(target: &str) -> (String, Vec<String>) {
 }
 
 /// Replaces `%XX`.
-fn decoded(text: &str) -> String {
+pub fn decoded(text: &str) -> String {
     let mut decoded = Vec::new();
     let mut rest = text.as_bytes();
     while let Some((byte, after)) = rest.split_first() {

@@ -4,17 +4,18 @@ use std::sync::Arc;
 
 use super::*;
 use crate::config::value::{SecretHeader, Value};
-use crate::gate::secrets::redact::Patterns;
+use crate::gate::secrets::binding::Credential;
 use crate::secret::Secret;
 
 fn bound(name: &str, header: &str, value: &str, placeholder: &str) -> Bound {
     let header = SecretHeader::parse(header).expect("a header");
-    Bound { name: name.into(), header, value: Secret::new(value), placeholder: Secret::new(placeholder) }
+    let credential = Credential::Key { value: Secret::new(value), placeholder: Secret::new(placeholder) };
+    Bound { name: name.into(), header, credential }
 }
 
 fn binding(bound: Vec<Bound>) -> Binding {
     let host = SecretHost { name: "api.example".into(), port: 443 };
-    Binding { host, bound, patterns: Arc::new(Patterns::new([])) }
+    Binding { host, bound, refreshes: Vec::new(), patterns: Arc::default() }
 }
 
 fn one() -> Binding {

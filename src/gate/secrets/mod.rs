@@ -16,6 +16,7 @@ mod exchange;
 mod head;
 mod peer;
 mod redact;
+mod refresh;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,7 +27,9 @@ use std::time::{Duration, Instant};
 
 use rustls::ServerConfig;
 
-use crate::config::value::{HostName, SecretHost};
+use super::login::Login;
+use crate::config::value::{HostName, SecretHeader, SecretHost};
+use crate::error::{Diagnostic, Kind};
 use crate::event_log::{EventLog, Gate, Verdict};
 use crate::host::Host;
 use crate::plan::{AUTHORITY, BUNDLE, SecretsPlan, SecretsProxy};
@@ -35,10 +38,10 @@ use crate::proxy::{Choose, Intercept, Refusal, Traffic};
 use crate::tls::{Authority, Client, TlsError, accept, server_config};
 use crate::ui::Ui;
 use crate::vars;
-use binding::{Binding, Bound};
+use binding::{Binding, Bound, Credential, forms};
 use exchange::{Exchange, Observer};
 use peer::Peer;
-use redact::Patterns;
+use redact::SessionPatterns;
 
 /// How long a connection to a host, with its handshake, may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
@@ -56,24 +59,61 @@ pub struct SecretGate {
     log: Arc<EventLog>,
     /// Keys that a host did not accept.
     stale: Mutex<BTreeMap<String, String>>,
+    /// What went wrong with logins on the host.
+    problems: Mutex<Vec<String>>,
+}
+
+/// Why no values can be set.
+#[derive(Debug, thiserror::Error)]
+pub enum SecretGateError {
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    #[error("no login outside: {0}")]
+    Login(String),
+}
+
+impl Diagnostic for SecretGateError {
+    fn kind(&self) -> Kind {
+        match self {
+            SecretGateError::Tls(error) => error.kind(),
+            SecretGateError::Login(_) => Kind::Launch,
+        }
+    }
+
+    fn hints(&self) -> Vec<String> {
+        match self {
+            SecretGateError::Tls(error) => error.hints(),
+            SecretGateError::Login(_) => vec!["log in anew on the host, or use `--keys inside`".to_owned()],
+        }
+    }
 }
 
 impl SecretGate {
     /// Makes the session's authority and writes its certificate for the guest. Starts no thread.
-    pub fn open(host: &Host, plan: &SecretsPlan, proxy: &SecretsProxy, log: Arc<EventLog>) -> Result<Self, TlsError> {
+    pub fn open(
+        host: &Host,
+        plan: &SecretsPlan,
+        proxy: &SecretsProxy,
+        log: Arc<EventLog>,
+    ) -> Result<Self, SecretGateError> {
         let client = Client::new(host)?;
-        let bindings = bindings(plan);
+        let logins = plan.logins.iter().map(|login| Login::open(login).map(Arc::new));
+        let logins = logins.collect::<Result<Vec<_>, _>>().map_err(SecretGateError::Login)?;
+        let bindings = bindings(plan, &logins);
         let names: Vec<String> = bindings.iter().map(|binding| binding.host.name.clone()).collect();
         let authority = Authority::new(&names)?;
         let written = write_certificates(host, proxy, &authority, &client);
         written.map_err(|source| TlsError::Unwritable { path: proxy.certificates.as_path().to_owned(), source })?;
         let configs = bindings.iter().map(|binding| server_config(&authority, &binding.host.name));
         let configs = configs.collect::<Result<_, _>>()?;
-        Ok(SecretGate { bindings, configs, client, log, stale: Mutex::default() })
+        Ok(SecretGate { bindings, configs, client, log, stale: Mutex::default(), problems: Mutex::default() })
     }
 
     /// Tells the user which keys were not accepted.
     pub fn close(&self, ui: Ui) {
+        for problem in self.problems.lock().iter().flat_map(|problems| problems.iter()) {
+            ui.warn(problem);
+        }
         for (name, host) in self.stale.lock().iter().flat_map(|stale| stale.iter()) {
             ui.warn(&format!("{host} did not accept the value of {name} on the host (401); it may have expired"));
         }
@@ -163,6 +203,7 @@ impl Observer for Record<'_> {
     }
 
     fn stale(&mut self, bound: &Bound) {
+        bound.refuse();
         if let Ok(mut stale) = self.gate.stale.lock() {
             stale.insert(bound.name.clone(), self.host.to_string());
         }
@@ -171,6 +212,18 @@ impl Observer for Record<'_> {
             &self.host.to_string(),
             &format!("the value of {} was not accepted (401)", bound.name),
         );
+    }
+
+    fn refreshed(&mut self, login: &Login, how: &str, problem: Option<String>) {
+        let name = login.plan().name();
+        if let Ok(mut stale) = self.gate.stale.lock() {
+            stale.remove(&name);
+        }
+        self.record(Verdict::Done, &self.host.to_string(), &format!("{name}: {how}"));
+        if let (Some(problem), Ok(mut problems)) = (problem, self.gate.problems.lock()) {
+            self.record(Verdict::Failed, &self.host.to_string(), &problem);
+            problems.push(problem);
+        }
     }
 
     fn refused(&mut self, reason: &str, is_by_policy: bool) {
@@ -184,24 +237,37 @@ impl Observer for Record<'_> {
 }
 
 /// Groups the values by host.
-fn bindings(plan: &SecretsPlan) -> Vec<Binding> {
-    let mut by_host: BTreeMap<SecretHost, Vec<Bound>> = BTreeMap::new();
-    let mut patterns = Vec::new();
+fn bindings(plan: &SecretsPlan, logins: &[Arc<Login>]) -> Vec<Binding> {
+    let keys = plan.outside().filter_map(|key| Some((key.value.as_ref()?, key.placeholder.as_ref()?)));
+    let forms = keys.flat_map(|(value, placeholder)| forms(value, placeholder)).collect();
+    let patterns = Arc::new(SessionPatterns::new(forms, logins.to_vec()));
+    let mut by_host: BTreeMap<SecretHost, Binding> = BTreeMap::new();
+    let mut at = |host: &SecretHost, bound: Option<Bound>, refreshes: Option<(String, Arc<Login>)>| {
+        let new = || Binding::new(host.clone(), patterns.clone());
+        let binding = by_host.entry(host.clone()).or_insert_with(new);
+        binding.bound.extend(bound);
+        binding.refreshes.extend(refreshes);
+    };
     for key in plan.outside() {
         let (Some(value), Some(placeholder)) = (&key.value, &key.placeholder) else { continue };
         for (host, header) in &key.hosts {
-            let bound = Bound {
-                name: key.name.clone(),
-                header: header.clone(),
-                value: value.clone(),
-                placeholder: placeholder.clone(),
-            };
-            patterns.extend(bound.patterns());
-            by_host.entry(host.clone()).or_default().push(bound);
+            let credential = Credential::Key { value: value.clone(), placeholder: placeholder.clone() };
+            at(host, Some(Bound { name: key.name.clone(), header: header.clone(), credential }), None);
         }
     }
-    let patterns = Arc::new(Patterns::new(patterns));
-    by_host.into_iter().map(|(host, bound)| Binding { host, bound, patterns: patterns.clone() }).collect()
+    for login in logins {
+        let form = &login.plan().form;
+        for (index, token) in form.tokens.iter().enumerate() {
+            for host in &token.hosts {
+                let credential = Credential::Login(login.clone(), index);
+                at(host, Some(Bound { name: login.plan().name(), header: SecretHeader::Bearer, credential }), None);
+            }
+        }
+        for url in &form.refresh_at {
+            at(&url.host, None, Some((url.path.clone(), login.clone())));
+        }
+    }
+    by_host.into_values().collect()
 }
 
 /// Writes the bundle of all roots, and the session's authority with what the host adds for Node.js.

@@ -1,6 +1,10 @@
 //! Replaces secret values in what a server sends, also where a value is divided over several reads.
 
 use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::super::login::Login;
+use super::binding::forms;
 
 /// The values that must not reach the guest, each with a text of the same length.
 pub struct Patterns {
@@ -63,6 +67,37 @@ impl Patterns {
             }
         }
         (text.len(), found)
+    }
+}
+
+/// The values of a session. Those of logins change when they are refreshed.
+#[derive(Debug, Default)]
+pub struct SessionPatterns {
+    keys: Vec<(Vec<u8>, Vec<u8>)>,
+    logins: Vec<Arc<Login>>,
+    /// The patterns, and the changes of each login when they were made.
+    made: Mutex<Option<(Vec<u64>, Arc<Patterns>)>>,
+}
+
+impl SessionPatterns {
+    pub fn new(keys: Vec<(Vec<u8>, Vec<u8>)>, logins: Vec<Arc<Login>>) -> Self {
+        SessionPatterns { keys, logins, made: Mutex::default() }
+    }
+
+    /// Returns the present patterns.
+    pub fn get(&self) -> Arc<Patterns> {
+        let seen: Vec<_> = self.logins.iter().map(|login| login.seen()).collect();
+        let changes: Vec<u64> = seen.iter().map(|(changes, _)| *changes).collect();
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*made {
+            Some((known, patterns)) if *known == changes => patterns.clone(),
+            _ => {
+                let tokens = seen.iter().flat_map(|(_, pairs)| pairs).flat_map(|(value, other)| forms(value, other));
+                let patterns = Arc::new(Patterns::new(self.keys.iter().cloned().chain(tokens)));
+                *made = Some((changes, patterns.clone()));
+                patterns
+            }
+        }
     }
 }
 

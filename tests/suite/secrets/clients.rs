@@ -2,7 +2,7 @@
 
 use super::rig::{Rig, VALUE};
 use crate::for_every_engine;
-use crate::support::Fixture;
+use crate::support::{Engine, Fixture, RunToEnd};
 
 for_every_engine!(
     a_key_is_set_outside_and_the_variable_is_a_placeholder,
@@ -70,4 +70,41 @@ fn large_bodies_websockets_and_several_requests_pass(fixture: &Fixture) {
     let finished = rig.bash(fixture, &[], script);
     let lines: Vec<&str> = finished.success().lines().collect();
     assert_eq!(lines[..5], ["3000000", "3000000", "8000000", "1", "0"], "{finished:?}");
+}
+
+#[test]
+fn a_repository_is_cloned_and_pushed_over_https_with_a_placeholder() {
+    Fixture::on(Engine::Native, |fixture| {
+        let rig = Rig::start(fixture);
+        let served = fixture.outside("served");
+        let repository = served.join("me/app.git");
+        let init = ["init", "--quiet", "--bare", "--initial-branch=main"];
+        fixture.host_command("git").args(init).arg(&repository).finish().success();
+        // The server may be another user than the owner.
+        std::fs::write(served.join(".gitconfig"), "[safe]\n\tdirectory = *\n").expect("written");
+        rig.serve_repositories(served);
+        let script = r#"
+            cd /tmp && git clone --quiet https://github.com/me/app.git app 2>/dev/null && cd app &&
+            echo inside >file && git add file &&
+            git -c user.name=me -c user.email=me@mine.example commit --quiet -m inside &&
+            git push --quiet origin HEAD:main && git pull --quiet origin main && git log --format=%s &&
+            curl -sS -o /dev/null -H "Authorization: token $A_TEST_KEY" https://api.github.com/user"#;
+        let bound = ["A_TEST_KEY", "github.com,api.github.com"].join("@");
+        let finished = rig.bash(fixture, &["--secret", &bound], script);
+        assert_eq!(finished.success().trim(), "inside", "{finished:?}");
+        assert!(!finished.stdout.contains(VALUE) && !finished.stderr.contains(VALUE), "{finished:?}");
+        assert_eq!(
+            fixture
+                .host_command("git")
+                .arg("-C")
+                .arg(&repository)
+                .args(["log", "--format=%s", "main"])
+                .finish()
+                .success()
+                .trim(),
+            "inside"
+        );
+        let api = rig.requests().into_iter().find(|request| request.starts_with("GET /user")).expect("a request");
+        assert!(api.contains(&format!("authorization: Bearer {VALUE}\r\n")), "{api}");
+    });
 }

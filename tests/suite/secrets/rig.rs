@@ -10,13 +10,23 @@ use std::time::{Duration, Instant};
 
 use sandpen::internals::{Authority, accept, server_config};
 
-use crate::support::Fixture;
+use crate::support::{Fixture, git_answer};
 
 /// The names of the server.
-pub const NAMES: &[&str] =
-    &["api.vendor.example", "other.vendor.example", "api.anthropic.com", "github.com", "api.github.com"];
+pub const NAMES: &[&str] = &[
+    "api.vendor.example",
+    "other.vendor.example",
+    "login.vendor.example",
+    "auth.vendor.example",
+    "api.anthropic.com",
+    "github.com",
+    "api.github.com",
+];
 /// The value of the key in these tests.
 pub const VALUE: &str = "sk-test-RealValue0123456789abcdefXYZ";
+
+/// What Git's server gets for it.
+const BASIC: &str = "Basic eC1hY2Nlc3MtdG9rZW46c2stdGVzdC1SZWFsVmFsdWUwMTIzNDU2Nzg5YWJjZGVmWFla";
 
 pub struct Rig {
     /// The certificate of the test's authority, which only the host trusts.
@@ -30,6 +40,44 @@ pub struct Rig {
 struct Seen {
     requests: Vec<String>,
     tunnels: Vec<String>,
+    logins: Logins,
+    /// The directory with the repositories of `github.com`.
+    repositories: Option<PathBuf>,
+}
+
+/// The vendor's side of one account: each refresh ends all earlier tokens.
+#[derive(Default)]
+struct Logins {
+    generation: u32,
+    is_expired: bool,
+    refreshes: u32,
+    /// Requests with a refresh token that is not the present one, after which a vendor may end the login.
+    misuses: u32,
+}
+
+impl Logins {
+    fn refresh(&mut self, body: &str) -> (u16, String) {
+        if !body.contains(&refresh_token(self.generation)) {
+            self.misuses += 1;
+            return (400, r#"{"error":"invalid_grant"}"#.to_owned());
+        }
+        (self.generation, self.is_expired, self.refreshes) = (self.generation + 1, false, self.refreshes + 1);
+        let (access, refresh) = (access_token(self.generation), refresh_token(self.generation));
+        (
+            200,
+            format!(
+                r#"{{"access_token":"{access}","refresh_token":"{refresh}","expires_in":3600,"note":"{refresh}"}}"#
+            ),
+        )
+    }
+}
+
+pub fn access_token(generation: u32) -> String {
+    format!("at-mine-Real{generation:04}ABCDEFGHIJabcdefghij0123")
+}
+
+pub fn refresh_token(generation: u32) -> String {
+    format!("rt-mine-Real{generation:04}ABCDEFGHIJabcdefghij0123")
 }
 
 impl Rig {
@@ -63,6 +111,29 @@ impl Rig {
     /// Returns all requests that arrived, with their bodies.
     pub fn requests(&self) -> Vec<String> {
         self.seen.lock().expect("the log").requests.clone()
+    }
+
+    /// Serves the repositories in a directory to clients with the value of the key.
+    pub fn serve_repositories(&self, directory: PathBuf) {
+        self.seen.lock().expect("the log").repositories = Some(directory);
+    }
+
+    /// Ends the present access token.
+    pub fn expire(&self) {
+        self.seen.lock().expect("the log").logins.is_expired = true;
+    }
+
+    /// Refreshes the tokens as a program on the host would, and returns their number.
+    pub fn refresh_on_host(&self) -> u32 {
+        let logins = &mut self.seen.lock().expect("the log").logins;
+        (logins.generation, logins.is_expired) = (logins.generation + 1, false);
+        logins.generation
+    }
+
+    /// Returns how often tokens were refreshed, and how often a refresh token was used twice.
+    pub fn refreshes(&self) -> (u32, u32) {
+        let logins = &self.seen.lock().expect("the log").logins;
+        (logins.refreshes, logins.misuses)
     }
 
     /// Returns the targets for which the network's proxy was asked.
@@ -138,7 +209,17 @@ fn answer(tls: &mut Tls, log: &Mutex<Seen>) -> Option<()> {
         log.lock().ok()?.requests.push(echo.clone());
     }
     let credential = header("authorization").or(header("x-api-key")).unwrap_or_default();
+    let repositories = log.lock().ok()?.repositories.clone();
     let out = tls.get_mut();
+    if let Some(root) = repositories.filter(|_| path.starts_with("/me/")) {
+        let answer = if credential == BASIC {
+            git_answer(&root, &root, (head.split(' ').next()?, &path), header, body)?
+        } else {
+            unauthorized()
+        };
+        out.write_all(&answer).ok()?;
+        return out.flush().ok();
+    }
     match path.split('?').next()? {
         "/chunks" => {
             write!(out, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").ok()?;
@@ -155,6 +236,16 @@ fn answer(tls: &mut Tls, log: &Mutex<Seen>) -> Option<()> {
         }
         "/compressed" => {
             write!(out, "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nabcd").ok()?;
+        }
+        "/oauth/token" => {
+            let (status, text) = log.lock().ok()?.logins.refresh(&String::from_utf8_lossy(&body));
+            write!(out, "HTTP/1.1 {status} X\r\nContent-Length: {}\r\n\r\n{text}", text.len()).ok()?;
+        }
+        "/with-login" => {
+            let logins = &log.lock().ok()?.logins;
+            let is_valid = !logins.is_expired && credential == format!("Bearer {}", access_token(logins.generation));
+            let status = if is_valid { 200 } else { 401 };
+            write!(out, "HTTP/1.1 {status} X\r\nContent-Length: {}\r\n\r\n{echo}", echo.len()).ok()?;
         }
         "/stale" => write!(out, "HTTP/1.1 401 Unauthorized\r\nContent-Length: 5\r\n\r\nwrong").ok()?,
         "/error" => {
@@ -187,4 +278,8 @@ fn answer(tls: &mut Tls, log: &Mutex<Seen>) -> Option<()> {
         _ => write!(out, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{echo}", echo.len()).ok()?,
     }
     out.flush().ok()
+}
+
+fn unauthorized() -> Vec<u8> {
+    b"HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=x\r\nContent-Length: 0\r\n\r\n".to_vec()
 }
