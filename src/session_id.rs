@@ -11,6 +11,7 @@ use crate::config::value::Name;
 pub struct SessionId {
     text: String,
     secret: String,
+    is_chosen: bool,
 }
 
 impl SessionId {
@@ -18,17 +19,17 @@ impl SessionId {
     pub fn random() -> Self {
         let mut text = random_hex::<12>();
         let secret = text.split_off(text.len() / 2);
-        SessionId { text, secret }
+        SessionId { text, secret, is_chosen: false }
     }
 
     /// Uses the name that the user chose as the id.
     pub fn named(name: &Name) -> Self {
-        SessionId { text: name.to_string(), secret: random_name() }
+        SessionId { text: name.to_string(), secret: random_name(), is_chosen: true }
     }
 
     /// Returns the fixed id that `explain` shows, so that its output can be compared between calls.
     pub fn placeholder() -> Self {
-        SessionId { text: "SESSION".into(), secret: "SESSION".into() }
+        SessionId { text: "SESSION".into(), secret: "SESSION".into(), is_chosen: false }
     }
 
     /// Replaces the random secret by the fixed one that `explain` shows.
@@ -41,6 +42,11 @@ impl SessionId {
     /// itself.
     pub fn secret(&self) -> &str {
         &self.secret
+    }
+
+    /// Returns whether the user chose the id, so that another sandbox may have it.
+    pub fn is_chosen(&self) -> bool {
+        self.is_chosen
     }
 
     /// Returns the container's name, which is also the value of `SANDBOX`.

@@ -134,14 +134,16 @@ pub fn run(
         Some(status) => status.is_running(),
         None => plan.helper.is_some() && outcome != Outcome::Exited(0),
     };
-    container.armed = matches!(outcome, Outcome::Signaled(_)) || is_left;
+    // Another container may have the name that the user chose; this one was not created then.
+    let is_name_taken = plan.id.is_chosen() && outcome == failure::CLIENT_FAILED && !failure::has_container(plan);
+    container.armed = (matches!(outcome, Outcome::Signaled(_)) || is_left) && !is_name_taken;
     drop(container);
     if let (Some(tunnel), true) = (&mut tunnel, calls.is_engine_silent()) {
         // It ends in the machine, which would not answer either.
         tunnel.kill();
     }
     let result = failure::check(host, plan, launch, outcome, status, calls, ui);
-    if result.is_err() && plan.keep.is_some() {
+    if result.is_err() && plan.keep.is_some() && !is_name_taken {
         // A container that never ran is not worth keeping, and without `--rm` the client leaves it.
         calls.run(&launch.remove);
     }

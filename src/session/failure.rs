@@ -17,7 +17,7 @@ use crate::ui::Ui;
 pub const SUPPORT: &str = "https://github.com/vybestack/llxprt-code/discussions";
 
 /// The exit code with which Docker's and Podman's clients report their own failure.
-const CLIENT_FAILED: Outcome = Outcome::Exited(125);
+pub const CLIENT_FAILED: Outcome = Outcome::Exited(125);
 
 /// The exit codes with which they report that no container was started.
 const NOT_STARTED: [Outcome; 3] = [CLIENT_FAILED, Outcome::Exited(126), Outcome::Exited(127)];
@@ -130,7 +130,7 @@ pub fn check(
 }
 
 /// Returns whether the client has created the container.
-fn has_container(plan: &Plan) -> bool {
+pub fn has_container(plan: &Plan) -> bool {
     plan.session_dir.join(CONTAINER_ID).as_path().exists()
 }
 

@@ -1,12 +1,13 @@
 //! Tests `ps`, `exec`, `stop` and `prune` on every engine, and the cleanup after a killed launcher.
 
-use crate::support::{Engine, Fixture, RunToEnd, Running, eventually, is_running, sandpen_without_home, signal};
+use crate::support::{Engine, Fixture, IMAGE, RunToEnd, Running, eventually, is_running, sandpen_without_home, signal};
 use crate::{for_every_container_engine, for_every_engine};
 
 for_every_container_engine!(
     a_kept_container_stays_until_prune,
     a_kept_container_of_a_killed_launcher_stays_too,
     a_container_that_never_ran_is_not_kept,
+    a_container_of_another_that_has_the_name_is_left_alone,
 );
 for_every_engine!(
     a_name_belongs_to_one_running_sandbox,
@@ -222,6 +223,17 @@ fn a_kept_container_stays_until_prune(fixture: &Fixture) {
     let finished = fixture.sandpen(["prune"]).finish();
     assert!(finished.code == Some(0) && finished.stderr.contains("1 kept sandbox removed"), "{}", finished.stderr);
     assert_eq!((fixture.containers().len(), fixture.sessions().len()), (0, 0));
+}
+
+fn a_container_of_another_that_has_the_name_is_left_alone(fixture: &Fixture) {
+    let name = "sandpen-taken-by-another";
+    let other = ["run", "--detach", "--name", name, "--network", "none", IMAGE, "sleep", "300"];
+    fixture.client().args(other).finish().success();
+    let finished = fixture.run().args(["--name", "taken-by-another", "--", "true"]).finish();
+    let state = fixture.client().args(["inspect", "--format", "{{.State.Status}}", name]).finish();
+    fixture.client().args(["rm", "--force", name]).finish().success();
+    assert_eq!(finished.code, Some(44), "{}", finished.stderr);
+    assert_eq!(state.stdout.trim(), "running", "{}", state.stderr);
 }
 
 fn a_kept_container_of_a_killed_launcher_stays_too(fixture: &Fixture) {
