@@ -3,6 +3,7 @@
 
 mod docker;
 mod error;
+mod file_copy;
 mod kubernetes;
 mod limits;
 #[cfg(target_os = "linux")]
@@ -14,7 +15,8 @@ mod sidecar;
 mod volume;
 
 pub use error::LaunchError;
-pub use kubernetes::{FileCopy, GUEST, KEEPER, KubernetesLaunch};
+pub use file_copy::FileCopy;
+pub use kubernetes::{GUEST, KEEPER, KubernetesLaunch};
 pub use oci::CONTAINER_ID;
 pub use seatbelt::{Entry as SeatbeltEntry, SeatbeltLaunch};
 pub use sidecar::Sidecar;
@@ -222,7 +224,12 @@ impl Launch {
 
     /// Returns the command line that starts the process inside for sockets that cannot be mounted.
     pub fn channel_argv(&self) -> Option<&[OsString]> {
-        self.container().map(|launch| launch.channel.as_slice()).filter(|argv| !argv.is_empty())
+        let argv = match self {
+            Launch::Container(launch) => &launch.channel,
+            Launch::Kubernetes(launch) => &launch.channel,
+            _ => return None,
+        };
+        Some(argv.as_slice()).filter(|argv| !argv.is_empty())
     }
 
     /// Lists the operations that argv does not show: native's setup steps, the rules of a Seatbelt

@@ -44,7 +44,7 @@ pub struct KubernetesPlan {
 
 #[derive(Debug, thiserror::Error)]
 pub enum KubernetesError {
-    #[error("{origin}: `{path}` cannot be writable inside: a pod has copies of files, which do not come back")]
+    #[error("{origin}: `{path}` cannot be writable inside: only the workspace comes back from a pod")]
     Writable { origin: Origin, path: String },
     #[error("{origin}: `{path}` is {what}, which cannot be copied into a pod")]
     NotAFile { origin: Origin, path: String, what: &'static str },
@@ -146,8 +146,9 @@ fn refuse_options(config: &Config, network: &NetworkPlan) -> Result<()> {
     if config.git.value == GitMode::Shared {
         return refuse(&config.git.origin, "the host's Git directory", "use `--git private`");
     }
-    if config.workspace.value != WorkspaceMode::Live {
-        return refuse(&config.workspace.origin, "a kept copy of the workspace", "drop it: a pod always has a copy");
+    if let WorkspaceMode::Kept(_) = config.workspace.value {
+        let instead = "apply it first, or use `--engine docker`";
+        return refuse(&config.workspace.origin, "going on with a kept copy of the workspace", instead);
     }
     if config.user.value == UserMode::Image {
         return refuse(&config.user.origin, "the image's user", "drop it: the command runs as an ordinary user");

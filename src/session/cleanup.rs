@@ -4,10 +4,11 @@
 use std::time::{Duration, Instant};
 
 use super::detached::screen_of;
+use super::directory;
 use super::end_calls::remove_with_retries;
 use super::error::SessionError;
-use super::kubernetes;
-use super::registry::{self, Entry, Incomplete, Record, SweepResult};
+use super::kubernetes::{self, Recovered};
+use super::registry::{self, Entry, Incomplete, PodRecord, Record, SweepResult};
 use crate::error::{Diagnostic, Kind, Result};
 use crate::facts;
 use crate::host::Host;
@@ -64,6 +65,26 @@ impl Diagnostic for LookupError {
 pub fn sweep(host: &Host, ui: Ui) {
     let _work = BoundedWork::begin_without_signals();
     registry::sweep(&facts::session_base(host)).print(ui);
+    bring_from_pods(host, ui);
+}
+
+/// Brings home what the guests of killed launchers changed on other machines.
+pub fn bring_from_pods(host: &Host, ui: Ui) {
+    let left = registry::all(&facts::session_base(host)).into_iter().filter(Entry::is_stale);
+    for entry in left {
+        let Some((record, pod)) = pod_of(&entry) else { continue };
+        directory::remove_stale(&entry.path, || recover(host, &entry, record, pod, ui) != Recovered::Later);
+    }
+}
+
+fn pod_of(entry: &Entry) -> Option<(&Record, &PodRecord)> {
+    let record = entry.record.as_ref()?;
+    Some((record, record.pod.as_ref()?))
+}
+
+fn recover(host: &Host, entry: &Entry, record: &Record, pod: &PodRecord, ui: Ui) -> Recovered {
+    let client = record.client(&facts::host_path(host));
+    kubernetes::recover(&client, &record.name, pod, &entry.path, ui)
 }
 
 /// Counts of sandboxes, for `doctor`.
@@ -104,11 +125,17 @@ pub fn remove(host: &Host, entry: &Entry, incomplete: Incomplete, ui: Ui) -> boo
         ui.warn(&format!("{} does not answer: the sandbox `{}` is not removed", record.engine, record.id));
         return false;
     }
-    if let Some((record, pod)) = entry.record.as_ref().and_then(|record| Some((record, record.pod.as_ref()?)))
-        && !kubernetes::delete_recorded(&record.client(&facts::host_path(host)), &record.name, pod)
-    {
-        ui.warn(&format!("the cluster does not answer: the pod `{}` is not deleted", record.name));
-        return false;
+    if let Some((record, pod)) = pod_of(entry) {
+        let recovered = recover(host, entry, record, pod, ui);
+        if recovered == Recovered::Later && incomplete == Incomplete::Keep {
+            return false;
+        }
+        if recovered == Recovered::Later
+            && !kubernetes::delete_recorded(&record.client(&facts::host_path(host)), &record.name, pod)
+        {
+            ui.warn(&format!("the cluster does not answer: the pod `{}` is not deleted", record.name));
+            return false;
+        }
     }
     let mut result = SweepResult::default();
     let is_removed = registry::remove(entry, incomplete, &mut result.reports);

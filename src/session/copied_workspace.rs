@@ -61,6 +61,11 @@ impl CopiedWorkspace {
         Ok(Some(begun))
     }
 
+    /// Takes the copy of a sandbox whose launcher was killed, and whose changes are there now.
+    pub fn of_killed(store: CopyStore, copy: KeptCopy, lock: File) -> Self {
+        CopiedWorkspace { store, copy, is_new: true, is_kept: true, client: None, _lock: lock }
+    }
+
     fn make(&mut self, ui: Ui) -> io::Result<()> {
         if self.is_new {
             for tree in &self.copy.trees {

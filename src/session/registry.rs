@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::directory::{self, NEW, OLD};
 use super::end_calls::{UnfinishedCalls, remove_with_retries};
+use crate::config::value::NetworkMode;
 use crate::gate::repository::{Report, RepositoryExchange};
 use crate::host::{Host, ProcessStamp};
 use crate::launch::Launch;
@@ -91,6 +92,9 @@ pub struct PodRecord {
     pub labels: serde_json::Value,
     /// `None` before the pod was created.
     pub uid: Option<String>,
+    /// Whether commands inside may make sockets of the local system only.
+    #[serde(default)]
+    pub is_offline: bool,
 }
 
 impl Record {
@@ -127,10 +131,11 @@ impl Record {
             nested: plan.nested.is_allowed(),
             pod: match launch {
                 Launch::Kubernetes(launch) => Some(PodRecord {
-                    cluster: launch.cluster.iter().map(text).collect(),
+                    cluster: launch.recorded_cluster.iter().map(text).collect(),
                     namespace: launch.namespace.clone(),
                     labels: launch.manifest.pointer("/metadata/labels").cloned().unwrap_or_default(),
                     uid: None,
+                    is_offline: plan.network.mode == NetworkMode::Off,
                 }),
                 _ => None,
             },

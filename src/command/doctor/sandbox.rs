@@ -2,7 +2,7 @@
 
 use super::check::{Check, Group};
 use super::error::EngineProblem;
-use super::{DoctorInput, Planned};
+use super::{DoctorInput, Planned, cluster};
 use crate::command::report::State;
 use crate::config::Origin;
 use crate::config::Sourced;
@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::facts::engines::checkup::About;
 use crate::facts::image::Inspection;
 use crate::host::Platform;
+use crate::launch::Launch;
 use crate::plan::EngineKind;
 use crate::ui::size;
 use crate::warning::WarningTopic;
@@ -24,6 +25,9 @@ const AGENT_IMAGES: &str = "localhost/sandpen/";
 impl DoctorInput<'_> {
     pub(super) fn sandbox(&self, planned: &Planned) -> Vec<Check> {
         let mut checks = vec![self.chosen_engine(planned)];
+        if let Launch::Kubernetes(launch) = &planned.launch {
+            checks.extend(cluster::checks(launch));
+        }
         checks.extend(self.image(planned));
         checks.extend(self.limits(planned));
         for downgrade in planned.launch.downgrades() {

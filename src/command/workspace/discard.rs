@@ -6,11 +6,13 @@ use crate::error::Result;
 use crate::facts;
 use crate::host::Host;
 use crate::process::{Client, Outcome};
+use crate::session::cleanup;
 use crate::session::remove_copy;
 use crate::ui::Ui;
 
 pub fn run(ids: &[String], ui: Ui) -> Result<Outcome> {
     let host = Host::read()?;
+    cleanup::bring_from_pods(&host, ui);
     // All are found before the first is removed.
     let found: Result<Vec<_>> = ids.iter().map(|id| find::by_id(&host, id)).collect();
     for found in found? {

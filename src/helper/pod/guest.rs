@@ -15,6 +15,9 @@ use crate::plan::kubernetes::GUEST_SOCKET;
 use crate::process::KILLED;
 use crate::process::status_file::CommandStatus;
 
+/// No system has more.
+const MAX_VARIABLES: u64 = 8 << 20;
+
 /// A command whose description is not complete.
 #[derive(Default)]
 pub struct Described {
@@ -26,7 +29,7 @@ pub struct Described {
 pub fn connected_to_keeper() -> io::Result<u8> {
     let keeper = connect(Path::new(GUEST_SOCKET))?;
     let writer = LinkWriter::new(keeper.try_clone()?);
-    serve(keeper, writer)
+    serve(keeper, writer, Described::default())
 }
 
 /// A command of `sandpen exec`. It ends with its launcher, whose end closes stdin.
@@ -41,7 +44,19 @@ pub fn on_standard_streams() -> io::Result<u8> {
             std::thread::sleep(PING_INTERVAL);
         }
     });
-    serve(input, writer)
+    serve(input, writer, Described { variables: variables_of_first_command(), arguments: Vec::new() })
+}
+
+/// Returns the variables with which the first command was started, as far as it lets them be read. They
+/// were sent over its connection, and are nowhere else.
+fn variables_of_first_command() -> Vec<(OsString, OsString)> {
+    let children = std::fs::read_to_string("/proc/1/task/1/children").unwrap_or_default();
+    let first = children.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()).min();
+    let Some(first) = first else { return Vec::new() };
+    let variables = crate::process::untrusted::read_bytes(Path::new(&format!("/proc/{first}/environ")), MAX_VARIABLES);
+    let variables = variables.unwrap_or_default();
+    let pairs = variables.split(|byte| *byte == 0).map(|pair| OsString::from_vec(pair.to_vec()));
+    pairs.filter_map(|pair| divide(&pair)).collect()
 }
 
 /// What the main thread waits for.
@@ -53,7 +68,7 @@ pub enum Event {
     Ended(CommandStatus),
 }
 
-fn serve(input: impl Read + Send + 'static, link: LinkWriter) -> io::Result<u8> {
+fn serve(input: impl Read + Send + 'static, link: LinkWriter, mut described: Described) -> io::Result<u8> {
     let (sender, events) = mpsc::channel();
     let frames = sender.clone();
     std::thread::spawn(move || {
@@ -65,7 +80,7 @@ fn serve(input: impl Read + Send + 'static, link: LinkWriter) -> io::Result<u8> 
         }
         let _ = frames.send(Event::LinkLost);
     });
-    let (mut described, mut running) = (Described::default(), None::<Running>);
+    let mut running = None::<Running>;
     for event in events {
         match event {
             Event::Frame(LinkFrame::Argument(word)) => described.arguments.push(word),

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::changes::Changes;
 use super::receive::Receiver;
 use crate::link::{LinkFrame, LinkReader, LinkWriter, PING_INTERVAL, SILENCE_LIMIT, VERSION};
 use crate::plan::kubernetes::{GUEST_SOCKET, LINK_SOCKET};
@@ -33,6 +34,7 @@ struct Ends {
 struct Shared {
     ends: Mutex<Ends>,
     changed: Condvar,
+    changes: Changes,
 }
 
 impl Shared {
@@ -108,7 +110,7 @@ fn serve_guest(guests: &UnixListener, shared: &Shared) {
 }
 
 /// Serves a launcher until it ends, or has said nothing for too long.
-fn serve_launcher(link: UnixStream, shared: &Shared, receiver: &mut Receiver) -> io::Result<()> {
+fn serve_launcher(link: UnixStream, shared: &Arc<Shared>, receiver: &mut Receiver) -> io::Result<()> {
     link.set_read_timeout(Some(SILENCE_LIMIT))?;
     // A launcher that reads nothing must not hold up the guest's end for ever.
     link.set_write_timeout(Some(SILENCE_LIMIT))?;
@@ -131,8 +133,23 @@ fn serve_launcher(link: UnixStream, shared: &Shared, receiver: &mut Receiver) ->
             }
             continue;
         }
-        if let Some(answer) = receiver.handle(frame) {
-            answer.into_iter().try_for_each(|frame| launcher.send(&frame))?;
+        match frame {
+            LinkFrame::Watch(json) => shared.changes.watch(serde_json::from_str(&json)?),
+            LinkFrame::Collect => {
+                let (shared, launcher) = (shared.clone(), launcher.clone());
+                // It may take long, and the guest's input is not to wait for it.
+                thread::spawn(move || shared.changes.send(&launcher));
+            }
+            LinkFrame::Received => shared.changes.received(),
+            frame => {
+                let Some(mut answer) = receiver.handle(frame) else { continue };
+                if answer == LinkFrame::Received
+                    && let Err(error) = shared.changes.begin()
+                {
+                    answer = LinkFrame::Failed(format!("the files cannot be listed: {error}"));
+                }
+                launcher.send(&answer)?;
+            }
         }
     }
     Ok(())

@@ -7,6 +7,7 @@
 //! ```
 
 mod bridge;
+mod changes;
 mod guest;
 mod keeper;
 mod pump;

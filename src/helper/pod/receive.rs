@@ -1,4 +1,4 @@
-//! Writes the files that the launcher sends, and finds what has changed since.
+//! Writes the files that the launcher sends.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -24,8 +24,8 @@ struct OpenFile {
 }
 
 impl Receiver {
-    /// Handles a frame that is not for the guest; returns the frames to answer with.
-    pub fn handle(&mut self, frame: LinkFrame) -> Option<Vec<LinkFrame>> {
+    /// Handles a frame that is not for the guest; returns the frame to answer with.
+    pub fn handle(&mut self, frame: LinkFrame) -> Option<LinkFrame> {
         let done = match frame {
             LinkFrame::Entry(entry) => {
                 let path = entry.path.clone();
@@ -33,10 +33,10 @@ impl Receiver {
             }
             LinkFrame::Content(bytes) => self.take_content(&bytes),
             LinkFrame::EntriesEnd => {
-                return Some(vec![match self.failure.take() {
+                return Some(match self.failure.take() {
                     None => LinkFrame::Received,
                     Some(failure) => LinkFrame::Failed(failure),
-                }]);
+                });
             }
             _ => return None,
         };

@@ -1,17 +1,16 @@
-//! Brings the helper into the pod and connects to it, with one `kubectl exec`.
+//! Brings the helper into a sandbox on another machine and connects to it, over the streams of one
+//! process of the engine's client.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::error::ClusterError;
-use super::kubectl::Kubectl;
+use super::error::RemoteError;
 use crate::host::Host;
-use crate::launch::KEEPER;
 use crate::link::{LinkFrame, LinkReader, LinkWriter, PING_INTERVAL, SILENCE_LIMIT, VERSION};
 use crate::path::HostPath;
 use crate::plan::CONTROL_DIR;
@@ -38,18 +37,44 @@ pub struct LostLink {
     pub message: String,
 }
 
-impl Connection {
-    /// Connects to a pod whose keeper has no helper yet.
-    pub fn open(kubectl: &Kubectl<'_>, pod: &str, host: &Host, helper: &HostPath) -> Result<Self, ClusterError> {
-        let mut program = File::open(helper.as_path()).map_err(ClusterError::ReadHelper)?;
-        let size = program.metadata().map_err(ClusterError::ReadHelper)?.len();
+/// The helper's file, and what the sandbox runs to take it.
+pub struct SentHelper {
+    program: File,
+    size: u64,
+}
+
+impl SentHelper {
+    pub fn read(helper: &HostPath) -> Result<Self, RemoteError> {
+        let program = File::open(helper.as_path()).map_err(RemoteError::ReadHelper)?;
+        let size = program.metadata().map_err(RemoteError::ReadHelper)?.len();
+        Ok(SentHelper { program, size })
+    }
+
+    /// Returns the command that takes the helper from its stdin and becomes it.
+    pub fn command(&self) -> Vec<String> {
         let path = format!("{CONTROL_DIR}/sandpen");
-        let container = format!("--container={KEEPER}");
-        let arguments = ["exec", "--stdin", &container, pod, "--", "sh", "-c", TAKE, &path, &size.to_string()];
-        let mut client = start(kubectl, &arguments)?;
+        ["sh", "-c", TAKE, &path, &self.size.to_string()].map(str::to_owned).to_vec()
+    }
+}
+
+/// Returns the command that connects to the helper that a sandbox has.
+pub fn link_command() -> Vec<String> {
+    [&format!("{CONTROL_DIR}/sandpen"), "pod", "link"].map(str::to_owned).to_vec()
+}
+
+/// Gives the engine's client pipes, and a process group of its own, so that keys of the terminal do not
+/// signal it.
+pub fn with_pipes(command: &mut Command) {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+}
+
+impl Connection {
+    /// Connects over a client that runs the command of `helper` in a sandbox which has no helper yet.
+    pub fn open(mut client: Child, host: &Host, helper: SentHelper) -> Result<Self, RemoteError> {
+        let mut program = helper.program;
         let message = collect_message(&mut client);
         let (Some(mut input), Some(mut output)) = (client.stdin.take(), client.stdout.take()) else {
-            return Err(ClusterError::Protocol { message: "kubectl has no streams".into() });
+            return Err(RemoteError::Protocol { message: "the engine's client has no streams".into() });
         };
         let (sender, sent) = mpsc::channel();
         let arch = host.arch.to_owned();
@@ -70,17 +95,26 @@ impl Connection {
                 // Nothing else came: the text is not the name of an architecture.
                 let arch = architecture(&machine).to_owned();
                 return Err(match arch.is_empty() {
-                    true => ClusterError::SendHelper { message: text_of(&message) },
-                    false => ClusterError::NoHelper { arch },
+                    true => RemoteError::SendHelper { message: text_of(&message) },
+                    false => RemoteError::NoHelper { arch },
                 });
             }
             Ok(Err(_)) | Err(_) => {
                 end(&mut client);
-                return Err(ClusterError::SendHelper { message: text_of(&message) });
+                return Err(RemoteError::SendHelper { message: text_of(&message) });
             }
         };
         Self::over(client, streams.0, streams.1, message)
-            .map_err(|lost| ClusterError::SendHelper { message: lost.message })
+            .map_err(|lost| RemoteError::SendHelper { message: lost.message })
+    }
+
+    /// Connects over a client that runs the command of `link_command` in a sandbox which has the helper.
+    pub fn resume(mut client: Child) -> Result<Self, LostLink> {
+        let message = collect_message(&mut client);
+        match (client.stdin.take(), client.stdout.take()) {
+            (Some(input), Some(output)) => Self::over(client, input, output, message),
+            _ => Err(LostLink { message: "the engine's client has no streams".into() }),
+        }
     }
 
     /// Speaks over a client whose other end is the helper.
@@ -108,7 +142,7 @@ impl Connection {
         let connection = Connection { client, writer: LinkWriter::new(input), frames, message };
         match connection.next()? {
             LinkFrame::Ready { version: VERSION } => {}
-            _ => return Err(LostLink { message: "the helper in the pod is of another version".into() }),
+            _ => return Err(LostLink { message: "the helper in the sandbox is of another version".into() }),
         }
         let pings = connection.writer.clone();
         std::thread::spawn(move || {
@@ -138,7 +172,8 @@ impl Connection {
             Err(RecvTimeoutError::Timeout) => Ok(None),
             Err(RecvTimeoutError::Disconnected) => {
                 let text = text_of(&self.message);
-                let text = if text.is_empty() { "kubectl ended without a message".to_owned() } else { text };
+                let text =
+                    if text.is_empty() { "the engine's client ended without a message".to_owned() } else { text };
                 Err(LostLink { message: text })
             }
         }
@@ -151,19 +186,12 @@ impl Drop for Connection {
     }
 }
 
-/// Starts kubectl in a process group of its own, so that keys of the terminal do not signal it.
-fn start(kubectl: &Kubectl<'_>, arguments: &[&str]) -> Result<Child, ClusterError> {
-    kubectl.start(arguments, |command| {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    })
-}
-
 fn end(client: &mut Child) {
     let _ = client.kill();
     let _ = client.wait();
 }
 
-/// Reads what kubectl says, for a message.
+/// Reads what the engine's client says, for a message.
 fn collect_message(client: &mut Child) -> Arc<Mutex<Vec<u8>>> {
     let message = Arc::new(Mutex::new(Vec::new()));
     if let Some(mut errors) = client.stderr.take() {
