@@ -48,6 +48,9 @@ pub fn run(id: &str, detach: bool, command: Vec<OsString>, ui: Ui) -> Result<Out
         }
         return session::exec_in_pod(&host, &record, command);
     }
+    if record.is_elsewhere() && !detach {
+        return session::exec_elsewhere(&host, &record, command);
+    }
     let mut prepared = ContainerCommand::new(&host, &record)?;
     prepared.has_terminal = host.terminal.stdin && host.terminal.stdout && !detach;
     if record.has_helper {

@@ -10,6 +10,7 @@ mod limits;
 pub mod native;
 mod oci;
 mod podman;
+mod remote;
 mod seatbelt;
 mod sidecar;
 mod volume;
@@ -18,6 +19,7 @@ pub use error::LaunchError;
 pub use file_copy::FileCopy;
 pub use kubernetes::{GUEST, KEEPER, KubernetesLaunch};
 pub use oci::CONTAINER_ID;
+pub use remote::Transfer;
 pub use seatbelt::{Entry as SeatbeltEntry, SeatbeltLaunch};
 pub use sidecar::Sidecar;
 
@@ -117,6 +119,8 @@ pub struct ContainerLaunch {
     pub tunnel: Option<TunnelPlan>,
     /// Starts the process inside that relays sockets over its streams; empty if all are mounted.
     pub channel: Vec<OsString>,
+    /// What is sent to a container on another machine, which mounts nothing of this one.
+    pub transfer: Option<Transfer>,
     /// The container of the proxy, unless the launcher runs the proxy itself.
     pub sidecar: Option<Sidecar>,
     /// Kills the container if the client did not, and removes it unless it is kept.
@@ -163,10 +167,11 @@ impl Launch {
                 .tunnel
                 .as_ref()
                 .map(|tunnel| Pin { connection: tunnel.connection.name.clone(), timeout: tunnel.timeout }),
+            endpoint: plan.remote.as_ref().map_or_else(Vec::new, |remote| remote.endpoint.clone()),
         };
         let launch = match plan.engine.kind {
-            EngineKind::Docker => Launch::Container(docker::compile(plan, host.process, client)?),
-            EngineKind::Podman => Launch::Container(podman::compile(plan, host.process, client)?),
+            EngineKind::Docker => Launch::Container(docker::compile(plan, host.process, client, facts.helper.clone())?),
+            EngineKind::Podman => Launch::Container(podman::compile(plan, host.process, client, facts.helper.clone())?),
             EngineKind::SandboxExec => Launch::Seatbelt(seatbelt::compile(plan, host.process)?),
             EngineKind::Kubernetes => Launch::Kubernetes(kubernetes::compile(plan, client, facts.helper.clone())?),
             #[cfg(target_os = "linux")]

@@ -99,6 +99,8 @@ pub enum LinkFrame {
     Watch(String),
     /// A file that has changed cannot be sent, and why.
     Unreadable(String),
+    /// The launcher needs the sandbox no more.
+    Leave,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -150,6 +152,7 @@ impl LinkFrame {
             Self::GuestLost => (19, Vec::new()),
             Self::Watch(json) => (20, json.clone().into_bytes()),
             Self::Unreadable(text) => (21, text.clone().into_bytes()),
+            Self::Leave => (22, Vec::new()),
         };
         // Callers keep within the limit; the other end refuses more.
         let length = u32::try_from(contents.len() + 1).unwrap_or(u32::MAX);
@@ -197,6 +200,7 @@ impl LinkFrame {
             19 => return nothing(Self::GuestLost),
             20 => Self::Watch(text()?),
             21 => Self::Unreadable(text()?),
+            22 => return nothing(Self::Leave),
             _ => return None,
         })
     }
@@ -327,6 +331,7 @@ mod tests {
             Just(LinkFrame::Collect),
             Just(LinkFrame::InputEnd),
             Just(LinkFrame::GuestLost),
+            Just(LinkFrame::Leave),
         ]
     }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::detail::Detail;
+use super::engine::EnginePlan;
 use super::entry::{Mount, Source, Topic};
 use super::{Draft, EngineKind, Inputs};
 use crate::config::Origin;
@@ -90,11 +91,12 @@ impl Diagnostic for CopyError {
 
 impl WorkspacePlan {
     /// Decides the workspace; `id` names a new copy.
-    pub fn decide(inputs: Inputs<'_>, engine: EngineKind, id: &SessionId) -> Result<Self> {
+    pub fn decide(inputs: Inputs<'_>, engine: &EnginePlan, id: &SessionId) -> Result<Self> {
         let asked = &inputs.config.workspace;
         let origin = asked.origin.clone();
         let facts = &inputs.facts.copies;
-        let is_remote = engine == EngineKind::Kubernetes;
+        let is_remote = engine.abilities.copies_files;
+        let engine = engine.kind;
         if asked.value == WorkspaceMode::Live && !is_remote {
             let reason = "the guest works in the directory itself".to_owned();
             let asked = WorkspaceMode::Live;

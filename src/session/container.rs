@@ -228,11 +228,11 @@ fn end_container(
 }
 
 /// Ends the container when its client did not.
-struct ContainerGuard<'a> {
-    launch: &'a ContainerLaunch,
-    calls: &'a EndCalls,
-    name: String,
-    armed: bool,
+pub struct ContainerGuard<'a> {
+    pub launch: &'a ContainerLaunch,
+    pub calls: &'a EndCalls,
+    pub name: String,
+    pub armed: bool,
 }
 
 impl Drop for ContainerGuard<'_> {

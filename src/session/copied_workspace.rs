@@ -161,7 +161,7 @@ impl Drop for CopiedWorkspace {
 fn rootless_client(plan: &Plan) -> Option<Client> {
     let program = plan.engine.program.clone().filter(|_| plan.engine.kind == EngineKind::Podman)?;
     let path = PathBuf::from("/usr/bin:/bin");
-    Some(Client { program: Some(program), path, machine: None })
+    Some(Client { program: Some(program), path, machine: None, endpoint: Vec::new() })
 }
 
 /// Removes a copy, whose lock the caller holds. What belongs to other users is removed in the user

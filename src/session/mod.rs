@@ -40,6 +40,7 @@ mod proxy;
 mod proxy_process;
 pub(crate) mod registry;
 mod remote;
+mod remote_container;
 mod repositories;
 mod reuse;
 mod seatbelt;
@@ -54,6 +55,7 @@ pub use kubernetes::{ClusterCheckup, exec as exec_in_pod};
 #[cfg(target_os = "linux")]
 pub use native_entry::{enter as enter_native, leave as leave_in_native};
 pub use ports::PortAccess;
+pub use remote_container::exec as exec_elsewhere;
 pub use seatbelt::enter as enter_seatbelt;
 
 use std::sync::Arc;
@@ -164,7 +166,10 @@ fn run_with<T>(
         is_waiting: false,
     };
     let outcome = match launch {
-        Launch::Container(launch) => container::run(&mut session, launch, signals, &mut streams),
+        Launch::Container(launch) => match &launch.transfer {
+            Some(transfer) => remote_container::run(&mut session, launch, transfer, signals),
+            None => container::run(&mut session, launch, signals, &mut streams),
+        },
         Launch::Seatbelt(launch) => seatbelt::run(&mut session, launch, signals),
         Launch::Kubernetes(launch) => kubernetes::run(&mut session, launch, signals),
         #[cfg(target_os = "linux")]

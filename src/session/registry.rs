@@ -77,6 +77,9 @@ pub struct Record {
     /// The pod, for `kubernetes`.
     #[serde(default)]
     pub pod: Option<PodRecord>,
+    /// The client's arguments that select an engine on another machine.
+    #[serde(default)]
+    pub endpoint: Vec<String>,
     /// The calls that the launcher left, because the engine did not answer.
     #[serde(default)]
     pub unfinished: Option<UnfinishedCalls>,
@@ -139,6 +142,9 @@ impl Record {
                 }),
                 _ => None,
             },
+            endpoint: launch
+                .container()
+                .map_or_else(Vec::new, |launch| launch.client.endpoint.iter().map(text).collect()),
             unfinished: None,
         }
     }
@@ -149,7 +155,13 @@ impl Record {
             program: self.program.as_ref().and_then(|program| HostPath::new(program).ok()),
             path: path.to_owned(),
             machine: None,
+            endpoint: self.endpoint.iter().map(OsString::from).collect(),
         }
+    }
+
+    /// Tells whether the sandbox is on another machine.
+    pub fn is_elsewhere(&self) -> bool {
+        self.pod.is_some() || !self.endpoint.is_empty()
     }
 
     /// Returns the time since the start.
@@ -365,9 +377,9 @@ pub fn sweep(base: &HostPath) -> SweepResult {
             silent_engines.push(engine);
             continue;
         }
-        // A pod keeps the work for some time; `prune` deletes it.
-        let has_pod = entry.record.as_ref().is_some_and(|record| record.pod.is_some());
-        if is_over(&entry) && !has_pod {
+        // What runs on another machine does not end with its launcher's lock; `prune` removes it.
+        let is_elsewhere = entry.record.as_ref().is_some_and(Record::is_elsewhere);
+        if is_over(&entry) && !is_elsewhere {
             result.removed += usize::from(remove(&entry, Incomplete::Keep, &mut result.reports));
         }
     }

@@ -17,7 +17,7 @@ use crate::ui::{Ui, counted};
 
 pub fn run(arguments: &Apply, ui: Ui) -> Result<Outcome> {
     let host = Host::read()?;
-    cleanup::bring_from_pods(&host, ui);
+    cleanup::bring_from_elsewhere(&host, ui);
     if arguments.patch && !(host.terminal.stdin && host.terminal.stdout) {
         return Err(WorkspaceCommandError::NoTerminal.into());
     }

@@ -16,7 +16,7 @@ use crate::ui::{self, Ui, counted, size};
 
 pub fn run(arguments: &Diff, ui: Ui) -> Result<Outcome> {
     let host = Host::read()?;
-    cleanup::bring_from_pods(&host, ui);
+    cleanup::bring_from_elsewhere(&host, ui);
     let (found, paths) = find::by_arguments(&host, &arguments.what)?;
     if arguments.web {
         return web::run(host, found, paths, arguments.ignored, ui);

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::mpsc;
 
@@ -32,6 +33,13 @@ pub fn connected_to_keeper() -> io::Result<u8> {
     serve(keeper, writer, Described::default())
 }
 
+/// The child of the first process of a container on another machine, whose stdin is a socket.
+pub fn started_by_keeper() -> io::Result<u8> {
+    let keeper = UnixStream::from(rustix::stdio::stdin().as_fd().try_clone_to_owned()?);
+    let writer = LinkWriter::new(keeper.try_clone()?);
+    serve(keeper, writer, Described::default())
+}
+
 /// A command of `sandpen exec`. It ends with its launcher, whose end closes stdin.
 pub fn on_standard_streams() -> io::Result<u8> {
     let input = std::fs::File::from(rustix::stdio::stdin().as_fd().try_clone_to_owned()?);
@@ -50,11 +58,11 @@ pub fn on_standard_streams() -> io::Result<u8> {
 /// Returns the variables with which the first command was started, as far as it lets them be read. They
 /// were sent over its connection, and are nowhere else.
 fn variables_of_first_command() -> Vec<(OsString, OsString)> {
-    let children = std::fs::read_to_string("/proc/1/task/1/children").unwrap_or_default();
-    let first = children.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()).min();
-    let Some(first) = first else { return Vec::new() };
-    let variables = crate::process::untrusted::read_bytes(Path::new(&format!("/proc/{first}/environ")), MAX_VARIABLES);
-    let variables = variables.unwrap_or_default();
+    let read =
+        |pid: u32| crate::process::untrusted::read_bytes(Path::new(&format!("/proc/{pid}/environ")), MAX_VARIABLES);
+    let Some(first) = first_child(1) else { return Vec::new() };
+    // In a container on another machine, the first process is the parent of the command's parent.
+    let variables = read(first).or_else(|error| first_child(first).map_or(Err(error), read)).unwrap_or_default();
     let pairs = variables.split(|byte| *byte == 0).map(|pair| OsString::from_vec(pair.to_vec()));
     pairs.filter_map(|pair| divide(&pair)).collect()
 }
@@ -122,6 +130,11 @@ fn serve(input: impl Read + Send + 'static, link: LinkWriter, mut described: Des
         }
     }
     Ok(KILLED.exit_code())
+}
+
+fn first_child(parent: u32) -> Option<u32> {
+    let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
+    children.split_whitespace().filter_map(|pid| pid.parse().ok()).min()
 }
 
 /// Divides `NAME=VALUE`.

@@ -31,7 +31,7 @@ struct Ends {
 }
 
 #[derive(Default)]
-struct Shared {
+pub(super) struct Shared {
     ends: Mutex<Ends>,
     changed: Condvar,
     changes: Changes,
@@ -40,6 +40,42 @@ struct Shared {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Ends> {
         self.ends.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn attach(&self, launcher: LinkWriter) {
+        self.lock().launcher = Some(launcher);
+    }
+
+    pub(super) fn detach(&self) {
+        self.lock().launcher = None;
+    }
+
+    /// Handles a frame that is not for the guest.
+    pub(super) fn handle(
+        self: &Arc<Self>,
+        frame: LinkFrame,
+        receiver: &mut Receiver,
+        launcher: &LinkWriter,
+    ) -> io::Result<()> {
+        match frame {
+            LinkFrame::Watch(json) => self.changes.watch(serde_json::from_str(&json)?),
+            LinkFrame::Collect => {
+                let (shared, launcher) = (self.clone(), launcher.clone());
+                // It may take long, and the guest's input is not to wait for it.
+                thread::spawn(move || shared.changes.send(&launcher));
+            }
+            LinkFrame::Received => self.changes.received(),
+            frame => {
+                let Some(mut answer) = receiver.handle(frame) else { return Ok(()) };
+                if answer == LinkFrame::Received
+                    && let Err(error) = self.changes.begin()
+                {
+                    answer = LinkFrame::Failed(format!("the files cannot be listed: {error}"));
+                }
+                launcher.send(&answer)?;
+            }
+        }
+        Ok(())
     }
 
     /// Waits until the guest's container has started.
@@ -65,10 +101,15 @@ pub fn run() -> io::Result<()> {
     let for_guest = shared.clone();
     thread::spawn(move || serve_guest(&guests, &for_guest));
     let mut receiver = Receiver::default();
-    while let Some(link) = accept_within(&links, LINGER)? {
-        let _ = serve_launcher(link, &shared, &mut receiver);
-        shared.lock().launcher = None;
-        end_guest(&shared);
+    serve_launchers(&links, &shared, &mut receiver)
+}
+
+/// Serves one launcher after the other, until none has come for some time.
+pub(super) fn serve_launchers(links: &UnixListener, shared: &Arc<Shared>, receiver: &mut Receiver) -> io::Result<()> {
+    while let Some(link) = accept_within(links, LINGER)? {
+        let _ = serve_launcher(link, shared, receiver);
+        shared.detach();
+        end_guest(shared);
     }
     Ok(())
 }
@@ -92,6 +133,11 @@ fn accept_within(links: &UnixListener, timeout: Duration) -> io::Result<Option<U
 fn serve_guest(guests: &UnixListener, shared: &Shared) {
     let Ok((guest, _)) = guests.accept() else { return };
     let _ = std::fs::remove_file(Path::new(GUEST_SOCKET));
+    pass_frames_of(guest, shared);
+}
+
+/// Passes the frames of a guest on until it ends.
+pub(super) fn pass_frames_of(guest: UnixStream, shared: &Shared) {
     let Ok(to_guest) = guest.try_clone() else { return };
     shared.lock().guest = Some(LinkWriter::new(to_guest));
     shared.changed.notify_all();
@@ -133,30 +179,13 @@ fn serve_launcher(link: UnixStream, shared: &Arc<Shared>, receiver: &mut Receive
             }
             continue;
         }
-        match frame {
-            LinkFrame::Watch(json) => shared.changes.watch(serde_json::from_str(&json)?),
-            LinkFrame::Collect => {
-                let (shared, launcher) = (shared.clone(), launcher.clone());
-                // It may take long, and the guest's input is not to wait for it.
-                thread::spawn(move || shared.changes.send(&launcher));
-            }
-            LinkFrame::Received => shared.changes.received(),
-            frame => {
-                let Some(mut answer) = receiver.handle(frame) else { continue };
-                if answer == LinkFrame::Received
-                    && let Err(error) = shared.changes.begin()
-                {
-                    answer = LinkFrame::Failed(format!("the files cannot be listed: {error}"));
-                }
-                launcher.send(&answer)?;
-            }
-        }
+        shared.handle(frame, receiver, &launcher)?;
     }
     Ok(())
 }
 
 /// Ends the guest as a terminal that hangs up does, and kills it if it does not end by that.
-fn end_guest(shared: &Shared) {
+pub(super) fn end_guest(shared: &Shared) {
     let guest = shared.lock().guest.clone();
     let Some(guest) = guest else { return };
     let _ = guest.send(&LinkFrame::Signal(libc::SIGTERM));

@@ -9,11 +9,9 @@ use std::ffi::OsString;
 use serde_json::Value;
 
 use super::{Downgrade, DowngradeKind, FileCopy, LaunchError};
-use crate::config::Origin;
-use crate::config::value::{Access, WorkspaceMode};
 use crate::path::HostPath;
 use crate::plan::channel;
-use crate::plan::{KubernetesPlan, Plan, Source, Topic};
+use crate::plan::{KubernetesPlan, Plan, Source};
 use crate::process::Client;
 
 pub use manifest::{GUEST, KEEPER};
@@ -93,14 +91,6 @@ fn copies(plan: &Plan, kubernetes: &KubernetesPlan, volumes: &Volumes) -> Vec<Fi
 
 fn downgrades(plan: &Plan) -> Vec<Downgrade> {
     let mut downgrades = Vec::new();
-    if plan.workspace.asked == WorkspaceMode::Live && plan.workspace.from != Origin::Default {
-        downgrades.push(Downgrade {
-            kind: DowngradeKind::Copied,
-            asked: format!("workspace live ({})", plan.workspace.from),
-            got: "a copy: its changes wait to be applied".into(),
-            reason: "nothing of this machine can be mounted in a pod".into(),
-        });
-    }
     downgrades.extend(super::nested_downgrade(plan));
     if plan.limits.pids.is_asked_for() {
         let asked = format!("pids {} ({})", plan.limits.pids.value, plan.limits.pids.origin);
@@ -115,23 +105,6 @@ fn downgrades(plan: &Plan) -> Vec<Downgrade> {
             reason: "an ended pod holds its node's disk".into(),
         });
     }
-    let copies = plan.mounts.iter().filter(|mount| {
-        let is_copy = matches!(mount.source, Source::Host(_));
-        is_copy && matches!(mount.why.topic, Topic::Asked | Topic::Preset)
-    });
-    for mount in copies {
-        let is_read_only = mount.access == Access::Ro;
-        downgrades.push(Downgrade {
-            kind: DowngradeKind::Copied,
-            asked: format!(
-                "`{}` {} ({})",
-                mount.target,
-                if is_read_only { "read-only" } else { "read-write" },
-                mount.why.from
-            ),
-            got: if is_read_only { "a copy as of the start" } else { "a copy; changes do not come back" }.into(),
-            reason: "nothing of this machine can be mounted in a pod".into(),
-        });
-    }
+    downgrades.extend(super::remote::copy_downgrades(plan, "a pod"));
     downgrades
 }

@@ -17,7 +17,7 @@ use std::ffi::OsString;
 
 pub use checkup::ClusterCheckup;
 pub use exec::exec;
-pub use recover::{Recovered, recover};
+pub use recover::recover;
 
 use error::ClusterError;
 use kubectl::Kubectl;
@@ -27,19 +27,16 @@ use super::Session;
 use super::channel::{ChannelThread, Existence};
 use super::failure;
 use super::registry::{self, PodRecord};
-use super::remote::{self, Connection, RelayEnd, RemoteError, ReturnError, ReturnRecord, Returns, SentHelper};
+use super::remote::{self, Connection, RelayEnd, ReturnError, ReturnRecord, Returns, SentHelper};
 use crate::config::value::NetworkMode;
 use crate::error::Result;
 use crate::launch::{KEEPER, KubernetesLaunch};
-use crate::link::{LinkFrame, StartRequest};
+use crate::link::StartRequest;
+use crate::process::ready::Startup;
 use crate::process::signals::SignalQueue;
 use crate::process::status_file::CommandStatus;
 use crate::process::{Client, Outcome};
 use crate::ui::progress::Progress;
-use crate::ui::{counted, size};
-
-/// Above this many bytes the copy is announced.
-const ANNOUNCED: u64 = 32 << 20;
 
 /// A session in a cluster.
 struct ClusterSession<'a, 's> {
@@ -62,13 +59,15 @@ pub(super) fn run(session: &mut Session<'_>, launch: &KubernetesLaunch, mut sign
         return Ok(Outcome::Signaled(signal));
     }
     drop(progress);
-    let helper = session.host_helper()?;
-    let helper = SentHelper::read(&helper)?;
-    let client = pod.exec(KEEPER, &helper.command())?;
-    let connection = Connection::open(client, session.session.host, helper)?;
+    let client = pod.exec(KEEPER, &SentHelper::command())?;
+    let helper = SentHelper::of(session.session.host);
+    let connection = match Connection::open(client, helper, || signals.termination_signal())? {
+        Startup::Ready(connection) => connection,
+        Startup::Interrupted(signal) => return Ok(Outcome::Signaled(signal)),
+    };
     let record = ReturnRecord::of(plan);
-    let mut returns = session.prepare_returns(record.as_ref())?;
-    session.copy(&connection, record.as_ref())?;
+    let mut returns = remote::prepare_returns(plan, record.as_ref())?;
+    remote::copy_files(plan, &launch.copies, record.as_ref(), &connection, ui)?;
     if let Some(signal) = signals.termination_signal() {
         return Ok(Outcome::Signaled(signal));
     }
@@ -113,20 +112,6 @@ impl ClusterSession<'_, '_> {
         let _ = registry::write(&plan.session_dir, record);
     }
 
-    fn host_helper(&self) -> Result<crate::path::HostPath> {
-        let missing = || RemoteError::NoHelper { arch: self.session.host.arch.to_owned() };
-        Ok(self.launch.helper.clone().ok_or_else(missing)?)
-    }
-
-    /// Makes the places for what comes back, and the record by which another command goes on.
-    fn prepare_returns(&self, record: Option<&ReturnRecord>) -> Result<Option<Returns>> {
-        let Some(record) = record else { return Ok(None) };
-        let path = &self.session.plan.session_dir;
-        let failed = |source| ClusterError::Write { path: path.to_string(), source };
-        record.write(path).map_err(failed)?;
-        Ok(Some(Returns::open(record).map_err(failed)?))
-    }
-
     /// Brings home what the guest has changed, over a new connection if the first one was lost. Returns
     /// whether everything is back.
     fn bring_back(&self, pod: &Pod<'_>, connection: Connection, is_lost: bool, returns: &mut Returns) -> bool {
@@ -148,45 +133,6 @@ impl ClusterSession<'_, '_> {
         ui.warn(&format!("the last changes are still in the pod `{}`: {reason}", pod.name));
         ui.hint("the pod keeps them for an hour, and the next `sandpen diff` or `sandpen ps` brings them");
         false
-    }
-
-    /// Copies the files of the plan, and waits until they are written.
-    fn copy(&self, connection: &Connection, record: Option<&ReturnRecord>) -> Result<()> {
-        let progress = Progress::start(self.session.ui, "the workspace to be copied");
-        let sent = remote::send_files(
-            self.session.plan,
-            &self.launch.copies,
-            record.map(|record| &record.request),
-            &connection.writer,
-        );
-        let answer = match sent {
-            Ok(sent) => connection.next().map(|frame| (frame, sent)),
-            // What the keeper or kubectl said explains a broken connection.
-            Err(error @ RemoteError::Copy { .. }) => match connection.next() {
-                Ok(LinkFrame::Failed(message)) => return Err(RemoteError::Copy { message }.into()),
-                _ => return Err(error.into()),
-            },
-            Err(error) => return Err(error.into()),
-        };
-        drop(progress);
-        match answer {
-            Ok((LinkFrame::Received, sent)) => {
-                let text = format!(
-                    "{} ({}) copied into the pod",
-                    counted(usize::try_from(sent.files).unwrap_or_default(), "file"),
-                    size(sent.bytes)
-                );
-                if sent.bytes > ANNOUNCED {
-                    self.session.ui.notice(&text)
-                } else {
-                    self.session.ui.verbose(&text)
-                }
-                Ok(())
-            }
-            Ok((LinkFrame::Failed(message), _)) => Err(RemoteError::Copy { message }.into()),
-            Ok(_) => Err(RemoteError::Protocol { message: "another frame than the end of the copy".into() }.into()),
-            Err(lost) => Err(RemoteError::Copy { message: lost.message }.into()),
-        }
     }
 
     /// Returns the guest's outcome. An exit code counts only if the helper said it, or if the cluster

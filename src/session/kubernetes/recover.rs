@@ -13,7 +13,7 @@ use crate::path::HostPath;
 use crate::process::Client;
 use crate::session::copied_workspace::CopiedWorkspace;
 use crate::session::registry::PodRecord;
-use crate::session::remote::{Connection, LostLink, ReturnError, ReturnRecord, Returns, link_command};
+use crate::session::remote::{Connection, LostLink, Recovered, ReturnError, ReturnRecord, Returns, link_command};
 use crate::ui::Ui;
 
 /// A keeper that still waits for the former launcher answers late.
@@ -21,17 +21,6 @@ const RECONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 const RECONNECT_DELAY: Duration = Duration::from_secs(1);
 /// No command waits longer for a cluster that may not be there.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// What became of the work in a pod whose launcher has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Recovered {
-    /// It is in the copy of the workspace, and the pod is deleted.
-    Back,
-    /// The pod does not exist any more.
-    Gone,
-    /// The cluster does not answer, or the pod cannot be read now.
-    Later,
-}
 
 /// Brings everything home over a new connection.
 pub fn reconnect(pod: &Pod<'_>, returns: &mut Returns) -> Result<(), ReturnError> {

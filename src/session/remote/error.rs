@@ -10,14 +10,18 @@ pub enum RemoteError {
         "the guest helper for the architecture `{arch}` is missing: there is no `sandpen-linux-{arch}` beside sandpen"
     )]
     NoHelper { arch: String },
-    #[error("cannot read the guest helper")]
-    ReadHelper(#[source] io::Error),
     #[error("the helper cannot be brought into the sandbox")]
     SendHelper { message: String },
     #[error("the files of the workspace cannot be copied into the sandbox")]
     Copy { message: String },
     #[error("`{path}` cannot be copied")]
     ReadFile {
+        path: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error("cannot write `{path}` for the session")]
+    Write {
         path: String,
         #[source]
         source: io::Error,
@@ -34,7 +38,7 @@ impl Diagnostic for RemoteError {
     fn causes(&self) -> Vec<String> {
         match self {
             Self::SendHelper { message } | Self::Copy { message } | Self::Protocol { message } => vec![message.clone()],
-            Self::ReadHelper(source) | Self::ReadFile { source, .. } => vec![source.to_string()],
+            Self::ReadFile { source, .. } | Self::Write { source, .. } => vec![source.to_string()],
             Self::NoHelper { .. } => Vec::new(),
         }
     }

@@ -114,7 +114,8 @@ impl Sender<'_> {
         let entry = |kind| Entry {
             path: to.to_owned(),
             kind,
-            mode: meta.permissions().mode() & 0o777,
+            // The sticky bit is that of a directory for temporary files.
+            mode: meta.permissions().mode() & 0o1777,
             modified: (meta.mtime(), u32::try_from(meta.mtime_nsec()).unwrap_or_default()),
         };
         if meta.is_dir() {
