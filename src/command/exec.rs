@@ -16,22 +16,13 @@ use crate::ui::Ui;
 enum ExecError {
     #[error("`exec --detach` does not work with the engine sandbox-exec")]
     DetachSeatbelt,
-    #[error("`exec` does not yet work with the engine kubernetes")]
-    Kubernetes { pod: String },
+    #[error("`exec --detach` does not work with the engine kubernetes")]
+    DetachKubernetes,
 }
 
 impl Diagnostic for ExecError {
     fn kind(&self) -> Kind {
         Kind::Launch
-    }
-
-    fn hints(&self) -> Vec<String> {
-        match self {
-            Self::DetachSeatbelt => Vec::new(),
-            Self::Kubernetes { pod } => {
-                vec![format!("`kubectl exec -it {pod} -c guest -- sh` enters it, without sandpen's system call filter")]
-            }
-        }
     }
 }
 
@@ -52,7 +43,13 @@ pub fn run(id: &str, detach: bool, command: Vec<OsString>, ui: Ui) -> Result<Out
         return session::enter_seatbelt(&host, &facts::session_base(&host).join(&record.id), command, ui);
     }
     if record.engine == EngineKind::Kubernetes.name() {
-        return Err(ExecError::Kubernetes { pod: record.name }.into());
+        if detach {
+            return Err(ExecError::DetachKubernetes.into());
+        }
+        return session::exec_in_pod(&host, &record, command);
+    }
+    if record.is_elsewhere() && !detach {
+        return session::exec_elsewhere(&host, &record, command);
     }
     let mut prepared = ContainerCommand::new(&host, &record)?;
     prepared.has_terminal = host.terminal.stdin && host.terminal.stdout && !detach;

@@ -36,7 +36,8 @@ pub fn run(cache: bool, ui: Ui) -> Result<Outcome> {
     super::image::free(&crate::image::Store::of(&host), ui)?;
     if cache {
         let search = facts::search_path(&host);
-        let podman = Client { program: search.find("podman"), path: search.for_host(), machine: None };
+        let podman =
+            Client { program: search.find("podman"), path: search.for_host(), machine: None, endpoint: Vec::new() };
         let removed = session::cache::remove(&crate::plan::cache::base(&host), &podman);
         ui.notice(&format!("package caches of {} removed", counted(removed.projects, "project")));
         for path in removed.left {

@@ -43,7 +43,7 @@ impl CopyFacts {
     pub fn look(host: &Host, sessions: &HostPath, question: &CopyQuestion) -> Self {
         let store = CopyStore::beside(sessions);
         match &question.mode {
-            WorkspaceMode::Live => CopyFacts::default(),
+            WorkspaceMode::Live => CopyFacts { base: Some(store.directory("")), ..CopyFacts::default() },
             WorkspaceMode::Copy => CopyFacts {
                 base: Some(store.directory("")),
                 obstacle: obstacle(question, store.directory("").as_path()),

@@ -305,11 +305,14 @@ impl Engines {
                 }
                 EngineKind::Docker => {
                     let facts = DockerFacts::look(host, path.find("docker"));
-                    found.docker.insert(facts).reach == Reach::Answers
+                    // `auto` never takes one on another machine: files leave this one only when asked to.
+                    let is_candidate = is_only_one || !facts.is_on_another_machine();
+                    found.docker.insert(facts).reach == Reach::Answers && is_candidate
                 }
                 EngineKind::Podman => {
                     let facts = PodmanFacts::look(host, path.find("podman"));
-                    found.podman.insert(facts).reach == Reach::Answers
+                    let is_candidate = is_only_one || facts.elsewhere.is_none();
+                    found.podman.insert(facts).reach == Reach::Answers && is_candidate
                 }
                 EngineKind::Kubernetes => {
                     let context = questions.kubernetes_context.as_deref();
@@ -336,15 +339,17 @@ impl Engines {
 
 /// Finds the guest helper: this program on Linux; on macOS a Linux build in the same directory.
 fn helper(host: &Host) -> Option<HostPath> {
+    helper_for(host, host.arch)
+}
+
+/// Finds the guest helper for a machine of an architecture.
+pub fn helper_for(host: &Host, arch: &str) -> Option<HostPath> {
     let executable = host.executable.as_ref()?;
-    match host.platform {
-        Platform::Linux => Some(executable.clone()),
-        Platform::Macos => {
-            let beside =
-                HostPath::new(executable.as_path().parent()?).ok()?.join(format!("sandpen-linux-{}", host.arch));
-            beside.as_path().is_file().then_some(beside)
-        }
+    if host.platform == Platform::Linux && arch == host.arch {
+        return Some(executable.clone());
     }
+    let beside = HostPath::new(executable.as_path().parent()?).ok()?.join(format!("sandpen-linux-{arch}"));
+    beside.as_path().is_file().then_some(beside)
 }
 
 /// Returns the PATH for programs that sandpen starts outside of a launch, without the current

@@ -3,19 +3,23 @@
 
 mod docker;
 mod error;
+mod file_copy;
 mod kubernetes;
 mod limits;
 #[cfg(target_os = "linux")]
 pub mod native;
 mod oci;
 mod podman;
+mod remote;
 mod seatbelt;
 mod sidecar;
 mod volume;
 
 pub use error::LaunchError;
-pub use kubernetes::{FileCopy, GUEST, KEEPER, KubernetesLaunch};
+pub use file_copy::FileCopy;
+pub use kubernetes::{GUEST, KEEPER, KubernetesLaunch};
 pub use oci::CONTAINER_ID;
+pub use remote::Transfer;
 pub use seatbelt::{Entry as SeatbeltEntry, SeatbeltLaunch};
 pub use sidecar::Sidecar;
 
@@ -115,6 +119,8 @@ pub struct ContainerLaunch {
     pub tunnel: Option<TunnelPlan>,
     /// Starts the process inside that relays sockets over its streams; empty if all are mounted.
     pub channel: Vec<OsString>,
+    /// What is sent to a container on another machine, which mounts nothing of this one.
+    pub transfer: Option<Transfer>,
     /// The container of the proxy, unless the launcher runs the proxy itself.
     pub sidecar: Option<Sidecar>,
     /// Kills the container if the client did not, and removes it unless it is kept.
@@ -161,10 +167,11 @@ impl Launch {
                 .tunnel
                 .as_ref()
                 .map(|tunnel| Pin { connection: tunnel.connection.name.clone(), timeout: tunnel.timeout }),
+            endpoint: plan.remote.as_ref().map_or_else(Vec::new, |remote| remote.endpoint.clone()),
         };
         let launch = match plan.engine.kind {
-            EngineKind::Docker => Launch::Container(docker::compile(plan, host.process, client)?),
-            EngineKind::Podman => Launch::Container(podman::compile(plan, host.process, client)?),
+            EngineKind::Docker => Launch::Container(docker::compile(plan, host.process, client, facts.helper.clone())?),
+            EngineKind::Podman => Launch::Container(podman::compile(plan, host.process, client, facts.helper.clone())?),
             EngineKind::SandboxExec => Launch::Seatbelt(seatbelt::compile(plan, host.process)?),
             EngineKind::Kubernetes => Launch::Kubernetes(kubernetes::compile(plan, client, facts.helper.clone())?),
             #[cfg(target_os = "linux")]
@@ -222,7 +229,12 @@ impl Launch {
 
     /// Returns the command line that starts the process inside for sockets that cannot be mounted.
     pub fn channel_argv(&self) -> Option<&[OsString]> {
-        self.container().map(|launch| launch.channel.as_slice()).filter(|argv| !argv.is_empty())
+        let argv = match self {
+            Launch::Container(launch) => &launch.channel,
+            Launch::Kubernetes(launch) => &launch.channel,
+            _ => return None,
+        };
+        Some(argv.as_slice()).filter(|argv| !argv.is_empty())
     }
 
     /// Lists the operations that argv does not show: native's setup steps, the rules of a Seatbelt

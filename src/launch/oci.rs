@@ -3,13 +3,15 @@
 
 use std::ffi::{OsStr, OsString};
 
-use super::{CacheArgument, ContainerLaunch, Downgrade, DowngradeKind, LaunchError, labels, limits, sidecar, volume};
+use super::{
+    CacheArgument, ContainerLaunch, Downgrade, DowngradeKind, LaunchError, labels, limits, remote, sidecar, volume,
+};
 use crate::config::value::NetworkMode;
 use crate::host::ProcessStamp;
 use crate::path::HostPath;
 use crate::plan::channel;
 use crate::plan::ssh::Strategy;
-use crate::plan::{EngineKind, Plan, Secret, Source, UserHow, VariableValue};
+use crate::plan::{EngineKind, Mount, Plan, Secret, Source, UserHow, VariableValue};
 use crate::process::Client;
 use crate::vars;
 
@@ -31,6 +33,7 @@ pub fn compile(
     owner: ProcessStamp,
     client: Client,
     dialect: Dialect,
+    helper: Option<HostPath>,
 ) -> Result<ContainerLaunch, LaunchError> {
     let kind = plan.engine.kind;
     let image = plan.image.as_ref().ok_or(LaunchError::NoImage)?;
@@ -46,20 +49,33 @@ pub fn compile(
     limits(plan, &mut builder);
     builder.downgrades.extend(super::nested_downgrade(plan));
     network(plan, &mut builder);
-    user(plan, &mut builder);
+    match &plan.remote {
+        Some(_) => remote::privileges(&mut builder),
+        None => user(plan, &mut builder),
+    }
     agent_group(plan, &mut builder);
-    for mount in &plan.mounts {
+    let is_mounted = |_: &&Mount| plan.remote.is_none();
+    for mount in plan.mounts.iter().filter(is_mounted) {
         builder.argv.extend(volume::arguments(mount, kind)?);
         if let Source::Cache { .. } = mount.source {
             builder.caches.push(CacheArgument { at: builder.argv.len() - 1, mount: mount.clone() });
         }
     }
-    environment(plan, &mut builder)?;
+    if plan.remote.is_none() {
+        environment(plan, &mut builder)?;
+    }
     builder.argv.extend(plan.engine_flags.iter().map(OsString::from));
     if image.reference.is_local() {
         builder.pair("--pull", "never");
     }
-    entry(plan, &mut builder)?;
+    let transfer = remote::transfer(plan, helper)?;
+    match &transfer {
+        Some(_) => {
+            remote::entry(plan, image, &mut builder)?;
+            builder.downgrades.extend(remote::copy_downgrades(plan, "a container on another machine"));
+        }
+        None => entry(plan, &mut builder)?,
+    }
     let on_container = |words: &[&str]| -> Vec<OsString> {
         let client = std::iter::once(kind.name().into()).chain(dialect.global.iter().cloned());
         client.chain(words.iter().map(OsString::from)).chain([plan.id.name().into()]).collect()
@@ -78,6 +94,7 @@ pub fn compile(
         files: builder.files,
         tunnel: plan.ssh.tunnel.clone(),
         channel: channel(plan, &dialect),
+        transfer,
         sidecar: sidecar::compile(plan, owner, &dialect)?,
         end: if plan.keep.is_some() { on_container(&["kill"]) } else { remove.clone() },
         remove,
@@ -110,7 +127,7 @@ fn base(plan: &Plan, builder: &mut Builder) {
         builder.flag("--rm");
     }
     builder.flag("--interactive");
-    if plan.terminal {
+    if plan.terminal && plan.remote.is_none() {
         builder.flag("--tty");
     }
     if plan.helper.is_none() {
@@ -120,7 +137,8 @@ fn base(plan: &Plan, builder: &mut Builder) {
     builder.pair("--hostname", &plan.host_name);
     // `ps` finds the container's processes by its id.
     builder.pair("--cidfile", plan.session_dir.join(CONTAINER_ID).as_os_str());
-    builder.pair("--workdir", plan.workdir.as_os_str());
+    // On another machine the first process makes the working directory.
+    builder.pair("--workdir", if plan.remote.is_some() { OsStr::new("/") } else { plan.workdir.as_os_str() });
 }
 
 /// Adds the restrictions of every container that sandpen starts.

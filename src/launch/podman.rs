@@ -4,15 +4,21 @@ use std::ffi::OsString;
 
 use super::{ContainerLaunch, LaunchError, oci};
 use crate::host::ProcessStamp;
+use crate::path::HostPath;
 use crate::plan::{Plan, Secret};
 use crate::process::Client;
 
-pub fn compile(plan: &Plan, owner: ProcessStamp, client: Client) -> Result<ContainerLaunch, LaunchError> {
+pub fn compile(
+    plan: &Plan,
+    owner: ProcessStamp,
+    client: Client,
+    helper: Option<HostPath>,
+) -> Result<ContainerLaunch, LaunchError> {
     // By default, Podman passes the host's proxy variables to the container, with their passwords.
     let mut flags: Vec<OsString> = vec!["--http-proxy=false".into()];
     let mut files = Vec::new();
     let global = client.pin();
-    if plan.terminal {
+    if plan.terminal && plan.remote.is_none() {
         flags.push("--detach-keys=".into());
     }
     if plan.nested.is_allowed() {
@@ -27,7 +33,7 @@ pub fn compile(plan: &Plan, owner: ProcessStamp, client: Client) -> Result<Conta
         flags.extend(["--authfile".into(), file.as_os_str().into()]);
         files.push((file, Secret::new("{}")));
     }
-    let mut launch = oci::compile(plan, owner, client, oci::Dialect { global, flags })?;
+    let mut launch = oci::compile(plan, owner, client, oci::Dialect { global, flags }, helper)?;
     launch.files.extend(files);
     Ok(launch)
 }

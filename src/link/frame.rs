@@ -65,7 +65,7 @@ pub enum LinkFrame {
     Received,
     /// A path that the sandbox had at its start does not exist any more.
     Removed(PathBuf),
-    /// Asks for everything that has changed since the start.
+    /// Asks for everything that has changed since the start, or since what was received last.
     Collect,
     /// What was asked for is not possible.
     Failed(String),
@@ -95,6 +95,12 @@ pub enum LinkFrame {
     Status(String),
     /// The first process of the sandbox has gone without a status.
     GuestLost,
+    /// A `WatchRequest` in JSON, before the end of the entries.
+    Watch(String),
+    /// A file that has changed cannot be sent, and why.
+    Unreadable(String),
+    /// The launcher needs the sandbox no more.
+    Leave,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -144,6 +150,9 @@ impl LinkFrame {
             Self::Credit { stream, bytes } => (17, [&[*stream as u8][..], &bytes.to_le_bytes()].concat()),
             Self::Status(text) => (18, text.clone().into_bytes()),
             Self::GuestLost => (19, Vec::new()),
+            Self::Watch(json) => (20, json.clone().into_bytes()),
+            Self::Unreadable(text) => (21, text.clone().into_bytes()),
+            Self::Leave => (22, Vec::new()),
         };
         // Callers keep within the limit; the other end refuses more.
         let length = u32::try_from(contents.len() + 1).unwrap_or(u32::MAX);
@@ -189,6 +198,9 @@ impl LinkFrame {
             }
             18 => Self::Status(text()?),
             19 => return nothing(Self::GuestLost),
+            20 => Self::Watch(text()?),
+            21 => Self::Unreadable(text()?),
+            22 => return nothing(Self::Leave),
             _ => return None,
         })
     }
@@ -311,12 +323,15 @@ mod tests {
             (stream(), any::<u32>()).prop_map(|(stream, bytes)| LinkFrame::Credit { stream, bytes }),
             any::<String>().prop_map(LinkFrame::Status),
             any::<String>().prop_map(LinkFrame::Failed),
+            any::<String>().prop_map(LinkFrame::Watch),
+            any::<String>().prop_map(LinkFrame::Unreadable),
             Just(LinkFrame::Ping),
             Just(LinkFrame::EntriesEnd),
             Just(LinkFrame::Received),
             Just(LinkFrame::Collect),
             Just(LinkFrame::InputEnd),
             Just(LinkFrame::GuestLost),
+            Just(LinkFrame::Leave),
         ]
     }
 

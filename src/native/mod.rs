@@ -42,6 +42,7 @@ pub use enter::{CommandLifetime, enter};
 pub use guest::Command;
 pub use init::Init;
 pub use namespaces::Namespaces;
+pub use privileges::drop_bounding_set;
 pub use session::SessionStreams;
 pub use skeleton::remove_unused as remove_unused_roots;
 pub use spawn::{Child, Event, spawn};

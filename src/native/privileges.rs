@@ -32,7 +32,8 @@ pub(crate) fn drop_all() -> Result<()> {
     prctl(libc::PR_SET_NO_NEW_PRIVS, 1)
 }
 
-fn drop_bounding_set() -> Result<()> {
+/// Keeps this thread, and what it starts, from regaining a capability by executing a program.
+pub fn drop_bounding_set() -> Result<()> {
     // The kernel answers EINVAL past its last capability.
     for capability in 0..64 {
         match prctl(libc::PR_CAPBSET_DROP, capability) {

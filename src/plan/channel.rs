@@ -1,5 +1,5 @@
 //! Plans the sockets inside that lead to the launcher's gates over a channel. Needed where the engine runs
-//! containers in a virtual machine, into which no socket of the host can be mounted.
+//! containers on another machine, a virtual one or a node, into which no socket of the host can be mounted.
 
 use std::ffi::OsString;
 
@@ -37,6 +37,7 @@ impl Draft<'_> {
         let is_remote = match self.engine {
             EngineKind::Docker => is_desktop() || self.facts.docker.as_ref().is_some_and(|docker| docker.remote),
             EngineKind::Podman => self.facts.podman.as_ref().is_some_and(|podman| podman.remote),
+            EngineKind::Kubernetes => true,
             _ => return false,
         };
         is_remote || self.host.platform == Platform::Macos

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::detail::Detail;
+use super::engine::EnginePlan;
 use super::entry::{Mount, Source, Topic};
 use super::{Draft, EngineKind, Inputs};
 use crate::config::Origin;
@@ -26,6 +27,8 @@ pub struct WorkspacePlan {
     pub copies: Option<HostPath>,
     /// Whether the copy does not exist yet.
     pub is_new: bool,
+    /// What was asked for. A sandbox on another machine always has a copy.
+    pub asked: WorkspaceMode,
     pub reason: String,
     pub from: Origin,
 }
@@ -88,13 +91,16 @@ impl Diagnostic for CopyError {
 
 impl WorkspacePlan {
     /// Decides the workspace; `id` names a new copy.
-    pub fn decide(inputs: Inputs<'_>, engine: EngineKind, id: &SessionId) -> Result<Self> {
+    pub fn decide(inputs: Inputs<'_>, engine: &EnginePlan, id: &SessionId) -> Result<Self> {
         let asked = &inputs.config.workspace;
         let origin = asked.origin.clone();
         let facts = &inputs.facts.copies;
-        if asked.value == WorkspaceMode::Live {
+        let is_remote = engine.abilities.copies_files;
+        let engine = engine.kind;
+        if asked.value == WorkspaceMode::Live && !is_remote {
             let reason = "the guest works in the directory itself".to_owned();
-            return Ok(WorkspacePlan { copy: None, copies: None, is_new: false, reason, from: origin });
+            let asked = WorkspaceMode::Live;
+            return Ok(WorkspacePlan { copy: None, copies: None, is_new: false, asked, reason, from: origin });
         }
         if engine == EngineKind::SandboxExec {
             return Err(CopyError::Seatbelt { origin }.into());
@@ -125,7 +131,8 @@ impl WorkspacePlan {
                 return Err(CopyError::OtherMarks { origin, id }.into());
             }
             let reason = "changes stay in the kept copy until they are applied".to_owned();
-            return Ok(WorkspacePlan { copy: Some(copy), copies, is_new: false, reason, from: origin });
+            let asked = asked.value.clone();
+            return Ok(WorkspacePlan { copy: Some(copy), copies, is_new: false, asked, reason, from: origin });
         }
         let is_elsewhere = inputs.host.platform == Platform::Macos;
         let elsewhere =
@@ -134,6 +141,10 @@ impl WorkspacePlan {
         let odd_name = facts.odd_name.clone().filter(|_| engine.is_container());
         let obstacle = elsewhere.or_else(|| facts.obstacle.clone()).or(unmapped).or(odd_name);
         let (how, reason) = match obstacle {
+            _ if is_remote => {
+                let reason = "changes come back into a layer over the directory until they are applied";
+                (CopyHow::Overlay, reason.to_owned())
+            }
             None => (CopyHow::Overlay, "changes stay in a layer over the directory until they are applied".to_owned()),
             Some(obstacle) => (CopyHow::Files, format!("all files are copied, because {obstacle}")),
         };
@@ -154,7 +165,8 @@ impl WorkspacePlan {
             command: Vec::new(),
             id,
         };
-        Ok(WorkspacePlan { copy: Some(copy), copies, is_new: true, reason, from: origin })
+        let asked = asked.value.clone();
+        Ok(WorkspacePlan { copy: Some(copy), copies, is_new: true, asked, reason, from: origin })
     }
 
     pub fn how(&self) -> WorkspaceHow {

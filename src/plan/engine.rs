@@ -33,8 +33,10 @@ pub struct Abilities {
     pub needs_empty_auth: bool,
     /// Whether SELinux is enabled: its labels would deny the guest access to the host's files.
     pub selinux: bool,
-    /// Whether the engine is on another machine.
+    /// Whether the engine is on another machine, or in a virtual one.
     pub remote: bool,
+    /// Whether the directories of this machine do not exist there, so that files are copied.
+    pub copies_files: bool,
 }
 
 /// The engine that runs the sandbox.
@@ -86,6 +88,9 @@ impl EnginePlan {
             needs_empty_auth: podman.is_some_and(|podman| !podman.has_auth),
             selinux: facts.selinux,
             remote: podman.is_some_and(|podman| podman.remote) || docker.is_some_and(|docker| docker.remote),
+            copies_files: kind == EngineKind::Kubernetes
+                || podman.is_some_and(|podman| podman.elsewhere.is_some())
+                || docker.is_some_and(DockerFacts::is_on_another_machine),
         };
         EnginePlan { kind, program, reason, from: config.engine.origin.clone(), problem, abilities }
     }
@@ -126,6 +131,8 @@ pub enum EngineError {
         "{engine} at `{address}` ({chosen_by}) is on another machine, where the directories of this one do not exist"
     )]
     Elsewhere { engine: &'static str, address: String, chosen_by: String },
+    #[error("{engine} at `{address}` ({chosen_by}) does not answer")]
+    RemoteSilent { engine: &'static str, address: String, chosen_by: String, error: String },
     #[error("Podman is not installed: there is no `podman` on PATH")]
     PodmanMissing,
     #[error("Podman's remote service does not answer at CONTAINER_HOST")]
@@ -158,6 +165,7 @@ impl Diagnostic for EngineError {
             Self::DockerDenied { error, .. }
             | Self::DockerSilent { error, .. }
             | Self::PodmanSilent { error }
+            | Self::RemoteSilent { error, .. }
             | Self::NoCluster { error } => {
                 vec![error.clone()]
             }
@@ -186,7 +194,13 @@ impl Diagnostic for EngineError {
                 "use Podman or rootless Docker, which need no rights: https://docs.docker.com/engine/security/rootless"
             }
             Self::DockerSilent { .. } => "start Docker (`sudo systemctl start docker`, or Docker Desktop)",
-            Self::Elsewhere { .. } => "use an engine of this machine: sandpen cannot use a remote one",
+            Self::Elsewhere { engine, .. } => {
+                return vec![format!(
+                    "to copy the workspace to that machine and run there: `--engine {}`",
+                    engine.to_lowercase()
+                )];
+            }
+            Self::RemoteSilent { .. } => "see whether that machine, its network and its daemon are up",
             Self::PodmanMissing => "install Podman",
             Self::KubectlMissing => "install kubectl: https://kubernetes.io/docs/tasks/tools",
             Self::NoCluster { .. } => {
@@ -320,8 +334,8 @@ fn default_image() -> Result<ImagePlan> {
 fn named_engine(kind: EngineKind, config: &Config, facts: &Facts) -> EnginePlan {
     let or_use = |alternative| move |problem| EngineError::Chosen { problem, alternative }.into();
     let problem = match kind {
-        EngineKind::Podman => facts.podman.as_ref().and_then(podman_problem).map(or_use(EngineKind::Docker)),
-        EngineKind::Docker => facts.docker.as_ref().and_then(docker_problem).map(or_use(EngineKind::Podman)),
+        EngineKind::Podman => facts.podman.as_ref().and_then(podman_silence).map(or_use(EngineKind::Docker)),
+        EngineKind::Docker => facts.docker.as_ref().and_then(docker_silence).map(or_use(EngineKind::Podman)),
         EngineKind::Native => native_problem(facts).cloned(),
         EngineKind::SandboxExec => seatbelt::problem(facts),
         EngineKind::Kubernetes => facts.kubernetes.as_ref().and_then(kubernetes_problem),
@@ -389,32 +403,46 @@ pub fn kubernetes_problem(facts: &KubernetesFacts) -> Option<Error> {
     }
 }
 
-/// Returns the reason for which Docker cannot be used.
+/// Returns the reason for which Docker is not chosen unasked.
 pub fn docker_problem(facts: &DockerFacts) -> Option<Error> {
+    if facts.program.is_none() || !facts.is_on_another_machine() {
+        return docker_silence(facts);
+    }
+    let (address, chosen_by) = (facts.endpoint.clone(), facts.chosen_by.to_string());
+    Some(EngineError::Elsewhere { engine: "Docker", address, chosen_by }.into())
+}
+
+/// Returns the reason for which Docker cannot be used.
+pub fn docker_silence(facts: &DockerFacts) -> Option<Error> {
     let (endpoint, chosen_by) = (facts.endpoint.clone(), facts.chosen_by.clone());
     let problem = match facts.reach.clone() {
         Reach::NoProgram => EngineError::DockerMissing,
-        _ if facts.is_on_another_machine() => {
-            EngineError::Elsewhere { engine: "Docker", address: endpoint, chosen_by: chosen_by.to_string() }
-        }
         Reach::Answers => return None,
+        Reach::Denied(error) | Reach::Silent(error) if facts.is_on_another_machine() => {
+            let chosen_by = chosen_by.to_string();
+            EngineError::RemoteSilent { engine: "Docker", address: endpoint, chosen_by, error }
+        }
         Reach::Denied(error) => EngineError::DockerDenied { endpoint, error },
         Reach::Silent(error) => EngineError::DockerSilent { endpoint, chosen_by, error },
     };
     Some(problem.into())
 }
 
-/// Returns the reason for which Podman cannot be used.
+/// Returns the reason for which Podman is not chosen unasked.
 pub fn podman_problem(facts: &PodmanFacts) -> Option<Error> {
-    let problem = match (facts.reach.clone(), &facts.elsewhere) {
-        (Reach::NoProgram, _) => EngineError::PodmanMissing,
-        (_, Some(service)) => EngineError::Elsewhere {
-            engine: "Podman",
-            address: service.address.clone(),
-            chosen_by: service.chosen_by.into(),
-        },
-        (Reach::Answers, None) => return None,
-        (Reach::Denied(error) | Reach::Silent(error), None) => EngineError::PodmanSilent { error },
+    let Some(elsewhere) = facts.elsewhere.clone().filter(|_| facts.program.is_some()) else {
+        return podman_silence(facts);
+    };
+    let (address, chosen_by) = (elsewhere.address, elsewhere.chosen_by.to_owned());
+    Some(EngineError::Elsewhere { engine: "Podman", address, chosen_by }.into())
+}
+
+/// Returns the reason for which Podman cannot be used.
+pub fn podman_silence(facts: &PodmanFacts) -> Option<Error> {
+    let problem = match facts.reach.clone() {
+        Reach::NoProgram => EngineError::PodmanMissing,
+        Reach::Answers => return None,
+        Reach::Denied(error) | Reach::Silent(error) => EngineError::PodmanSilent { error },
     };
     Some(problem.into())
 }

@@ -129,7 +129,7 @@ impl Draft<'_> {
             detach: false,
             handover: None,
             awaited: Vec::new(),
-            owner: self.host.platform == Platform::Linux && self.engine != EngineKind::Kubernetes,
+            owner: self.host.platform == Platform::Linux && !self.copies_files,
             control_dir: None,
             opened: Vec::new(),
             nested: false,
@@ -162,8 +162,8 @@ impl Draft<'_> {
             return Ok(None);
         };
         let control_dir = self.control_dir();
-        if self.engine == EngineKind::Kubernetes {
-            // It is sent into the pod, and speaks to the launcher over the link.
+        if self.copies_files {
+            // It is sent there, and speaks to the launcher over the link.
             return Ok(Some(control_dir.join("sandpen")));
         }
         // A file and not a directory, so that the guest cannot leave other files behind.

@@ -32,6 +32,13 @@ impl Draft<'_> {
         for name in vars::HOST_PROXIES {
             let Some(value) = self.host.env.text(name) else { continue };
             let inside = self.proxy_inside(name, value)?;
+            if self.copies_files && inside != value {
+                self.warnings.push(Warning::new(
+                    WarningTopic::Network,
+                    format!("env {name} is not set inside: the proxy listens on this machine's loopback, and the sandbox is on another one"),
+                ));
+                continue;
+            }
             rewritten |= inside != value;
             let why = Why::new("the proxy of the host's network", Origin::Env(name)).about(Topic::Network);
             if vars::has_user_information(&inside) {

@@ -44,9 +44,9 @@ pub struct KubernetesPlan {
 
 #[derive(Debug, thiserror::Error)]
 pub enum KubernetesError {
-    #[error("{origin}: `{path}` cannot be writable inside: a pod has copies of files, which do not come back")]
-    Writable { origin: Origin, path: String },
-    #[error("{origin}: `{path}` is {what}, which cannot be copied into a pod")]
+    #[error("{origin}: `{path}` cannot be writable inside: only the workspace comes back from {place}")]
+    Writable { origin: Origin, path: String, place: &'static str },
+    #[error("{origin}: `{path}` is {what}, which cannot be copied to another machine")]
     NotAFile { origin: Origin, path: String, what: &'static str },
     #[error("{origin}: {feature} is not possible with the engine `kubernetes`")]
     Impossible { origin: Origin, feature: &'static str, instead: &'static str },
@@ -60,7 +60,7 @@ impl Diagnostic for KubernetesError {
     fn hints(&self) -> Vec<String> {
         vec![match self {
             Self::Writable { .. } => "mount it read-only, or make it part of the workspace with `--include-dir`".into(),
-            Self::NotAFile { .. } => "drop it, or use `--engine docker`".into(),
+            Self::NotAFile { .. } => "drop it, or use an engine of this machine".into(),
             Self::Impossible { instead, .. } => (*instead).into(),
         }]
     }
@@ -73,13 +73,16 @@ impl Draft<'_> {
             return Ok(());
         }
         refuse_options(self.config, network)?;
-        for mount in self.mounts.iter().filter(|mount| mount.why.topic == Topic::Asked) {
-            self.refuse_mount(mount)?;
-        }
-        Ok(())
+        self.refuse_mounts("a pod")
     }
 
-    fn refuse_mount(&self, mount: &Mount) -> Result<()> {
+    /// Refuses requested mounts that cannot be copies; `place` names what has them.
+    pub(super) fn refuse_mounts(&self, place: &'static str) -> Result<()> {
+        let mut asked = self.mounts.iter().filter(|mount| mount.why.topic == Topic::Asked);
+        asked.try_for_each(|mount| self.refuse_mount(mount, place))
+    }
+
+    fn refuse_mount(&self, mount: &Mount, place: &'static str) -> Result<()> {
         let (Source::Host(source), origin) = (&mount.source, mount.why.from.clone()) else { return Ok(()) };
         let path = source.to_string();
         let what = match self.facts.files.get(source).map(|fact| fact.kind) {
@@ -91,7 +94,7 @@ impl Draft<'_> {
             return Err(KubernetesError::NotAFile { origin, path, what }.into());
         }
         if mount.access == Access::Rw && !self.workspace.contains(source) {
-            return Err(KubernetesError::Writable { origin, path }.into());
+            return Err(KubernetesError::Writable { origin, path, place }.into());
         }
         Ok(())
     }
@@ -146,8 +149,9 @@ fn refuse_options(config: &Config, network: &NetworkPlan) -> Result<()> {
     if config.git.value == GitMode::Shared {
         return refuse(&config.git.origin, "the host's Git directory", "use `--git private`");
     }
-    if config.workspace.value != WorkspaceMode::Live {
-        return refuse(&config.workspace.origin, "a kept copy of the workspace", "drop it: a pod always has a copy");
+    if let WorkspaceMode::Kept(_) = config.workspace.value {
+        let instead = "apply it first, or use `--engine docker`";
+        return refuse(&config.workspace.origin, "going on with a kept copy of the workspace", instead);
     }
     if config.user.value == UserMode::Image {
         return refuse(&config.user.origin, "the image's user", "drop it: the command runs as an ordinary user");

@@ -27,6 +27,7 @@ mod prepare;
 mod preset;
 pub mod push;
 pub mod questions;
+pub mod remote;
 pub mod repository;
 pub mod seatbelt;
 mod secrets;
@@ -60,6 +61,7 @@ pub use network::{HANDOVER, NetworkPlan, ProxyPlan};
 pub use prepare::Prepare;
 pub use preset::PresetChoice;
 pub use push::PushPlan;
+pub use remote::{KeeperConfig, RemotePlan};
 pub use repository::{FixedFiles, RepositoryGate};
 pub use seatbelt::SeatbeltPlan;
 pub use secrets::{AUTHORITY, BUNDLE, SecretPlace, SecretsPlan, SecretsProxy};
@@ -141,6 +143,8 @@ pub struct Plan {
     pub(crate) helper_config: HelperConfig,
     /// `None` for other engines than Kubernetes.
     pub(crate) kubernetes: Option<KubernetesPlan>,
+    /// Set if a container engine is on another machine.
+    pub(crate) remote: Option<RemotePlan>,
     /// The path of the guest helper inside a container; `None` if there is no helper.
     pub helper: Option<GuestPath>,
     /// The command and its arguments; empty for an interactive shell.
@@ -227,6 +231,7 @@ pub struct Draft<'a> {
     workspace: &'a Workspace,
     preset: Option<&'a Preset>,
     engine: EngineKind,
+    copies_files: bool,
     user: &'a UserPlan,
     session_dir: &'a HostPath,
     id: &'a SessionId,
@@ -269,7 +274,7 @@ impl Plan {
                 format!("{}: `{}` applies to Docker and Podman only and has no effect here", flag.origin, flag.value),
             ));
         }
-        let copied = WorkspacePlan::decide(inputs, engine.kind, &id)?;
+        let copied = WorkspacePlan::decide(inputs, &engine, &id)?;
         let network = network::plan(inputs, &engine)?;
         let nested = nested::plan(inputs, request, engine.kind, &mut warnings);
         let user = user::plan(inputs, &engine, &mut warnings);
@@ -283,6 +288,7 @@ impl Plan {
             workspace: inputs.workspace,
             preset: inputs.preset,
             engine: engine.kind,
+            copies_files: engine.abilities.copies_files,
             user: &user,
             session_dir: &session_dir,
             id: &id,
@@ -299,15 +305,16 @@ impl Plan {
         draft.requested_mounts()?;
         let (secrets, network) = draft.secrets(&engine, network)?;
         draft.refuse_for_kubernetes(&network)?;
+        draft.refuse_for_remote(&network)?;
         let git_mode = draft.git_mode()?;
         let repositories = if git_mode == GitMode::Private { draft.private_repositories() } else { Vec::new() };
         draft.workspace_mounts();
         let fixed = draft.fixed_files(git_mode);
-        if !draft.has_host_tools() && engine.kind != EngineKind::Kubernetes {
+        if !draft.has_host_tools() && !draft.copies_files {
             draft.virtual_env();
         }
         draft.preset_mounts();
-        if !matches!(engine.kind, EngineKind::SandboxExec | EngineKind::Kubernetes) {
+        if engine.kind != EngineKind::SandboxExec && !draft.copies_files {
             draft.package_caches();
         }
         draft.git_configuration();
@@ -381,10 +388,11 @@ impl Plan {
         warn_of_home(inputs, &mut draft.warnings);
         let hidden = draft.hide()?;
         let kubernetes = draft.kubernetes();
+        let remote = draft.remote();
         let hide_details = draft.hide_details();
         let Draft { mounts, env, mut prepare, cache_layers, warnings, agent_state, .. } = draft;
         let mounts = mounts.into_sorted();
-        if seatbelt.is_none() && engine.kind != EngineKind::Kubernetes {
+        if seatbelt.is_none() && !engine.abilities.copies_files {
             prepare.extend(mount_points::mount_points(&mounts, &session_dir));
         }
         let terminal = host.terminal.stdin && host.terminal.stdout;
@@ -413,6 +421,7 @@ impl Plan {
             seatbelt,
             helper_config,
             kubernetes,
+            remote,
             helper,
             command: request.command.clone(),
             program: facts.tools.program.clone(),

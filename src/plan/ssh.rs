@@ -26,6 +26,8 @@ const TUNNEL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The path of the agent's socket inside (R4.3).
 pub const SOCKET: &str = "/ssh-agent";
+/// The name of the socket in a pod, in the directory of the keeper's files.
+const AGENT_SOCKET: &str = "ssh-agent";
 
 /// The result of the decision about the SSH agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -186,16 +188,16 @@ impl Draft<'_> {
             let reason = error.to_string();
             return SshPlan { problem: Some(error.into()), ..SshPlan::not(SshState::Skipped, reason) };
         }
+        if let (true, Some(gate)) = (self.has_channel(), self.gate()) {
+            return self.relay_over_channel(gate, keys);
+        }
         if self.engine == EngineKind::Kubernetes {
-            let why = "the agent is not yet relayed into pods";
+            let why = "only sandpen's own socket can be relayed into a pod, by its helper";
             warnings.push(Warning::new(
                 WarningTopic::SshAgent,
                 format!("SSH agent forwarding is unavailable: {why}. SSH keys do not work inside; silence this with --ssh-agent off"),
             ));
             return SshPlan::not(SshState::Skipped, why);
-        }
-        if let (true, Some(gate)) = (self.has_channel(), self.gate()) {
-            return self.relay_over_channel(gate, keys);
         }
         match (&self.facts.desktop, &self.facts.connection) {
             (Some(desktop), _) => self.host_service(desktop, keys, warnings),
@@ -229,7 +231,12 @@ impl Draft<'_> {
     /// Lets a process inside listen in place of a mounted socket. The engine carries its streams.
     fn relay_over_channel(&self, gate: AgentGatePlan, keys: u32) -> SshPlan {
         let why = self.why_agent("R4.3");
-        let channel = ChannelSocket { kind: StreamKind::Agent, inside: agent_target(), gate: gate.socket.clone(), why };
+        let inside = match self.engine {
+            // The guest's user may not write to `/`, and the keeper's files are read-only there.
+            EngineKind::Kubernetes => self.control_dir().join(AGENT_SOCKET),
+            _ => agent_target(),
+        };
+        let channel = ChannelSocket { kind: StreamKind::Agent, inside, gate: gate.socket.clone(), why };
         let reason = format!(
             "the agent at `{}` answers; the sandbox may {}, over an `exec` of {}",
             gate.agent,

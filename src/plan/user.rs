@@ -11,9 +11,9 @@ use crate::host::{Host, Platform};
 use crate::path::{GuestPath, constant};
 use crate::warning::{Warning, WarningTopic};
 
-/// The user in a pod if the host's is not possible there.
-const POD_USER: u32 = 1000;
-const POD_USER_NAME: &str = "sandpen";
+/// The user on another machine if the host's is not possible there.
+const OTHER_USER: u32 = 1000;
+const OTHER_USER_NAME: &str = "sandpen";
 
 /// The mechanism by which the guest gets its user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -92,7 +92,7 @@ fn is_rootless_podman(inputs: Inputs, engine: EngineKind) -> bool {
 pub fn plan(inputs: Inputs, engine: &EnginePlan, warnings: &mut Vec<Warning>) -> UserPlan {
     let Inputs { host, config, facts, workspace, .. } = inputs;
     let wanted = match config.user.value {
-        UserMode::Auto if engine.kind == EngineKind::Kubernetes => UserMode::Host,
+        UserMode::Auto if engine.abilities.copies_files => UserMode::Host,
         UserMode::Auto if host.platform == Platform::Macos && engine.kind.is_container() => UserMode::Image,
         UserMode::Auto => UserMode::Host,
         asked => asked,
@@ -100,8 +100,8 @@ pub fn plan(inputs: Inputs, engine: &EnginePlan, warnings: &mut Vec<Warning>) ->
     if wanted == UserMode::Image && engine.kind.is_container() {
         return image_user(inputs, engine.kind, warnings);
     }
-    if engine.kind == EngineKind::Kubernetes {
-        return pod_user(host);
+    if engine.abilities.copies_files {
+        return user_elsewhere(host);
     }
     if wanted == UserMode::Image && engine.kind == EngineKind::Native && config.image.is_some() {
         return stored_image_user(inputs, warnings);
@@ -137,16 +137,17 @@ pub fn plan(inputs: Inputs, engine: &EnginePlan, warnings: &mut Vec<Warning>) ->
     UserPlan { uid: Some(uid), gid: Some(gid), name, home, how, is_mapped: false, reason }
 }
 
-/// Returns the user in a pod: clusters refuse root, and a user namespace has no ids above 65535.
-fn pod_user(host: &Host) -> UserPlan {
+/// Returns the user on another machine: clusters refuse root, which is the helper in a container of a remote
+/// engine, and a user namespace has no ids above 65535.
+fn user_elsewhere(host: &Host) -> UserPlan {
     let is_possible = |id: &u32| (1..=u32::from(u16::MAX)).contains(id);
-    let uid = Some(host.uid).filter(is_possible).unwrap_or(POD_USER);
+    let uid = Some(host.uid).filter(is_possible).unwrap_or(OTHER_USER);
     let gid = Some(host.gid).filter(is_possible).unwrap_or(uid);
     let (name, reason) = match uid == host.uid {
         true => (host.user.as_str(), format!("as on the host: uid {uid}")),
         false => (
-            POD_USER_NAME,
-            format!("a pod's user is none of root and ids above 65535: uid {uid} instead of {}", host.uid),
+            OTHER_USER_NAME,
+            format!("on another machine it is not root and no id above 65535: uid {uid} instead of {}", host.uid),
         ),
     };
     UserPlan {

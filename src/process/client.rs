@@ -26,6 +26,9 @@ pub struct Client {
     /// The machine that Podman is pinned to: the SSH tunnel ends in one machine, and the container
     /// must run in the same one, whatever the environment says.
     pub machine: Option<Pin>,
+    /// The arguments that select a daemon on another machine: its containers must be found again, whatever
+    /// the environment says then.
+    pub endpoint: Vec<OsString>,
 }
 
 /// A virtual machine, and how long it may take to answer.
@@ -52,7 +55,7 @@ impl Client {
     /// Returns the arguments between the program and its subcommand.
     pub fn pin(&self) -> Vec<OsString> {
         let arguments = self.machine.iter().flat_map(|pin| ["--connection", pin.connection.as_str()]);
-        arguments.map(OsString::from).collect()
+        arguments.map(OsString::from).chain(self.endpoint.iter().cloned()).collect()
     }
 
     /// Makes a command of the client that shares sandpen's streams.

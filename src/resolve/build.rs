@@ -153,8 +153,10 @@ pub fn run(inputs: Inputs, recipe: &Recipe, tag: &ImageRef, ui: Ui) -> Result<()
     ]
     .into();
     let progress = Progress::beside(ui, format!("{name} to build {tag}"), || true);
-    let outcome =
-        session::run_engine(&Client { program: engine.program, path: facts.path.for_host(), machine: None }, &argv);
+    let outcome = session::run_engine(
+        &Client { program: engine.program, path: facts.path.for_host(), machine: None, endpoint: Vec::new() },
+        &argv,
+    );
     drop(progress);
     let _ = fs::remove_dir_all(temporary.as_path());
     match outcome? {

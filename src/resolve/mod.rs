@@ -101,7 +101,8 @@ impl Resolved {
         else {
             return Ok(());
         };
-        let client = Client { program: engine.program, path: self.facts.path.for_host(), machine: None };
+        let client =
+            Client { program: engine.program, path: self.facts.path.for_host(), machine: None, endpoint: Vec::new() };
         let _progress = Progress::start(ui, format!("{}'s machine to answer", engine.kind.name()));
         self.facts.ask_machine(&self.host, question, &client);
         Ok(())

@@ -47,7 +47,12 @@ impl Resolved {
     /// Takes the image from an engine of this machine. Returns whether one has it.
     fn take_from_engine(&self, image: &ImageRef, ui: Ui) -> Result<bool> {
         for (engine, program) in self.answering_engines() {
-            let client = Client { program: Some(program), path: self.facts.path.for_host(), machine: None };
+            let client = Client {
+                program: Some(program),
+                path: self.facts.path.for_host(),
+                machine: None,
+                endpoint: Vec::new(),
+            };
             if !matches!(image::inspect(&client, image), Inspection::Known(_)) {
                 continue;
             }
@@ -76,7 +81,7 @@ pub fn pull_image(host: &Host, image: &ImageRef, path: &SearchPath, ui: Ui) -> R
     let client = tls::Client::new(host).map_err(ImageError::Tls)?;
     let find_program = |name: &str| {
         let program = path.find(name)?;
-        Some(Client { program: Some(program), path: path.for_host(), machine: None })
+        Some(Client { program: Some(program), path: path.for_host(), machine: None, endpoint: Vec::new() })
     };
     let last = Cell::new(None::<Instant>);
     let shows = ui.has_status_line() && !ui.is_quiet();

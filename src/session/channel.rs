@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::channel::{Channel, ChannelError, CloseReason, Endpoint, Side, StreamKind};
-use crate::launch::{CONTAINER_ID, ContainerLaunch};
+use crate::launch::CONTAINER_ID;
 use crate::path::HostPath;
 use crate::plan::Plan;
 use crate::plan::channel::ChannelSocket;
@@ -38,19 +38,22 @@ pub struct ChannelThread {
 }
 
 impl ChannelThread {
-    /// Starts the thread if the plan has sockets that cannot be mounted. Called when the engine's client
-    /// has been started.
-    pub fn start(plan: &Plan, launch: &ContainerLaunch, ui: Ui) -> Option<Self> {
-        if launch.channel.is_empty() {
+    /// Starts the thread if the plan has sockets that cannot be mounted. `argv` starts the process inside;
+    /// called when the engine's client, or the sandbox, has been started.
+    pub fn start(plan: &Plan, client: &Client, argv: &[OsString], exists: Existence, ui: Ui) -> Option<Self> {
+        if argv.is_empty() {
             return None;
         }
         let (stop, watched) = UnixStream::pair().ok()?;
         let (stopped, is_stopped) = mpsc::channel();
         let keeper = Keeper {
-            client: launch.client.clone(),
-            argv: launch.channel.clone(),
+            client: client.clone(),
+            argv: argv.to_vec(),
             sockets: plan.channel.clone(),
-            container: plan.session_dir.join(CONTAINER_ID),
+            container: match exists {
+                Existence::Now => None,
+                Existence::WithIdFile => Some(plan.session_dir.join(CONTAINER_ID)),
+            },
             stderr: plan.session_dir.join(STDERR),
             watched,
             is_stopped,
@@ -68,12 +71,19 @@ impl Drop for ChannelThread {
     }
 }
 
+/// When the sandbox exists.
+pub enum Existence {
+    Now,
+    /// When the engine's client has written the container's id.
+    WithIdFile,
+}
+
 struct Keeper {
     client: Client,
     argv: Vec<OsString>,
     sockets: Vec<ChannelSocket>,
-    /// The engine's client writes it when there is a container.
-    container: HostPath,
+    /// The engine's client writes it when there is a container; `None` if there is one.
+    container: Option<HostPath>,
     stderr: HostPath,
     /// Readable when the session has ended.
     watched: UnixStream,
@@ -93,7 +103,7 @@ enum Served {
 
 impl Keeper {
     fn run(&self) {
-        while !self.container.as_path().exists() {
+        while self.container.as_ref().is_some_and(|id| !id.as_path().exists()) {
             if self.waits(CREATION_INTERVAL) {
                 return;
             }

@@ -1,13 +1,17 @@
 //! Finds sandboxes by their records, and removes what killed launchers left behind, on every
 //! engine.
 
+use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 use super::detached::screen_of;
+use super::directory;
 use super::end_calls::remove_with_retries;
 use super::error::SessionError;
 use super::kubernetes;
 use super::registry::{self, Entry, Incomplete, Record, SweepResult};
+use super::remote::Recovered;
+use super::remote_container;
 use crate::error::{Diagnostic, Kind, Result};
 use crate::facts;
 use crate::host::Host;
@@ -64,6 +68,31 @@ impl Diagnostic for LookupError {
 pub fn sweep(host: &Host, ui: Ui) {
     let _work = BoundedWork::begin_without_signals();
     registry::sweep(&facts::session_base(host)).print(ui);
+    bring_from_elsewhere(host, ui);
+}
+
+/// Brings home what the guests of killed launchers changed on other machines.
+pub fn bring_from_elsewhere(host: &Host, ui: Ui) {
+    let left = registry::all(&facts::session_base(host)).into_iter().filter(Entry::is_stale);
+    for entry in left {
+        let Some(record) = entry.record.as_ref().filter(|record| record.is_elsewhere()) else { continue };
+        let is_done =
+            || recover(host, &entry, record, ui) != Recovered::Later && remove_elsewhere(host, &entry, record);
+        directory::remove_stale(&entry.path, is_done);
+    }
+}
+
+fn recover(host: &Host, entry: &Entry, record: &Record, ui: Ui) -> Recovered {
+    let client = record.client(&facts::host_path(host));
+    match &record.pod {
+        Some(pod) => kubernetes::recover(&client, &record.name, pod, &entry.path, ui),
+        None => remote_container::recover(&client, &record.name, &entry.path, ui),
+    }
+}
+
+/// Removes a container on another machine; a pod is gone when its work is there.
+fn remove_elsewhere(host: &Host, entry: &Entry, record: &Record) -> bool {
+    record.pod.is_some() || remove_container(host, entry, record)
 }
 
 /// Counts of sandboxes, for `doctor`.
@@ -98,16 +127,22 @@ pub fn free_name(host: &Host, id: &SessionId, ui: Ui) -> Result<()> {
 /// Removes a sandbox that has ended; returns whether it did. The container goes first: without its
 /// record it could not be found any more.
 pub fn remove(host: &Host, entry: &Entry, incomplete: Incomplete, ui: Ui) -> bool {
+    if let Some(record) = entry.record.as_ref().filter(|record| record.is_elsewhere()) {
+        let recovered = recover(host, entry, record, ui);
+        if recovered == Recovered::Later && incomplete == Incomplete::Keep {
+            return false;
+        }
+        if let (Recovered::Later, Some(pod)) = (recovered, &record.pod)
+            && !kubernetes::delete_recorded(&record.client(&facts::host_path(host)), &record.name, pod)
+        {
+            ui.warn(&format!("the cluster does not answer: the pod `{}` is not deleted", record.name));
+            return false;
+        }
+    }
     if let Some(record) = entry.record.as_ref().filter(|record| ["docker", "podman"].contains(&record.engine.as_str()))
         && !remove_container(host, entry, record)
     {
         ui.warn(&format!("{} does not answer: the sandbox `{}` is not removed", record.engine, record.id));
-        return false;
-    }
-    if let Some((record, pod)) = entry.record.as_ref().and_then(|record| Some((record, record.pod.as_ref()?)))
-        && !kubernetes::delete_recorded(&record.client(&facts::host_path(host)), &record.name, pod)
-    {
-        ui.warn(&format!("the cluster does not answer: the pod `{}` is not deleted", record.name));
         return false;
     }
     let mut result = SweepResult::default();
@@ -122,7 +157,8 @@ fn remove_container(host: &Host, entry: &Entry, record: &Record) -> bool {
     // Without `--time`, Podman waits ten seconds for a guest that ignores SIGTERM.
     let force: &[&str] =
         if record.engine == "podman" { &["--force", "--time", "0"] } else { &["--force", "--volumes"] };
-    let arguments = || ["rm"].iter().chain(force).copied().chain([record.name.as_str()]);
+    let words = || ["rm"].iter().chain(force).copied().chain([record.name.as_str()]).map(OsString::from);
+    let arguments = || client.pin().into_iter().chain(words());
     let remove = || client.run_quietly(arguments(), REMOVE_TIMEOUT);
     registry::finish_calls(&mut entry.clone())
         && registry::repeat_while_in_use(&record.name, remove) != CallResult::TimedOut

@@ -6,7 +6,7 @@ use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::channel::ChannelThread;
+use super::channel::{ChannelThread, Existence};
 use super::client_terminal::{self, ClientTerminal, HangUp};
 use super::client_wait::ClientProcess;
 use super::container_cache::ContainerLayers;
@@ -103,7 +103,7 @@ pub fn run(
     if let Some(filter) = &mut filter {
         filter.supervise(None, Box::new(end_container(launch, calls, process)));
     }
-    let channel = ChannelThread::start(plan, launch, ui);
+    let channel = ChannelThread::start(plan, &launch.client, &launch.channel, Existence::WithIdFile, ui);
     let target = client_terminal::signal_target(&child, relayed.is_some());
     if let Some(terminal) = relayed {
         terminal.relay(&mut signals)?;
@@ -230,11 +230,11 @@ fn end_container(
 }
 
 /// Ends the container when its client did not.
-struct ContainerGuard<'a> {
-    launch: &'a ContainerLaunch,
-    calls: &'a EndCalls,
-    name: String,
-    armed: bool,
+pub struct ContainerGuard<'a> {
+    pub launch: &'a ContainerLaunch,
+    pub calls: &'a EndCalls,
+    pub name: String,
+    pub armed: bool,
 }
 
 impl Drop for ContainerGuard<'_> {

@@ -36,8 +36,8 @@ pub struct ContainerCommand<'a> {
 
 impl<'a> ContainerCommand<'a> {
     pub fn new(host: &Host, record: &'a Record) -> Result<Self> {
-        // Elsewhere the engine is in a virtual machine, which does not see locks of the host.
-        let sees_locks = record.has_helper && host.platform == Platform::Linux;
+        // Another machine, or a virtual one, does not see locks of the host.
+        let sees_locks = record.has_helper && host.platform == Platform::Linux && !record.is_elsewhere();
         let owner = facts::session_base(host).join(&record.id).join(OWNER);
         let lock = sees_locks.then(|| lock_client(owner.as_path(), host.process.pid)).transpose();
         Ok(ContainerCommand {
@@ -78,7 +78,8 @@ impl<'a> ContainerCommand<'a> {
     }
 
     fn arguments(&self) -> Vec<OsString> {
-        let mut arguments: Vec<OsString> = vec!["exec".into()];
+        let mut arguments = self.client.pin();
+        arguments.push("exec".into());
         let flags =
             [("--interactive", !self.is_detached), ("--detach", self.is_detached), ("--tty", self.has_terminal)];
         arguments.extend(flags.iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| flag.into()));

@@ -61,6 +61,11 @@ impl CopiedWorkspace {
         Ok(Some(begun))
     }
 
+    /// Takes the copy of a sandbox whose launcher was killed, and whose changes are there now.
+    pub fn of_killed(store: CopyStore, copy: KeptCopy, lock: File) -> Self {
+        CopiedWorkspace { store, copy, is_new: true, is_kept: true, client: None, _lock: lock }
+    }
+
     fn make(&mut self, ui: Ui) -> io::Result<()> {
         if self.is_new {
             for tree in &self.copy.trees {
@@ -156,7 +161,7 @@ impl Drop for CopiedWorkspace {
 fn rootless_client(plan: &Plan) -> Option<Client> {
     let program = plan.engine.program.clone().filter(|_| plan.engine.kind == EngineKind::Podman)?;
     let path = PathBuf::from("/usr/bin:/bin");
-    Some(Client { program: Some(program), path, machine: None })
+    Some(Client { program: Some(program), path, machine: None, endpoint: Vec::new() })
 }
 
 /// Removes a copy, whose lock the caller holds. What belongs to other users is removed in the user

@@ -43,6 +43,9 @@ pub fn detach(host: &Host, plan: &Plan, launch: &Launch, ui: Ui) -> Result<Outco
     if let Launch::Kubernetes(_) = launch {
         super::kubernetes::refuse_detach()?;
     }
+    if launch.container().is_some_and(|launch| launch.transfer.is_some()) {
+        return Err(SessionError::DetachElsewhere.into());
+    }
     if let Launch::Seatbelt(_) = launch {
         return Err(SessionError::DetachSeatbelt.into());
     }

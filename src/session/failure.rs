@@ -3,7 +3,7 @@
 
 use super::end_calls::{CALL_TIMEOUT, EndCalls};
 use crate::config::preset::Preset;
-use crate::error::{Diagnostic, Kind, Result};
+use crate::error::{Diagnostic, Error, Kind, Result};
 use crate::facts::image::{self, Inspection};
 use crate::host::Host;
 use crate::launch::{CONTAINER_ID, ContainerLaunch};
@@ -37,6 +37,10 @@ pub enum ContainerFailure {
     EngineSilent { engine: &'static str },
     #[error("{engine} could not start the sandbox; see its output above")]
     EngineFailed { engine: &'static str },
+    #[error("{engine} at `{address}` does not answer")]
+    RemoteSilent { engine: &'static str, address: String, message: String },
+    #[error("{engine} could not start the sandbox on the other machine")]
+    RemoteFailed { engine: &'static str, message: String },
     /// The hints name the image, what to check, and where to ask (R1).
     #[error("the sandbox image `{image}` is missing and could not be pulled")]
     ImageMissing { engine: &'static str, image: String, origin: String, is_local: bool },
@@ -55,9 +59,27 @@ impl Diagnostic for ContainerFailure {
         Kind::Launch
     }
 
+    fn causes(&self) -> Vec<String> {
+        match self {
+            Self::RemoteSilent { message, .. } | Self::RemoteFailed { message, .. } if !message.is_empty() => {
+                vec![message.clone()]
+            }
+            _ => Vec::new(),
+        }
+    }
+
     fn hints(&self) -> Vec<String> {
         match self {
             ContainerFailure::NotStarted => Vec::new(),
+            ContainerFailure::RemoteSilent { .. } => {
+                vec!["see whether that machine, its network and its daemon are up".into()]
+            }
+            ContainerFailure::RemoteFailed { .. } => {
+                vec![
+                    "the image needs `sh`, `head`, `mkdir`, `chmod`, `mv` and `uname`; `-v` shows the command line"
+                        .into(),
+                ]
+            }
             ContainerFailure::MountReplaced => {
                 vec!["another program or sandbox changes this path; the command was not started".into()]
             }
@@ -155,6 +177,18 @@ fn explain_launch(host: &Host, plan: &Plan, launch: &ContainerLaunch, calls: &En
             wrong_architecture(host, plan, facts.arch)
         }
         Inspection::Known(_) => ContainerFailure::EngineFailed { engine },
+    }
+}
+
+/// Explains why a container on another machine did not start; `message` is what the client said last.
+pub fn explain_remote(host: &Host, plan: &Plan, launch: &ContainerLaunch, calls: &EndCalls, message: String) -> Error {
+    match explain_launch(host, plan, launch, calls) {
+        ContainerFailure::EngineFailed { engine } => ContainerFailure::RemoteFailed { engine, message }.into(),
+        ContainerFailure::EngineSilent { engine } => {
+            let address = plan.remote.as_ref().map_or_else(String::new, |remote| remote.address.clone());
+            ContainerFailure::RemoteSilent { engine, address, message }.into()
+        }
+        failure => failure.into(),
     }
 }
 

@@ -39,6 +39,8 @@ mod ports;
 mod proxy;
 mod proxy_process;
 pub(crate) mod registry;
+mod remote;
+mod remote_container;
 mod repositories;
 mod reuse;
 mod seatbelt;
@@ -49,9 +51,11 @@ pub use container::{has_host_service, run_engine};
 pub use container_entry::ContainerCommand;
 pub use copied_workspace::remove_copy;
 pub use detached::{detach, socket_of};
+pub use kubernetes::{ClusterCheckup, exec as exec_in_pod};
 #[cfg(target_os = "linux")]
 pub use native_entry::{enter as enter_native, leave as leave_in_native};
 pub use ports::PortAccess;
+pub use remote_container::exec as exec_elsewhere;
 pub use seatbelt::enter as enter_seatbelt;
 
 use std::sync::Arc;
@@ -102,6 +106,8 @@ struct Session<'a> {
     push: Option<PushListener>,
     /// The calls of a container engine's client at the end.
     calls: Option<Arc<EndCalls>>,
+    /// Whether changes wait on another machine, from where the next command brings them.
+    is_waiting: bool,
 }
 
 impl Session<'_> {
@@ -157,9 +163,13 @@ fn run_with<T>(
         gates: Gates::open(host, plan)?,
         push,
         calls: None,
+        is_waiting: false,
     };
     let outcome = match launch {
-        Launch::Container(launch) => container::run(&mut session, launch, signals, &mut streams),
+        Launch::Container(launch) => match &launch.transfer {
+            Some(transfer) => remote_container::run(&mut session, launch, transfer, signals),
+            None => container::run(&mut session, launch, signals, &mut streams),
+        },
         Launch::Seatbelt(launch) => seatbelt::run(&mut session, launch, signals),
         Launch::Kubernetes(launch) => kubernetes::run(&mut session, launch, signals),
         #[cfg(target_os = "linux")]
@@ -167,7 +177,7 @@ fn run_with<T>(
     };
     // What the guest has left may take long to look at, and to remove: the directory is dropped first.
     let _work = BoundedWork::begin();
-    let Session { directory, mut record, sweep, copied, repositories, gates, calls, .. } = session;
+    let Session { directory, mut record, sweep, copied, repositories, gates, calls, is_waiting, .. } = session;
     let inspected = inspect();
     sweep.finish().print(ui);
     let is_complete = match repositories.finish(ui) {
@@ -184,7 +194,7 @@ fn run_with<T>(
         }
     };
     gates.end(outcome.as_ref(), ui);
-    if let Some(copied) = copied {
+    if let Some(copied) = copied.filter(|_| !is_waiting) {
         copied.finish(ui);
     }
     record.unfinished = calls.and_then(|calls| calls.unfinished());
@@ -198,7 +208,7 @@ fn run_with<T>(
         directory.keep(launch.container().into_iter().flat_map(|launch| launch.files.iter().map(|(path, _)| path)));
         return Ok((outcome?, inspected));
     }
-    if !is_complete {
+    if !is_complete || is_waiting {
         directory.leave();
         return Ok((outcome?, inspected));
     }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::directory::{self, NEW, OLD};
 use super::end_calls::{UnfinishedCalls, remove_with_retries};
+use crate::config::value::NetworkMode;
 use crate::gate::repository::{Report, RepositoryExchange};
 use crate::host::{Host, ProcessStamp};
 use crate::launch::Launch;
@@ -76,6 +77,9 @@ pub struct Record {
     /// The pod, for `kubernetes`.
     #[serde(default)]
     pub pod: Option<PodRecord>,
+    /// The client's arguments that select an engine on another machine.
+    #[serde(default)]
+    pub endpoint: Vec<String>,
     /// The calls that the launcher left, because the engine did not answer.
     #[serde(default)]
     pub unfinished: Option<UnfinishedCalls>,
@@ -91,6 +95,9 @@ pub struct PodRecord {
     pub labels: serde_json::Value,
     /// `None` before the pod was created.
     pub uid: Option<String>,
+    /// Whether commands inside may make sockets of the local system only.
+    #[serde(default)]
+    pub is_offline: bool,
 }
 
 impl Record {
@@ -127,13 +134,17 @@ impl Record {
             nested: plan.nested.is_allowed(),
             pod: match launch {
                 Launch::Kubernetes(launch) => Some(PodRecord {
-                    cluster: launch.cluster.iter().map(text).collect(),
+                    cluster: launch.recorded_cluster.iter().map(text).collect(),
                     namespace: launch.namespace.clone(),
                     labels: launch.manifest.pointer("/metadata/labels").cloned().unwrap_or_default(),
                     uid: None,
+                    is_offline: plan.network.mode == NetworkMode::Off,
                 }),
                 _ => None,
             },
+            endpoint: launch
+                .container()
+                .map_or_else(Vec::new, |launch| launch.client.endpoint.iter().map(text).collect()),
             unfinished: None,
         }
     }
@@ -144,7 +155,13 @@ impl Record {
             program: self.program.as_ref().and_then(|program| HostPath::new(program).ok()),
             path: path.to_owned(),
             machine: None,
+            endpoint: self.endpoint.iter().map(OsString::from).collect(),
         }
+    }
+
+    /// Tells whether the sandbox is on another machine.
+    pub fn is_elsewhere(&self) -> bool {
+        self.pod.is_some() || !self.endpoint.is_empty()
     }
 
     /// Returns the time since the start.
@@ -360,9 +377,9 @@ pub fn sweep(base: &HostPath) -> SweepResult {
             silent_engines.push(engine);
             continue;
         }
-        // A pod keeps the work for some time; `prune` deletes it.
-        let has_pod = entry.record.as_ref().is_some_and(|record| record.pod.is_some());
-        if is_over(&entry) && !has_pod {
+        // What runs on another machine does not end with its launcher's lock; `prune` removes it.
+        let is_elsewhere = entry.record.as_ref().is_some_and(Record::is_elsewhere);
+        if is_over(&entry) && !is_elsewhere {
             result.removed += usize::from(remove(&entry, Incomplete::Keep, &mut result.reports));
         }
     }

@@ -1,7 +1,9 @@
 //! Tests sandboxes in pods of a real cluster, and what is refused there. The manifests are checked without
 //! a cluster.
 
+mod changes;
 mod failures;
+mod gates;
 mod manifest;
 mod pods;
 

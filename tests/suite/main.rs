@@ -28,6 +28,7 @@ mod network;
 mod ports;
 mod push;
 mod record;
+mod remote;
 mod seatbelt;
 mod secrets;
 mod selftest;

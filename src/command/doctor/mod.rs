@@ -2,6 +2,7 @@
 //! starts no sandbox and writes nothing; the plan it checks is the one that `explain` shows.
 
 mod check;
+mod cluster;
 mod engines;
 mod error;
 mod files;

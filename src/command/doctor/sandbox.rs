@@ -2,15 +2,17 @@
 
 use super::check::{Check, Group};
 use super::error::EngineProblem;
-use super::{DoctorInput, Planned};
+use super::{DoctorInput, Planned, cluster};
 use crate::command::report::State;
 use crate::config::Origin;
 use crate::config::Sourced;
 use crate::config::value::{Cpus, ImageRef, Memory};
 use crate::error::Error;
+use crate::facts;
 use crate::facts::engines::checkup::About;
 use crate::facts::image::Inspection;
 use crate::host::Platform;
+use crate::launch::Launch;
 use crate::plan::EngineKind;
 use crate::ui::size;
 use crate::warning::WarningTopic;
@@ -24,6 +26,10 @@ const AGENT_IMAGES: &str = "localhost/sandpen/";
 impl DoctorInput<'_> {
     pub(super) fn sandbox(&self, planned: &Planned) -> Vec<Check> {
         let mut checks = vec![self.chosen_engine(planned)];
+        if let Launch::Kubernetes(launch) = &planned.launch {
+            checks.extend(cluster::checks(launch));
+        }
+        checks.extend(self.helper_elsewhere(planned));
         checks.extend(self.image(planned));
         checks.extend(self.limits(planned));
         for downgrade in planned.launch.downgrades() {
@@ -68,6 +74,19 @@ impl DoctorInput<'_> {
             EngineKind::Native => Some((self.checkup.kernel.problem.clone()?, None)),
             EngineKind::SandboxExec | EngineKind::Kubernetes => None,
         }
+    }
+
+    /// Looks for the helper that an engine on another machine is sent.
+    fn helper_elsewhere(&self, planned: &Planned) -> Option<Check> {
+        let address = &planned.plan.remote.as_ref()?.address;
+        let arch = self.about(planned.plan.engine.kind)?.arch.as_deref()?;
+        Some(match facts::helper_for(self.host, arch) {
+            Some(_) => line(State::Ok, "helper", format!("the one for {arch} is sent to {address}")),
+            None => {
+                let text = format!("{address} is {arch}, and there is no `sandpen-linux-{arch}` beside sandpen");
+                line(State::Problem, "helper", text).fix("scripts/build-helper")
+            }
+        })
     }
 
     fn old_podman(&self) -> Option<Error> {

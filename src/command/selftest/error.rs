@@ -12,6 +12,8 @@ pub enum SelftestError {
     NoHelper,
     #[error("the self-test does not yet run with the engine kubernetes")]
     Kubernetes,
+    #[error("the self-test does not yet run with an engine on another machine")]
+    Elsewhere,
     #[error("cannot write the probe's request as JSON")]
     Request { source: serde_json::Error },
     #[error("cannot listen on any local port")]

@@ -53,6 +53,9 @@ pub fn run(arguments: Selftest, ui: Ui) -> Result<Outcome> {
     let canaries = Canaries::plant(&resolved.host)?;
     let id = resolved.id();
     let (draft, _) = resolved.plan(id.clone())?;
+    if draft.remote.is_some() {
+        return Err(SelftestError::Elsewhere.into());
+    }
     let mut request = request(&resolved.host, &canaries, &draft);
     if keys::is_outside(&draft) {
         request.key = Some(value.chars().rev().collect());

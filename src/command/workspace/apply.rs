@@ -12,10 +12,12 @@ use crate::gate::workspace::{
 };
 use crate::host::Host;
 use crate::process::Outcome;
+use crate::session::cleanup;
 use crate::ui::{Ui, counted};
 
 pub fn run(arguments: &Apply, ui: Ui) -> Result<Outcome> {
     let host = Host::read()?;
+    cleanup::bring_from_elsewhere(&host, ui);
     if arguments.patch && !(host.terminal.stdin && host.terminal.stdout) {
         return Err(WorkspaceCommandError::NoTerminal.into());
     }

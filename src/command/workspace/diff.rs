@@ -11,10 +11,12 @@ use crate::gate::repository::{KeptRepositories, RefReview};
 use crate::gate::workspace::{FileReview, Review, State, shown as shown_path};
 use crate::host::Host;
 use crate::process::Outcome;
+use crate::session::cleanup;
 use crate::ui::{self, Ui, counted, size};
 
 pub fn run(arguments: &Diff, ui: Ui) -> Result<Outcome> {
     let host = Host::read()?;
+    cleanup::bring_from_elsewhere(&host, ui);
     let (found, paths) = find::by_arguments(&host, &arguments.what)?;
     if arguments.web {
         return web::run(host, found, paths, arguments.ignored, ui);

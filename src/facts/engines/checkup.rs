@@ -63,8 +63,12 @@ impl Checkup {
         let kernel = Kernel::look(host);
         let docker = DockerFacts::look(host, path.find("docker"));
         let podman = PodmanFacts::look(host, path.find("podman"));
-        let client =
-            |program: &Option<HostPath>| Client { program: program.clone(), path: path.for_host(), machine: None };
+        let client = |program: &Option<HostPath>| Client {
+            program: program.clone(),
+            path: path.for_host(),
+            machine: None,
+            endpoint: Vec::new(),
+        };
         let (docker_client, podman_client) = (client(&docker.program), client(&podman.program));
         let (docker_says, podman_says) = std::thread::scope(|scope| {
             let docker = (docker.reach == Reach::Answers).then(|| scope.spawn(|| About::docker(&docker_client)));

@@ -1,6 +1,7 @@
 //! Looks up Docker's endpoint and connects to it. Starts no process and reads only the client's
 //! configuration.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
@@ -136,6 +137,14 @@ impl DockerFacts {
     /// this one.
     pub fn is_on_another_machine(&self) -> bool {
         self.remote && names_another_machine(&self.endpoint)
+    }
+
+    /// Returns the arguments of the client that select this daemon, whatever the environment says.
+    pub fn endpoint_arguments(&self) -> Vec<OsString> {
+        match &self.chosen_by {
+            EndpointOrigin::Context(name) => ["--context", name.as_str()].map(OsString::from).into(),
+            _ => ["--host", self.endpoint.as_str()].map(OsString::from).into(),
+        }
     }
 
     /// Recognizes the product behind the endpoint, for messages, by a directory of the address or by

@@ -44,7 +44,7 @@ impl KubernetesFacts {
         if program.is_none() {
             return nothing;
         }
-        match View::read(&Client { program, path, machine: None }, context) {
+        match View::read(&Client { program, path, machine: None, endpoint: Vec::new() }, context) {
             Ok(view) => {
                 let named = view.contexts.into_iter().next();
                 let server = view.clusters.into_iter().next().map(|cluster| cluster.cluster.server);

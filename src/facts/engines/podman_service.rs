@@ -18,6 +18,8 @@ const SYSTEM_FILES: &[&str] = &["/usr/share/containers/containers.conf", "/etc/c
 pub struct PodmanService {
     pub address: String,
     pub chosen_by: &'static str,
+    /// The arguments of the client that select it, whatever the environment says.
+    pub arguments: Vec<String>,
 }
 
 /// The settings of the files, where later ones override earlier ones.
@@ -74,7 +76,14 @@ impl PodmanService {
     /// Returns whether the client connects to a service, and to which one if that is known.
     pub fn of(host: &Host) -> (bool, Option<Self>) {
         if let Some(address) = host.env.text("CONTAINER_HOST") {
-            return (true, Some(PodmanService { address: address.to_owned(), chosen_by: "env CONTAINER_HOST" }));
+            let key = host.env.text("CONTAINER_SSHKEY").map(|key| ["--identity", key]);
+            let arguments = ["--url", address].into_iter().chain(key.into_iter().flatten());
+            let service = PodmanService {
+                address: address.to_owned(),
+                chosen_by: "env CONTAINER_HOST",
+                arguments: arguments.map(str::to_owned).collect(),
+            };
+            return (true, Some(service));
         }
         let (settings, named) = (Settings::read(host), host.env.text("CONTAINER_CONNECTION"));
         let is_remote = host.platform == Platform::Macos || settings.remote || named.is_some();
@@ -82,8 +91,13 @@ impl PodmanService {
             Some(name) => (Some(name), "env CONTAINER_CONNECTION"),
             None => (settings.active.as_deref(), "Podman's default connection"),
         };
-        let address = name.and_then(|name| settings.addresses.get(name)).filter(|_| is_remote);
-        (is_remote, address.map(|address| PodmanService { address: address.clone(), chosen_by }))
+        let found = name.and_then(|name| Some((name, settings.addresses.get(name)?))).filter(|_| is_remote);
+        let service = found.map(|(name, address)| PodmanService {
+            address: address.clone(),
+            chosen_by,
+            arguments: ["--connection", name].map(str::to_owned).into(),
+        });
+        (is_remote, service)
     }
 }
 

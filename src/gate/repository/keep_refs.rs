@@ -120,7 +120,7 @@ impl GitDirExchange {
 
     /// Keeps values of refs below `refs/sandpen`, if possible in one transaction. Returns the names, or
     /// why a value could not be kept; fails if another attempt may succeed.
-    fn keep_refs(
+    pub fn keep_refs(
         &self,
         git: &HostGit,
         values: &[(&RefChange, ObjectId)],

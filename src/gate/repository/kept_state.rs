@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use super::apply_refs::{RefChange, changed_refs};
 use super::base::read_base;
 use super::exchange::{GitDirExchange, open_private};
 use super::host_git::{GitResult, HostGit};
@@ -23,6 +24,10 @@ use crate::process::{untrusted, untrusted_dir::UntrustedDir};
 /// More commits than this are not listed.
 const MAX_COMMITS: usize = 1000;
 const MAX_FILE: u64 = 1 << 20;
+/// More refs of one repository are not brought out before `apply`.
+const MAX_BROUGHT: usize = 1000;
+/// Other refs, such as those of remotes, can be had elsewhere.
+const BROUGHT: [&str; 2] = ["refs/heads/", "refs/tags/"];
 
 /// The private repositories of a copy.
 pub struct KeptRepositories {
@@ -170,13 +175,41 @@ impl KeptRepositories {
         }
         Ok(reviews)
     }
+
+    /// Brings the commits of changed branches and tags into the user's repositories, below
+    /// `refs/sandpen/ID`. No branch of the user's moves. Returns the names of the refs.
+    pub fn bring_commits(&self) -> GitResult<Vec<String>> {
+        let Some(git) = &self.git else { return Ok(Vec::new()) };
+        let mut names = Vec::new();
+        for dir in self.full() {
+            let Ok(now) = open_private(dir).and_then(|private| refs::read_refs(&private)) else { continue };
+            let mut changes = changed_refs(&read_base(&dir.base)?, &now);
+            let is_kept = |name: &str| BROUGHT.iter().any(|prefix| name.starts_with(prefix));
+            changes.retain(|change| change.now.is_some() && is_kept(&change.name));
+            changes.truncate(MAX_BROUGHT);
+            if changes.is_empty() {
+                continue;
+            }
+            let mut exchange = GitDirExchange::new(dir, &[], &self.gate.id);
+            let host = exchange.read_host(git)?;
+            let known: BTreeSet<ObjectId> = host.ids.values().copied().collect();
+            let wanted = changes.iter().filter_map(|change| change.now).filter(|id| !known.contains(id)).collect();
+            let taken = exchange.transfer.take(git, dir, &wanted, &known)?;
+            let is_there = |id: &ObjectId| known.contains(id) || taken.kinds.contains_key(id);
+            let moved = changes.iter().filter_map(|change| Some((change, change.now.filter(is_there)?)));
+            let moved: Vec<(&RefChange, ObjectId)> = moved.collect();
+            names.extend(exchange.keep_refs(git, &moved, &host)?.into_iter().flatten());
+        }
+        Ok(names)
+    }
 }
 
 fn list_commits(git: &HostGit, dir: &PrivateGitDir, new: &ObjectId, known: &[String]) -> GitResult<Vec<Commit>> {
     let count = format!("--max-count={MAX_COMMITS}");
     let format = "--format=%H%x00%an%x00%at%x00%B%x00%x01";
-    let mut input = format!("{new}\n--not\n");
-    input.extend(known.iter().map(|id| format!("{id}\n")));
+    // Git takes no `--not` there before 2.42.
+    let mut input = format!("{new}\n");
+    input.extend(known.iter().map(|id| format!("^{id}\n")));
     let call = git.call(&dir.import, &["rev-list", &count, format, "--stdin"]).input(input.as_bytes())?;
     let text = call.run()?;
     let text = String::from_utf8_lossy(&text);

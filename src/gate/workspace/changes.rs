@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, Stat};
 
 use super::node::{Node, Stamp, is_git_name};
+use super::removal_mark::is_removal_mark;
 use crate::kept_copy::{CopiedTree, CopyHow, FileTime, KeptCopy};
 use crate::process::untrusted_dir::UntrustedDir;
 
@@ -118,7 +119,7 @@ impl Walk<'_> {
                 Some(host) => Node::at(host, Path::new(name))?,
                 None => None,
             };
-            if new == Node::Device && stat.st_rdev == 0 {
+            if is_removal_mark(&new, &stat) {
                 self.removed(host, name, &below, depth)?;
             } else if new.is_directory() {
                 let is_merged = old.as_ref().is_some_and(|(old, _)| old.is_directory());

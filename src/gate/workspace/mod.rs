@@ -6,6 +6,8 @@
 //!  host ──────┘  bases ───┴──────► apply ──► host, undo
 //! ```
 //!
+//! What a sandbox on another machine changed is written into a copy by `returned`.
+//!
 //! Everything in a copy is untrusted. It is read by code that follows no links and has limits; no
 //! program is ever started on it.
 
@@ -16,6 +18,8 @@ mod copy_files;
 mod host_tree;
 mod ignore_rules;
 mod node;
+mod removal_mark;
+mod returned;
 mod review;
 mod text;
 mod transaction;
@@ -24,6 +28,7 @@ pub use apply::{Selected, apply};
 pub use bases::shown;
 pub use copy_files::copy_files;
 pub use node::Node;
+pub use returned::{ReturnPlace, ReturnedFiles};
 pub use review::{Content, FileReview, Review, Reviewer, State, forget_taken, has_changes, note_bases, scan_bases};
 pub use text::{Hunk, Line, Side};
 pub use transaction::{RefChange, TransactionError, UndoStore};

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::mpsc;
 
@@ -14,6 +15,9 @@ use crate::link::{LinkFrame, LinkReader, LinkWriter, PING_INTERVAL, StartRequest
 use crate::plan::kubernetes::GUEST_SOCKET;
 use crate::process::KILLED;
 use crate::process::status_file::CommandStatus;
+
+/// No system has more.
+const MAX_VARIABLES: u64 = 8 << 20;
 
 /// A command whose description is not complete.
 #[derive(Default)]
@@ -26,7 +30,14 @@ pub struct Described {
 pub fn connected_to_keeper() -> io::Result<u8> {
     let keeper = connect(Path::new(GUEST_SOCKET))?;
     let writer = LinkWriter::new(keeper.try_clone()?);
-    serve(keeper, writer)
+    serve(keeper, writer, Described::default())
+}
+
+/// The child of the first process of a container on another machine, whose stdin is a socket.
+pub fn started_by_keeper() -> io::Result<u8> {
+    let keeper = UnixStream::from(rustix::stdio::stdin().as_fd().try_clone_to_owned()?);
+    let writer = LinkWriter::new(keeper.try_clone()?);
+    serve(keeper, writer, Described::default())
 }
 
 /// A command of `sandpen exec`. It ends with its launcher, whose end closes stdin.
@@ -41,7 +52,19 @@ pub fn on_standard_streams() -> io::Result<u8> {
             std::thread::sleep(PING_INTERVAL);
         }
     });
-    serve(input, writer)
+    serve(input, writer, Described { variables: variables_of_first_command(), arguments: Vec::new() })
+}
+
+/// Returns the variables with which the first command was started, as far as it lets them be read. They
+/// were sent over its connection, and are nowhere else.
+fn variables_of_first_command() -> Vec<(OsString, OsString)> {
+    let read =
+        |pid: u32| crate::process::untrusted::read_bytes(Path::new(&format!("/proc/{pid}/environ")), MAX_VARIABLES);
+    let Some(first) = first_child(1) else { return Vec::new() };
+    // In a container on another machine, the first process is the parent of the command's parent.
+    let variables = read(first).or_else(|error| first_child(first).map_or(Err(error), read)).unwrap_or_default();
+    let pairs = variables.split(|byte| *byte == 0).map(|pair| OsString::from_vec(pair.to_vec()));
+    pairs.filter_map(|pair| divide(&pair)).collect()
 }
 
 /// What the main thread waits for.
@@ -53,7 +76,7 @@ pub enum Event {
     Ended(CommandStatus),
 }
 
-fn serve(input: impl Read + Send + 'static, link: LinkWriter) -> io::Result<u8> {
+fn serve(input: impl Read + Send + 'static, link: LinkWriter, mut described: Described) -> io::Result<u8> {
     let (sender, events) = mpsc::channel();
     let frames = sender.clone();
     std::thread::spawn(move || {
@@ -65,7 +88,7 @@ fn serve(input: impl Read + Send + 'static, link: LinkWriter) -> io::Result<u8> 
         }
         let _ = frames.send(Event::LinkLost);
     });
-    let (mut described, mut running) = (Described::default(), None::<Running>);
+    let mut running = None::<Running>;
     for event in events {
         match event {
             Event::Frame(LinkFrame::Argument(word)) => described.arguments.push(word),
@@ -107,6 +130,11 @@ fn serve(input: impl Read + Send + 'static, link: LinkWriter) -> io::Result<u8> 
         }
     }
     Ok(KILLED.exit_code())
+}
+
+fn first_child(parent: u32) -> Option<u32> {
+    let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
+    children.split_whitespace().filter_map(|pid| pid.parse().ok()).min()
 }
 
 /// Divides `NAME=VALUE`.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::changes::Changes;
 use super::receive::Receiver;
 use crate::link::{LinkFrame, LinkReader, LinkWriter, PING_INTERVAL, SILENCE_LIMIT, VERSION};
 use crate::plan::kubernetes::{GUEST_SOCKET, LINK_SOCKET};
@@ -30,14 +31,51 @@ struct Ends {
 }
 
 #[derive(Default)]
-struct Shared {
+pub(super) struct Shared {
     ends: Mutex<Ends>,
     changed: Condvar,
+    changes: Changes,
 }
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Ends> {
         self.ends.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn attach(&self, launcher: LinkWriter) {
+        self.lock().launcher = Some(launcher);
+    }
+
+    pub(super) fn detach(&self) {
+        self.lock().launcher = None;
+    }
+
+    /// Handles a frame that is not for the guest.
+    pub(super) fn handle(
+        self: &Arc<Self>,
+        frame: LinkFrame,
+        receiver: &mut Receiver,
+        launcher: &LinkWriter,
+    ) -> io::Result<()> {
+        match frame {
+            LinkFrame::Watch(json) => self.changes.watch(serde_json::from_str(&json)?),
+            LinkFrame::Collect => {
+                let (shared, launcher) = (self.clone(), launcher.clone());
+                // It may take long, and the guest's input is not to wait for it.
+                thread::spawn(move || shared.changes.send(&launcher));
+            }
+            LinkFrame::Received => self.changes.received(),
+            frame => {
+                let Some(mut answer) = receiver.handle(frame) else { return Ok(()) };
+                if answer == LinkFrame::Received
+                    && let Err(error) = self.changes.begin()
+                {
+                    answer = LinkFrame::Failed(format!("the files cannot be listed: {error}"));
+                }
+                launcher.send(&answer)?;
+            }
+        }
+        Ok(())
     }
 
     /// Waits until the guest's container has started.
@@ -63,10 +101,15 @@ pub fn run() -> io::Result<()> {
     let for_guest = shared.clone();
     thread::spawn(move || serve_guest(&guests, &for_guest));
     let mut receiver = Receiver::default();
-    while let Some(link) = accept_within(&links, LINGER)? {
-        let _ = serve_launcher(link, &shared, &mut receiver);
-        shared.lock().launcher = None;
-        end_guest(&shared);
+    serve_launchers(&links, &shared, &mut receiver)
+}
+
+/// Serves one launcher after the other, until none has come for some time.
+pub(super) fn serve_launchers(links: &UnixListener, shared: &Arc<Shared>, receiver: &mut Receiver) -> io::Result<()> {
+    while let Some(link) = accept_within(links, LINGER)? {
+        let _ = serve_launcher(link, shared, receiver);
+        shared.detach();
+        end_guest(shared);
     }
     Ok(())
 }
@@ -90,6 +133,11 @@ fn accept_within(links: &UnixListener, timeout: Duration) -> io::Result<Option<U
 fn serve_guest(guests: &UnixListener, shared: &Shared) {
     let Ok((guest, _)) = guests.accept() else { return };
     let _ = std::fs::remove_file(Path::new(GUEST_SOCKET));
+    pass_frames_of(guest, shared);
+}
+
+/// Passes the frames of a guest on until it ends.
+pub(super) fn pass_frames_of(guest: UnixStream, shared: &Shared) {
     let Ok(to_guest) = guest.try_clone() else { return };
     shared.lock().guest = Some(LinkWriter::new(to_guest));
     shared.changed.notify_all();
@@ -108,7 +156,7 @@ fn serve_guest(guests: &UnixListener, shared: &Shared) {
 }
 
 /// Serves a launcher until it ends, or has said nothing for too long.
-fn serve_launcher(link: UnixStream, shared: &Shared, receiver: &mut Receiver) -> io::Result<()> {
+fn serve_launcher(link: UnixStream, shared: &Arc<Shared>, receiver: &mut Receiver) -> io::Result<()> {
     link.set_read_timeout(Some(SILENCE_LIMIT))?;
     // A launcher that reads nothing must not hold up the guest's end for ever.
     link.set_write_timeout(Some(SILENCE_LIMIT))?;
@@ -131,15 +179,13 @@ fn serve_launcher(link: UnixStream, shared: &Shared, receiver: &mut Receiver) ->
             }
             continue;
         }
-        if let Some(answer) = receiver.handle(frame) {
-            answer.into_iter().try_for_each(|frame| launcher.send(&frame))?;
-        }
+        shared.handle(frame, receiver, &launcher)?;
     }
     Ok(())
 }
 
 /// Ends the guest as a terminal that hangs up does, and kills it if it does not end by that.
-fn end_guest(shared: &Shared) {
+pub(super) fn end_guest(shared: &Shared) {
     let guest = shared.lock().guest.clone();
     let Some(guest) = guest else { return };
     let _ = guest.send(&LinkFrame::Signal(libc::SIGTERM));

@@ -1,12 +1,15 @@
 //! The helper in a Kubernetes pod, which has two containers of the same image. The keeper's first
 //! process holds the link to the launcher and the work; the guest's first process starts the command.
-//! They speak over a socket in a volume that only the keeper can write.
+//! They speak over a socket in a volume that only the keeper can write. A container of Docker or Podman on
+//! another machine has both in one: its first process is the keeper, as root, and starts the other (`alone`).
 //!
 //! ```text
 //! launcher ── kubectl exec ── bridge ── keeper ── guest ── command
 //! ```
 
+mod alone;
 mod bridge;
+mod changes;
 mod guest;
 mod keeper;
 mod pump;
@@ -34,6 +37,11 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
         Some("keep") => keeper::run().map(|()| 0),
         Some("link") => bridge::run().map(|()| 0),
         Some("guest") => guest::connected_to_keeper(),
+        Some("alone") => match arguments.get(1).and_then(|json| serde_json::from_str(json.to_str()?).ok()) {
+            Some(config) => alone::run(config),
+            None => return ExitCode::from(2),
+        },
+        Some("command") => guest::started_by_keeper(),
         Some("exec") => guest::on_standard_streams(),
         _ => return ExitCode::from(2),
     };

@@ -1,17 +1,20 @@
-//! Writes the files that the launcher sends, and finds what has changed since.
+//! Writes the files that the launcher sends.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 
 use crate::link::{Entry, EntryKind, LinkFrame};
+use crate::plan::KeeperConfig;
 
 /// What was received so far.
 #[derive(Default)]
 pub struct Receiver {
+    /// Gives what is written to the command's user, if that is another one.
+    owner: Option<Owner>,
     open: Option<OpenFile>,
     /// The first failure: everything after it is left out.
     failure: Option<String>,
@@ -24,8 +27,12 @@ struct OpenFile {
 }
 
 impl Receiver {
-    /// Handles a frame that is not for the guest; returns the frames to answer with.
-    pub fn handle(&mut self, frame: LinkFrame) -> Option<Vec<LinkFrame>> {
+    pub fn for_owner(owner: Owner) -> Self {
+        Receiver { owner: Some(owner), ..Receiver::default() }
+    }
+
+    /// Handles a frame that is not for the guest; returns the frame to answer with.
+    pub fn handle(&mut self, frame: LinkFrame) -> Option<LinkFrame> {
         let done = match frame {
             LinkFrame::Entry(entry) => {
                 let path = entry.path.clone();
@@ -33,10 +40,10 @@ impl Receiver {
             }
             LinkFrame::Content(bytes) => self.take_content(&bytes),
             LinkFrame::EntriesEnd => {
-                return Some(vec![match self.failure.take() {
+                return Some(match self.failure.take() {
                     None => LinkFrame::Received,
                     Some(failure) => LinkFrame::Failed(failure),
-                }]);
+                });
             }
             _ => return None,
         };
@@ -58,11 +65,13 @@ impl Receiver {
                     fs::create_dir(path)?;
                 }
                 // The root of a volume belongs to the cluster, which has made it writable to all.
-                let _ = fs::set_permissions(path, fs::Permissions::from_mode(entry.mode));
+                let _ = fs::set_permissions(path, fs::Permissions::from_mode(self.mode(&entry)));
+                self.give(path)?;
             }
             EntryKind::Link { to } => {
                 remove(path)?;
                 symlink(to, path)?;
+                self.give(path)?;
                 set_times(&entry)?;
             }
             EntryKind::File { size } => {
@@ -87,9 +96,37 @@ impl Receiver {
 
     fn close_if_complete(&mut self) -> io::Result<()> {
         let Some(open) = self.open.take_if(|open| open.left == 0) else { return Ok(()) };
-        open.file.set_permissions(fs::Permissions::from_mode(open.entry.mode))?;
+        self.give(&open.entry.path)?;
+        open.file.set_permissions(fs::Permissions::from_mode(self.mode(&open.entry)))?;
         drop(open.file);
         set_times(&open.entry)
+    }
+
+    fn give(&self, path: &Path) -> io::Result<()> {
+        self.owner.as_ref().map_or(Ok(()), |owner| owner.give(path))
+    }
+
+    fn mode(&self, entry: &Entry) -> u32 {
+        self.owner.as_ref().map_or(entry.mode, |owner| owner.mode(entry))
+    }
+}
+
+/// The user of the command, to whom the files belong, except those that it may only read.
+pub struct Owner(pub KeeperConfig);
+
+impl Owner {
+    fn may_write(&self, path: &Path) -> bool {
+        !self.0.read_only.iter().any(|only| path.starts_with(only))
+    }
+
+    fn give(&self, path: &Path) -> io::Result<()> {
+        let (user, group) = self.0.user;
+        if self.may_write(path) { lchown(path, Some(user), Some(group)) } else { Ok(()) }
+    }
+
+    /// What its owner may do with a file on the host, the command may do with one that stays root's.
+    fn mode(&self, entry: &Entry) -> u32 {
+        if self.may_write(&entry.path) { entry.mode } else { entry.mode | (entry.mode >> 6 & 0o5) }
     }
 }
 

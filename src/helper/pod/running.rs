@@ -16,7 +16,7 @@ use signal_hook::iterator::Signals;
 use super::guest::{Described, Event};
 use super::pump::{send_output, write_input};
 use crate::helper::command::PreparedCommand;
-use crate::helper::{CONTROL_GROUPS, Grouping, start, supervise};
+use crate::helper::{CONTROL_GROUPS, Grouping, start, supervise, wait_for};
 use crate::link::{LinkFrame, LinkWriter, StartRequest, Stream, Window};
 use crate::process::cgroup_events::ran_out_of_memory;
 use crate::process::controlling_terminal;
@@ -57,6 +57,9 @@ impl Running {
         std::env::set_current_dir(&request.directory).map_err(failed)?;
         let caught = Signals::new(Grouping::Separate.caught_signals());
         let mut signals = caught.map_err(failed)?;
+        if wait_for(&request.helper.awaited, &mut signals).is_some() {
+            return Err(CommandStatus::Ended(crate::process::KILLED.exit_code()));
+        }
         let path = described.variables.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
         let python_path = described.variables.iter().find(|(name, _)| name == "PYTHONPATH");
         let prepared = PreparedCommand::new(

@@ -8,10 +8,10 @@ use std::ffi::OsString;
 
 use serde_json::Value;
 
-use super::{Downgrade, DowngradeKind, LaunchError};
-use crate::config::value::Access;
-use crate::path::{GuestPath, HostPath};
-use crate::plan::{KubernetesPlan, Plan, Source, Topic};
+use super::{Downgrade, DowngradeKind, FileCopy, LaunchError};
+use crate::path::HostPath;
+use crate::plan::channel;
+use crate::plan::{KubernetesPlan, Plan, Source};
 use crate::process::Client;
 
 pub use manifest::{GUEST, KEEPER};
@@ -23,6 +23,10 @@ pub struct KubernetesLaunch {
     pub client: Client,
     /// The arguments that select the cluster and the namespace.
     pub cluster: Vec<OsString>,
+    /// The same for later commands: the context is named, because the user may choose another one.
+    pub recorded_cluster: Vec<OsString>,
+    /// Starts the process in the keeper's container that relays sockets; empty if there are none.
+    pub channel: Vec<OsString>,
     /// Creates the pod from stdin.
     pub argv: Vec<OsString>,
     pub namespace: String,
@@ -34,26 +38,19 @@ pub struct KubernetesLaunch {
     pub downgrades: Vec<Downgrade>,
 }
 
-/// A file or directory of the host, and its path inside.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FileCopy {
-    pub source: HostPath,
-    pub target: GuestPath,
-    pub is_directory: bool,
-    /// Whether it is a directory of the workspace, of which ignored files are left out.
-    pub is_workspace: bool,
-}
-
 pub fn compile(plan: &Plan, client: Client, helper: Option<HostPath>) -> Result<KubernetesLaunch, LaunchError> {
     let kubernetes = plan.kubernetes.as_ref().ok_or(LaunchError::NoKubernetesFacts)?;
     let volumes = Volumes::of(plan)?;
-    let cluster = cluster(kubernetes);
-    let mut argv: Vec<OsString> = vec!["kubectl".into()];
-    argv.extend(cluster.iter().cloned());
+    let recorded_cluster = cluster(kubernetes, kubernetes.asked_context.as_ref().or(kubernetes.context.as_ref()));
+    let cluster = cluster(kubernetes, kubernetes.asked_context.as_ref());
+    let argv_start: Vec<OsString> = std::iter::once("kubectl".into()).chain(cluster.iter().cloned()).collect();
+    let mut argv = argv_start.clone();
     argv.extend(["create", "--filename=-", "--output=json"].map(OsString::from));
     Ok(KubernetesLaunch {
         client,
         cluster,
+        recorded_cluster,
+        channel: channel(plan, &argv_start),
         argv,
         namespace: kubernetes.namespace.clone(),
         helper,
@@ -63,15 +60,25 @@ pub fn compile(plan: &Plan, client: Client, helper: Option<HostPath>) -> Result<
     })
 }
 
-fn cluster(kubernetes: &KubernetesPlan) -> Vec<OsString> {
-    let context = kubernetes.asked_context.iter().map(|context| format!("--context={context}"));
+/// Makes the sockets in the keeper's container, where the guest can neither remove nor replace them.
+fn channel(plan: &Plan, argv_start: &[OsString]) -> Vec<OsString> {
+    if plan.channel.is_empty() {
+        return Vec::new();
+    }
+    let exec = ["exec".into(), "--stdin".into(), format!("--container={KEEPER}"), plan.id.name(), "--".into()];
+    let exec = exec.map(OsString::from);
+    argv_start.iter().cloned().chain(exec).chain(channel::arguments(&plan.channel)).collect()
+}
+
+fn cluster(kubernetes: &KubernetesPlan, context: Option<&String>) -> Vec<OsString> {
+    let context = context.iter().map(|context| format!("--context={context}"));
     context.chain([format!("--namespace={}", kubernetes.namespace)]).map(OsString::from).collect()
 }
 
 /// Lists what is copied: every mount of a file of the host for which the pod has a place.
 fn copies(plan: &Plan, kubernetes: &KubernetesPlan, volumes: &Volumes) -> Vec<FileCopy> {
     let copied = plan.mounts.iter().filter_map(|mount| {
-        let Source::Host(source) = &mount.source else { return None };
+        let (Source::Host(source) | Source::Overlay { host: source, .. }) = &mount.source else { return None };
         volumes.covers(&mount.target).then(|| FileCopy {
             source: source.clone(),
             target: mount.target.clone(),
@@ -83,12 +90,7 @@ fn copies(plan: &Plan, kubernetes: &KubernetesPlan, volumes: &Volumes) -> Vec<Fi
 }
 
 fn downgrades(plan: &Plan) -> Vec<Downgrade> {
-    let mut downgrades = vec![Downgrade {
-        kind: DowngradeKind::Copied,
-        asked: "the workspace read-write".into(),
-        got: "a copy: changes inside do not come back, and are deleted with the pod".into(),
-        reason: "bringing them back is not built yet; push or upload what is to stay".into(),
-    }];
+    let mut downgrades = Vec::new();
     downgrades.extend(super::nested_downgrade(plan));
     if plan.limits.pids.is_asked_for() {
         let asked = format!("pids {} ({})", plan.limits.pids.value, plan.limits.pids.origin);
@@ -103,23 +105,6 @@ fn downgrades(plan: &Plan) -> Vec<Downgrade> {
             reason: "an ended pod holds its node's disk".into(),
         });
     }
-    let copies = plan.mounts.iter().filter(|mount| {
-        let is_copy = matches!(mount.source, Source::Host(_));
-        is_copy && matches!(mount.why.topic, Topic::Asked | Topic::Preset)
-    });
-    for mount in copies {
-        let is_read_only = mount.access == Access::Ro;
-        downgrades.push(Downgrade {
-            kind: DowngradeKind::Copied,
-            asked: format!(
-                "`{}` {} ({})",
-                mount.target,
-                if is_read_only { "read-only" } else { "read-write" },
-                mount.why.from
-            ),
-            got: if is_read_only { "a copy as of the start" } else { "a copy; changes do not come back" }.into(),
-            reason: "nothing of this machine can be mounted in a pod".into(),
-        });
-    }
+    downgrades.extend(super::remote::copy_downgrades(plan, "a pod"));
     downgrades
 }

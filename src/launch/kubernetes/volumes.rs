@@ -31,8 +31,8 @@ impl Volumes {
             let name = format!("files-{}", volumes.0.len());
             match &mount.source {
                 Source::Tmpfs { .. } => volumes.add(&name, mount.target.clone(), Access::Rw, true),
-                Source::Host(_) if volumes.covers(&mount.target) || is_account(mount) => {}
-                Source::Host(_) if mount.is_directory => {
+                Source::Host(_) | Source::Overlay { .. } if volumes.covers(&mount.target) || is_account(mount) => {}
+                Source::Host(_) | Source::Overlay { .. } if mount.is_directory => {
                     volumes.add(&name, mount.target.clone(), mount.access, false);
                 }
                 // A file of sandpen's own, such as host keys for all users: the home has them, too.

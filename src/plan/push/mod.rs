@@ -107,8 +107,8 @@ impl Draft<'_> {
         if engine.kind == EngineKind::SandboxExec {
             return Err(unavailable("which cannot mount its helper").into());
         }
-        if engine.kind == EngineKind::Kubernetes {
-            return Err(unavailable("which runs on another machine").into());
+        if engine.kind == EngineKind::Kubernetes && self.facts.helper.is_none() {
+            return Err(unavailable("for which the guest helper is missing").into());
         }
         let found = Remotes::of(&self.facts.git.settings);
         for name in &found.marked {

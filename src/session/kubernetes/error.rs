@@ -32,26 +32,12 @@ pub enum ClusterError {
     Late { seconds: u64, events: Vec<String> },
     #[error("the pod was deleted, or ended, while the sandbox ran")]
     Ended { reason: String },
-    #[error(
-        "the guest helper for the node's architecture `{arch}` is missing: there is no `sandpen-linux-{arch}` beside sandpen"
-    )]
-    NoHelper { arch: String },
-    #[error("cannot read the guest helper")]
-    ReadHelper(#[source] io::Error),
-    #[error("the helper cannot be brought into the pod")]
-    SendHelper { message: String },
-    #[error("the files of the workspace cannot be copied into the pod")]
-    Copy { message: String },
-    #[error("`{path}` cannot be copied")]
-    ReadFile {
-        path: String,
-        #[source]
-        source: io::Error,
-    },
     #[error("the connection to the sandbox was lost")]
     Lost { message: String, pod: String, namespace: String },
     #[error("what the pod sends is not understood")]
     Protocol { message: String },
+    #[error("the pod of the sandbox does not run yet")]
+    NotStartedYet,
     #[error("`--detach` does not work with the engine kubernetes")]
     Detach,
     #[error("cannot write `{path}` for the session")]
@@ -76,14 +62,12 @@ impl Diagnostic for ClusterError {
             | Self::Image { message, .. }
             | Self::Unschedulable { message }
             | Self::NotStarted { message, .. }
-            | Self::SendHelper { message }
-            | Self::Copy { message }
             | Self::Protocol { message }
             | Self::Lost { message, .. } => vec![message.clone()],
             Self::Ended { reason } => vec![reason.clone()],
             Self::Late { events, .. } => events.clone(),
-            Self::Start(source) | Self::ReadHelper(source) => vec![source.to_string()],
-            Self::ReadFile { source, .. } | Self::Write { source, .. } => vec![source.to_string()],
+            Self::Start(source) => vec![source.to_string()],
+            Self::Write { source, .. } => vec![source.to_string()],
             _ => Vec::new(),
         }
     }
@@ -111,10 +95,8 @@ impl Diagnostic for ClusterError {
                 "ask for less with `--cpus` and `--memory`, or see `kubernetes.nodeSelector` and `kubernetes.tolerations`"
                     .into(),
             ],
-            Self::NoHelper { .. } => vec!["build it with `scripts/build-helper`, and put it there".into()],
-            Self::SendHelper { .. } => vec!["the image needs `sh`, `head`, `chmod`, `mv` and `uname`".into()],
             Self::Lost { pod, namespace, .. } => vec![
-                "the command inside ends within 45 s, and the pod is deleted if the cluster still answers".into(),
+                "the command inside ends within 45 s; its pod keeps the work for an hour if it did not come back".into(),
                 format!("see what is left with `kubectl --namespace {namespace} get pod {pod}`"),
             ],
             Self::Detach => vec!["run it in the foreground, or in a terminal multiplexer".into()],

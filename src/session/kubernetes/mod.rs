@@ -1,41 +1,42 @@
-//! Runs a command in a pod: creates it, copies the files, relays the command, deletes the pod.
+//! Runs a command in a pod: creates it, copies the files, relays the command, brings the changes back and
+//! deletes the pod.
 //!
 //! ```text
-//! create ─► keeper runs ─► helper and files are sent ─► command ─► delete
+//! create ─► keeper runs ─► helper and files are sent ─► command ─► changes come back ─► delete
 //! ```
 
-mod connection;
+mod checkup;
 mod error;
+mod exec;
 mod kubectl;
 mod pod;
-mod relay;
-mod seed;
+mod recover;
 mod state;
 
 use std::ffi::OsString;
 
-use connection::Connection;
+pub use checkup::ClusterCheckup;
+pub use exec::exec;
+pub use recover::recover;
+
 use error::ClusterError;
 use kubectl::Kubectl;
 use pod::{Pod, Started};
-use relay::{RawCaller, RelayEnd};
 
 use super::Session;
+use super::channel::{ChannelThread, Existence};
 use super::failure;
 use super::registry::{self, PodRecord};
+use super::remote::{self, Connection, RelayEnd, ReturnError, ReturnRecord, Returns, SentHelper};
 use crate::config::value::NetworkMode;
 use crate::error::Result;
-use crate::launch::KubernetesLaunch;
-use crate::link::{LinkFrame, StartRequest};
-use crate::plan::{Plan, VariableValue};
-use crate::process::signals::{SignalQueue, SignalTarget};
+use crate::launch::{KEEPER, KubernetesLaunch};
+use crate::link::StartRequest;
+use crate::process::ready::Startup;
+use crate::process::signals::SignalQueue;
 use crate::process::status_file::CommandStatus;
 use crate::process::{Client, Outcome};
 use crate::ui::progress::Progress;
-use crate::ui::{counted, size};
-
-/// Above this many bytes the copy is announced.
-const ANNOUNCED: u64 = 32 << 20;
 
 /// A session in a cluster.
 struct ClusterSession<'a, 's> {
@@ -58,56 +59,47 @@ pub(super) fn run(session: &mut Session<'_>, launch: &KubernetesLaunch, mut sign
         return Ok(Outcome::Signaled(signal));
     }
     drop(progress);
-    let helper = session.host_helper()?;
-    let connection = Connection::open(pod.kubectl(), &pod.name, session.session.host, &helper)?;
-    session.copy(&connection)?;
+    let client = pod.exec(KEEPER, &SentHelper::command())?;
+    let helper = SentHelper::of(session.session.host);
+    let connection = match Connection::open(client, helper, || signals.termination_signal())? {
+        Startup::Ready(connection) => connection,
+        Startup::Interrupted(signal) => return Ok(Outcome::Signaled(signal)),
+    };
+    let record = ReturnRecord::of(plan);
+    let mut returns = remote::prepare_returns(plan, record.as_ref())?;
+    remote::copy_files(plan, &launch.copies, record.as_ref(), &connection, ui)?;
     if let Some(signal) = signals.termination_signal() {
         return Ok(Outcome::Signaled(signal));
     }
     session.session.gates.start(plan);
     let request = StartRequest {
         directory: plan.workdir.as_path().to_owned(),
-        terminal: plan.terminal.then(relay::terminal_size),
+        terminal: plan.terminal.then(remote::terminal_size),
         is_offline: plan.network.mode == NetworkMode::Off,
         helper: plan.helper_config.clone(),
     };
-    describe(plan, &connection, &request).map_err(|error| session.lost(&pod, error.to_string()))?;
-    let to_command = connection.writer.clone();
-    let has_terminal = plan.terminal;
-    let target = SignalTarget::Remote(Box::new(move |signal| {
-        if let Some(frame) = relay::signal_frame(signal.as_raw(), has_terminal) {
-            let _ = to_command.send(&frame);
-        }
-    }));
-    let to_command = connection.writer.clone();
-    let kill = move || drop(to_command.send(&LinkFrame::Signal(libc::SIGKILL)));
-    let raw = RawCaller::enter(plan.terminal);
-    let forwarder = signals.forward_in_thread(target, None, kill, None);
-    let end = relay::run(&connection, || ());
-    drop((forwarder, raw));
+    let _channel = ChannelThread::start(plan, &launch.client, &launch.channel, Existence::Now, ui);
+    let _push = session.session.serve_pushes();
+    remote::describe(&connection.writer, &plan.env, &plan.command, &request)
+        .map_err(|error| session.lost(&pod, error.to_string()))?;
+    session.session.repositories.exchange_in_background();
+    let on_agent = session.session.gates.take_agent_action();
+    let end = remote::relay_command(&connection, signals, plan.terminal, returns.as_mut(), on_agent);
+    let is_lost = matches!(end, RelayEnd::Lost(_));
     let outcome = session.outcome(&mut pod, end);
-    drop(connection);
-    if outcome.is_ok() && !pod.delete() {
+    let is_back = match &mut returns {
+        Some(returns) => session.bring_back(&pod, connection, is_lost, returns),
+        None => true,
+    };
+    if !is_back {
+        pod.leave();
+        session.session.is_waiting = true;
+        return outcome;
+    }
+    if !pod.delete() {
         ui.warn(&format!("the pod `{}` may still exist; `sandpen prune` deletes it", pod.name));
     }
     outcome
-}
-
-/// Describes the command to the guest, and starts it.
-fn describe(plan: &Plan, connection: &Connection, request: &StartRequest) -> std::io::Result<()> {
-    let link = &connection.writer;
-    for variable in &plan.env {
-        let mut pair = std::ffi::OsString::from(format!("{}=", variable.name));
-        match &variable.value {
-            VariableValue::Plain(value) => pair.push(value),
-            VariableValue::Secret(secret) => pair.push(secret.reveal()),
-        }
-        link.send(&LinkFrame::Variable(pair))?;
-    }
-    for word in &plan.command {
-        link.send(&LinkFrame::Argument(word.clone()))?;
-    }
-    link.send(&LinkFrame::Start(serde_json::to_string(request)?))
 }
 
 impl ClusterSession<'_, '_> {
@@ -120,43 +112,27 @@ impl ClusterSession<'_, '_> {
         let _ = registry::write(&plan.session_dir, record);
     }
 
-    fn host_helper(&self) -> Result<crate::path::HostPath> {
-        let missing = || ClusterError::NoHelper { arch: self.session.host.arch.to_owned() };
-        Ok(self.launch.helper.clone().ok_or_else(missing)?)
-    }
-
-    /// Copies the files of the plan, and waits until they are written.
-    fn copy(&self, connection: &Connection) -> Result<()> {
-        let progress = Progress::start(self.session.ui, "the workspace to be copied");
-        let sent = seed::send(self.session.plan, &self.launch.copies, &connection.writer);
-        let answer = match sent {
-            Ok(sent) => connection.next().map(|frame| (frame, sent)),
-            // What the keeper or kubectl said explains a broken connection.
-            Err(error @ ClusterError::Copy { .. }) => match connection.next() {
-                Ok(LinkFrame::Failed(message)) => return Err(ClusterError::Copy { message }.into()),
-                _ => return Err(error.into()),
-            },
-            Err(error) => return Err(error.into()),
+    /// Brings home what the guest has changed, over a new connection if the first one was lost. Returns
+    /// whether everything is back.
+    fn bring_back(&self, pod: &Pod<'_>, connection: Connection, is_lost: bool, returns: &mut Returns) -> bool {
+        let ui = self.session.ui;
+        let _progress = Progress::start(ui, "the changes to come back");
+        let first = if is_lost { None } else { Some(returns.finish(&connection)) };
+        drop(connection);
+        let done = match first {
+            Some(Ok(())) => Ok(()),
+            Some(Err(failed @ ReturnError::Failed(_))) => Err(failed),
+            Some(Err(ReturnError::Lost(_))) | None => recover::reconnect(pod, returns),
         };
-        drop(progress);
-        match answer {
-            Ok((LinkFrame::Received, sent)) => {
-                let text = format!(
-                    "{} ({}) copied into the pod",
-                    counted(usize::try_from(sent.files).unwrap_or_default(), "file"),
-                    size(sent.bytes)
-                );
-                if sent.bytes > ANNOUNCED {
-                    self.session.ui.notice(&text)
-                } else {
-                    self.session.ui.verbose(&text)
-                }
-                Ok(())
-            }
-            Ok((LinkFrame::Failed(message), _)) => Err(ClusterError::Copy { message }.into()),
-            Ok(_) => Err(ClusterError::Protocol { message: "another frame than the end of the copy".into() }.into()),
-            Err(lost) => Err(ClusterError::Copy { message: lost.message }.into()),
-        }
+        returns.report(ui);
+        let reason = match done {
+            Ok(()) => return true,
+            Err(ReturnError::Failed(reason)) => reason,
+            Err(ReturnError::Lost(lost)) => lost.message,
+        };
+        ui.warn(&format!("the last changes are still in the pod `{}`: {reason}", pod.name));
+        ui.hint("the pod keeps them for an hour, and the next `sandpen diff` or `sandpen ps` brings them");
+        false
     }
 
     /// Returns the guest's outcome. An exit code counts only if the helper said it, or if the cluster

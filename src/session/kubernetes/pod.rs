@@ -14,6 +14,7 @@ use super::kubectl::{CALL_TIMEOUT, CallError, Kubectl};
 use super::state::{PodState, state};
 use crate::path::HostPath;
 use crate::plan::Plan;
+use crate::session::remote::with_pipes;
 
 /// How long a pod may take to start, if nothing says why it does not.
 const START_TIMEOUT: Duration = Duration::from_secs(300);
@@ -25,6 +26,8 @@ const EVENT_INTERVAL: Duration = Duration::from_secs(4);
 /// How long a warning of the node may stay without the pod starting.
 const WARNING_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_EVENTS: usize = 5;
+/// Warnings of nodes on which pods start all the same.
+const HARMLESS: [&str; 1] = ["MissingClusterDNS"];
 
 /// A pod that was created. Dropping it deletes it.
 pub struct Pod<'a> {
@@ -70,8 +73,12 @@ impl<'a> Pod<'a> {
         Ok(Pod { kubectl, name, uid, is_deleted: false })
     }
 
-    pub fn kubectl(&self) -> &Kubectl<'a> {
-        &self.kubectl
+    /// Runs a command in one of the containers, over pipes.
+    pub fn exec(&self, container: &str, command: &[String]) -> Result<Child, ClusterError> {
+        let container = format!("--container={container}");
+        let mut arguments = vec!["exec", "--stdin", &container, &self.name, "--"];
+        arguments.extend(command.iter().map(String::as_str));
+        self.kubectl.start(&arguments, with_pipes)
     }
 
     /// Waits until the keeper's container runs.
@@ -116,7 +123,8 @@ impl<'a> Pod<'a> {
             }
             if Instant::now() >= events_at {
                 events_at = Instant::now() + EVENT_INTERVAL;
-                let warning = self.warnings().into_iter().next().filter(|_| unschedulable.is_none());
+                let is_harmful = |reason: &str| !HARMLESS.contains(&reason) && unschedulable.is_none();
+                let warning = self.warnings().into_iter().find(|(reason, _)| is_harmful(reason));
                 if let Some((reason, message)) = warning
                     && warned.get_or_insert_with(Instant::now).elapsed() > WARNING_TIMEOUT
                 {
@@ -151,6 +159,21 @@ impl<'a> Pod<'a> {
         let text = |event: &Value, key: &str| event.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         let warnings = items.iter().rev().take(MAX_EVENTS);
         warnings.map(|event| (text(event, "reason"), text(event, "message"))).collect()
+    }
+
+    /// Takes a pod that another process created.
+    pub fn existing(kubectl: Kubectl<'a>, name: &str, uid: &str) -> Self {
+        Pod { kubectl, name: name.to_owned(), uid: uid.to_owned(), is_deleted: false }
+    }
+
+    /// Leaves the pod in the cluster, where its keeper holds the work.
+    pub fn leave(mut self) {
+        self.is_deleted = true;
+    }
+
+    pub fn leave_as<T>(self, result: T) -> T {
+        self.leave();
+        result
     }
 
     /// Deletes the pod, and no other of the same name.
@@ -244,7 +267,7 @@ fn write(path: &HostPath, manifest: &Value) -> Result<File, ClusterError> {
 }
 
 /// Returns a pipe with a short text.
-fn anonymous(text: &[u8]) -> std::io::Result<File> {
+pub fn anonymous(text: &[u8]) -> std::io::Result<File> {
     let (read, write) = rustix::pipe::pipe()?;
     rustix::io::write(&write, text)?;
     Ok(read.into())

@@ -82,7 +82,7 @@ fn long_values_are_shortened_in_messages() {
 }
 
 #[test]
-fn an_engine_on_another_machine_is_refused_as_such() {
+fn an_engine_on_another_machine_is_not_chosen_unasked() {
     let fixture = Fixture::new().with_recording_docker();
     fixture.install_recording("podman");
     let context = r#"{"Name":"far","Endpoints":{"docker":{"Host":"ssh://me@build.example"}}}"#;
@@ -91,22 +91,36 @@ fn an_engine_on_another_machine_is_refused_as_such() {
     fixture.write(".config/containers/containers.conf", service);
     let remote = format!("[engine]\nremote = true\nactive_service = \"far\"\n{service}");
     let remote = fixture.write("remote.conf", &remote).display().to_string();
-    for (engine, name, value) in [
-        ("docker", "DOCKER_HOST", "ssh://me@build.example"),
-        ("docker", "DOCKER_HOST", "tcp://10.255.255.1:2375"),
-        ("docker", "DOCKER_CONTEXT", "far"),
-        ("podman", "CONTAINER_HOST", "ssh://me@build.example/run/podman/podman.sock"),
-        ("podman", "CONTAINER_CONNECTION", "far"),
-        ("podman", "CONTAINERS_CONF", &remote),
+    for (docker, podman) in [
+        (
+            ("DOCKER_HOST", "ssh://me@build.example"),
+            ("CONTAINER_HOST", "ssh://me@build.example/run/podman/podman.sock"),
+        ),
+        (("DOCKER_CONTEXT", "far"), ("CONTAINER_CONNECTION", "far")),
+        (("DOCKER_CONTEXT", "far"), ("CONTAINERS_CONF", remote.as_str())),
     ] {
-        let mut command = fixture.sandpen(["run", "--engine", engine, "--", "true"]);
-        if name != "DOCKER_HOST" {
-            command.env_remove("DOCKER_HOST");
-        }
-        let finished = command.env(name, value).finish();
+        let mut command = fixture.sandpen(["run", "--engine", "auto", "--image", "debian:12", "--", "true"]);
+        let name = podman.0;
+        let finished = command.env_remove("DOCKER_HOST").env(docker.0, docker.1).env(name, podman.1).finish();
         let stderr = finished.failure(44);
-        assert!(stderr.contains("is on another machine") && !stderr.contains("image"), "{name}: {stderr}");
+        assert_eq!(stderr.matches("is on another machine").count(), 2, "{name}: {stderr}");
+        assert!(stderr.contains("`--engine docker`") && stderr.contains("`--engine podman`"), "{name}: {stderr}");
+        assert!(!stderr.contains("image"), "{name}: {stderr}");
     }
+    assert_eq!(fixture.calls(), Vec::<Vec<String>>::new());
+}
+
+#[test]
+fn an_engine_on_another_machine_that_does_not_answer_is_called_that() {
+    let fixture = Fixture::new().with_recording_docker();
+    let mut command = fixture.sandpen(["run", "--engine", "docker", "--image", "debian:12", "--", "true"]);
+    let finished = command.env("DOCKER_HOST", "tcp://no-such-host.invalid:2375").finish();
+    let stderr = finished.failure(44);
+    assert!(
+        stderr.contains("Docker at `tcp://no-such-host.invalid:2375` (env DOCKER_HOST) does not answer"),
+        "{stderr}"
+    );
+    assert!(!stderr.contains("image"), "{stderr}");
 }
 
 #[test]

@@ -49,6 +49,22 @@ fn without_kubectl_or_a_cluster_the_reason_is_named() {
 }
 
 #[test]
+fn doctor_asks_the_cluster() {
+    let fixture = with_silent_kubectl();
+    let doctor = |fixture: &Fixture| fixture.sandpen(["doctor", "--engine", "kubernetes", "--image", IMAGE]).finish();
+    let silent = doctor(&fixture);
+    assert_eq!(silent.code, Some(1));
+    assert!(silent.stdout.contains("the cluster cannot be reached"), "{}", silent.stdout);
+    if Engine::Kubernetes.is_available() {
+        let fixture = Fixture::new().with_engine(Engine::Kubernetes);
+        let found = doctor(&fixture).stdout;
+        for text in ["Kubernetes v1.", "you may do all that sandpen needs", "the cluster would admit it"] {
+            assert!(found.contains(text), "{text}: {found}");
+        }
+    }
+}
+
+#[test]
 fn auto_never_leaves_this_machine() {
     let fixture = with_silent_kubectl();
     let finished = fixture.command("explain").args(["--image", "debian:12", "--format", "json"]).finish();

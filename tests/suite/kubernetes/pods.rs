@@ -10,7 +10,7 @@ use crate::support::{Fixture, RunToEnd, TIMEOUT, holds_within};
 
 for_kubernetes!(
     the_exit_code_is_what_the_helper_says,
-    that_changes_do_not_come_back_is_said,
+    a_live_workspace_is_a_downgrade,
     the_repository_is_inside_as_it_is_outside,
     without_a_network_there_are_no_sockets,
     a_read_only_mount_is_a_copy,
@@ -31,13 +31,10 @@ fn the_exit_code_is_what_the_helper_says(fixture: &Fixture) {
     }
 }
 
-fn that_changes_do_not_come_back_is_said(fixture: &Fixture) {
-    let finished = fixture.bash("echo x >file");
-    assert_eq!(finished.code, Some(0), "{}", finished.stderr);
-    assert!(finished.stderr.contains("changes inside do not come back"), "{}", finished.stderr);
-    assert!(!fixture.project.join("file").exists());
-    let strict = fixture.run().args(["--strict", "--", "true"]).finish();
-    assert!(strict.failure(44).contains("the workspace read-write"));
+fn a_live_workspace_is_a_downgrade(fixture: &Fixture) {
+    fixture.run().args(["--strict", "--", "true"]).finish().success();
+    let strict = fixture.run().args(["--workspace", "live", "--strict", "--", "true"]).finish();
+    assert!(strict.failure(44).contains("workspace live (flag --workspace)"));
 }
 
 const STATUS: &str = "git status --short --branch; git log --format='%H %s'; git diff --cached; git diff";
@@ -125,7 +122,7 @@ fn a_killed_launcher_ends_its_guest(fixture: &Fixture) {
         };
         ended("guest") && !ended("keeper")
     };
-    // The work is still there, until `prune` deletes the pod.
+    // The work is still there, until the next command brings it home.
     assert!(holds_within(TIMEOUT, guest_has_ended), "the guest ends and the keeper stays");
     fixture.sandpen(["prune"]).finish().success();
     assert_eq!(pods_of(fixture), Vec::<serde_json::Value>::new());

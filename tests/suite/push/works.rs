@@ -2,9 +2,10 @@
 
 use super::server::{GitServer, bash};
 use crate::support::{Fixture, RunToEnd, Running};
-use crate::{for_docker_and_native, for_every_engine};
+use crate::{for_docker_and_native, for_every_engine, for_kubernetes};
 
 for_every_engine!(fetches_and_allowed_pushes_work, refused_pushes_change_nothing,);
+for_kubernetes!(refused_pushes_change_nothing,);
 for_docker_and_native!(a_command_of_exec_pushes, shallow_and_partial_clones_work, the_guest_has_no_other_way,);
 
 fn fetches_and_allowed_pushes_work(fixture: &Fixture) {

@@ -108,14 +108,21 @@ macro_rules! for_every_engine {
 /// Defines a test in a pod for each function that holds there, too.
 #[macro_export]
 macro_rules! for_kubernetes {
-    ($($name:ident),+ $(,)?) => {
+    ($step:ident: $($name:ident),+ $(,)?) => {
+        $crate::for_kubernetes!(@ Fixture::$step; $($name),+);
+    };
+    (@ $prepare:expr; $($name:ident),+) => {
         mod kubernetes {
+            #[allow(unused_imports)]
             use $crate::support::{Engine, Fixture};
             $(
                 #[test]
-                fn $name() { Fixture::on(Engine::Kubernetes, super::$name) }
+                fn $name() { Fixture::on_prepared(Engine::Kubernetes, $prepare, super::$name) }
             )+
         }
+    };
+    ($($name:ident),+ $(,)?) => {
+        $crate::for_kubernetes!(@ std::convert::identity; $($name),+);
     };
 }
 

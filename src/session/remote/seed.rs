@@ -1,4 +1,4 @@
-//! Sends the files of the plan into the pod: directories are walked without following links, and what
+//! Sends the files of the plan into the sandbox: directories are walked without following links, and what
 //! another copy puts in a place is left out.
 
 use std::collections::HashSet;
@@ -7,10 +7,10 @@ use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use super::error::ClusterError;
+use super::error::RemoteError;
 use crate::gate::repository::listed_files;
 use crate::launch::FileCopy;
-use crate::link::{Entry, EntryKind, LinkFrame, LinkWriter};
+use crate::link::{Entry, EntryKind, LinkFrame, LinkWriter, WatchRequest};
 use crate::plan::Plan;
 
 const BUFFER: usize = 128 * 1024;
@@ -22,12 +22,17 @@ pub struct Sent {
     pub bytes: u64,
 }
 
-/// Sends everything, and says that it was all.
-pub fn send(plan: &Plan, copies: &[FileCopy], link: &LinkWriter) -> Result<Sent, ClusterError> {
+/// Sends everything, names what comes back, and says that it was all.
+pub fn send(
+    plan: &Plan,
+    copies: &[FileCopy],
+    watched: Option<&WatchRequest>,
+    link: &LinkWriter,
+) -> Result<Sent, RemoteError> {
     let targets = copies.iter().map(|copy| copy.target.as_path().to_owned()).collect();
     let mut sender = Sender { link, targets, sent: Sent::default() };
     for copy in copies {
-        let failed = |source| ClusterError::ReadFile { path: copy.source.to_string(), source };
+        let failed = |source| RemoteError::ReadFile { path: copy.source.to_string(), source };
         let (from, to) = (copy.source.as_path(), copy.target.as_path());
         let listed = match copy.is_workspace {
             true => listed_files(&plan.repository_gate, from, plan.session_dir.as_path())
@@ -40,12 +45,16 @@ pub fn send(plan: &Plan, copies: &[FileCopy], link: &LinkWriter) -> Result<Sent,
         }
         .map_err(failed)?;
     }
+    if let Some(watched) = watched {
+        let json = serde_json::to_string(watched).map_err(|error| lost(error.into()))?;
+        link.send(&LinkFrame::Watch(json)).map_err(lost)?;
+    }
     link.send(&LinkFrame::EntriesEnd).map_err(lost)?;
     Ok(sender.sent)
 }
 
-fn lost(error: io::Error) -> ClusterError {
-    ClusterError::Copy { message: format!("the connection was lost: {error}") }
+fn lost(error: io::Error) -> RemoteError {
+    RemoteError::Copy { message: format!("the connection was lost: {error}") }
 }
 
 struct Sender<'a> {
@@ -105,7 +114,8 @@ impl Sender<'_> {
         let entry = |kind| Entry {
             path: to.to_owned(),
             kind,
-            mode: meta.permissions().mode() & 0o777,
+            // The sticky bit is that of a directory for temporary files.
+            mode: meta.permissions().mode() & 0o1777,
             modified: (meta.mtime(), u32::try_from(meta.mtime_nsec()).unwrap_or_default()),
         };
         if meta.is_dir() {

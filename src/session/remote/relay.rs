@@ -1,4 +1,4 @@
-//! Relays the streams, the terminal and the signals of a command in a pod, until the helper says how
+//! Relays the streams, the terminal and the signals of a command on another machine, until the helper says how
 //! it ended.
 
 use std::io;
@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use rustix::stdio::{stderr, stdin, stdout};
 
 use super::connection::{Connection, LostLink};
+use super::returns::Returns;
 use crate::gate::terminal::CallerTerminal;
 use crate::link::{LinkFrame, LinkWriter, Stream, Window};
 use crate::process::status_file::CommandStatus;
@@ -20,7 +21,7 @@ const BUFFER: usize = 32 * 1024;
 #[derive(Debug)]
 pub enum RelayEnd {
     Status(CommandStatus),
-    /// The guest's container has ended without a status.
+    /// The first process of the guest has ended without a status.
     GuestLost,
     /// The keeper cannot go on.
     Failed(String),
@@ -62,8 +63,8 @@ pub fn signal_frame(signal: i32, has_terminal: bool) -> Option<LinkFrame> {
     }
 }
 
-/// Relays until the command has ended. `started` is called when it runs.
-pub fn run(connection: &Connection, mut started: impl FnMut()) -> RelayEnd {
+/// Relays until the command has ended.
+pub fn run(connection: &Connection, mut returns: Option<&mut Returns>) -> RelayEnd {
     let link = &connection.writer;
     let input = Arc::new(Window::default());
     send_input(input.clone(), link.clone());
@@ -75,13 +76,17 @@ pub fn run(connection: &Connection, mut started: impl FnMut()) -> RelayEnd {
             Ok(LinkFrame::Output { bytes, .. }) => drop(out.send(bytes)),
             Ok(LinkFrame::Credit { bytes, .. }) => input.add(bytes as usize),
             Ok(LinkFrame::Status(text)) => match CommandStatus::parse(&text) {
-                Some(CommandStatus::Started) => started(),
+                Some(CommandStatus::Started) => {}
                 Some(status) => break RelayEnd::Status(status),
                 None => break RelayEnd::Failed("the status of the command is not understood".into()),
             },
             Ok(LinkFrame::GuestLost) => break RelayEnd::GuestLost,
             Ok(LinkFrame::Failed(reason)) => break RelayEnd::Failed(reason),
-            Ok(_) => {}
+            Ok(frame) => {
+                if let Some(returns) = &mut returns {
+                    returns.take(frame, link);
+                }
+            }
             Err(lost) => break RelayEnd::Lost(lost),
         }
     };

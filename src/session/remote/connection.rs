@@ -1,26 +1,32 @@
-//! Brings the helper into the pod and connects to it, with one `kubectl exec`.
+//! Brings the helper into a sandbox on another machine and connects to it, over the streams of one
+//! process of the engine's client.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::error::ClusterError;
-use super::kubectl::Kubectl;
+use super::error::RemoteError;
+use crate::facts::helper_for;
 use crate::host::Host;
-use crate::launch::KEEPER;
 use crate::link::{LinkFrame, LinkReader, LinkWriter, PING_INTERVAL, SILENCE_LIMIT, VERSION};
 use crate::path::HostPath;
 use crate::plan::CONTROL_DIR;
+use crate::process::ready::Startup;
 
-/// Takes the helper's bytes from stdin, and becomes the helper. The path and the size are arguments.
-const TAKE: &str =
-    r#"uname -m && head -c "$1" >"$0.new" && chmod 755 "$0.new" && mv "$0.new" "$0" && exec "$0" pod link"#;
-/// How long the helper may take to arrive.
-const SEND_TIMEOUT: Duration = Duration::from_secs(300);
+/// Takes the helper's bytes from stdin, after a line with their number, and becomes the helper. The path is an
+/// argument.
+const TAKE: &str = r#"uname -m && read -r size && head -c "$size" >"$0.new" && chmod 755 "$0.new" && mv "$0.new" "$0" && exec "$0" pod link"#;
+/// How long the engine may take to pull the image, and the helper to arrive.
+const SEND_TIMEOUT: Duration = Duration::from_secs(1800);
+/// How often it is looked whether a signal has arrived.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(20);
+const EXIT_POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// The architectures that sandpen is built for.
+const ARCHITECTURES: [&str; 2] = ["amd64", "arm64"];
 const MAX_LINE: usize = 64;
 const MAX_MESSAGE: usize = 4096;
 
@@ -38,49 +44,103 @@ pub struct LostLink {
     pub message: String,
 }
 
-impl Connection {
-    /// Connects to a pod whose keeper has no helper yet.
-    pub fn open(kubectl: &Kubectl<'_>, pod: &str, host: &Host, helper: &HostPath) -> Result<Self, ClusterError> {
-        let mut program = File::open(helper.as_path()).map_err(ClusterError::ReadHelper)?;
-        let size = program.metadata().map_err(ClusterError::ReadHelper)?.len();
+/// The helper for each architecture, and what the sandbox runs to take it.
+pub struct SentHelper {
+    programs: Vec<(&'static str, HostPath)>,
+}
+
+impl SentHelper {
+    pub fn of(host: &Host) -> Self {
+        let programs = ARCHITECTURES.iter().filter_map(|arch| Some((*arch, helper_for(host, arch)?)));
+        SentHelper { programs: programs.collect() }
+    }
+
+    /// Returns the command that takes the helper from its stdin and becomes it.
+    pub fn command() -> Vec<String> {
         let path = format!("{CONTROL_DIR}/sandpen");
-        let container = format!("--container={KEEPER}");
-        let arguments = ["exec", "--stdin", &container, pod, "--", "sh", "-c", TAKE, &path, &size.to_string()];
-        let mut client = start(kubectl, &arguments)?;
+        ["sh", "-c", TAKE, &path].map(str::to_owned).to_vec()
+    }
+
+    /// Sends the helper for an architecture; returns whether there is one.
+    fn send(&self, arch: &str, input: &mut ChildStdin) -> io::Result<bool> {
+        let Some((_, program)) = self.programs.iter().find(|(name, _)| *name == arch) else { return Ok(false) };
+        let mut program = File::open(program.as_path())?;
+        writeln!(input, "{}", program.metadata()?.len())?;
+        io::copy(&mut program, input)?;
+        Ok(true)
+    }
+}
+
+/// Returns the command that connects to the helper that a sandbox has.
+pub fn link_command() -> Vec<String> {
+    [&format!("{CONTROL_DIR}/sandpen"), "pod", "link"].map(str::to_owned).to_vec()
+}
+
+/// Gives the engine's client pipes, and a process group of its own, so that keys of the terminal do not
+/// signal it.
+pub fn with_pipes(command: &mut Command) {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+}
+
+impl Connection {
+    /// Connects over a client that runs the command of `helper` in a sandbox which has no helper yet.
+    ///
+    /// Returns early if `interrupted` returns a signal.
+    pub fn open(
+        mut client: Child,
+        helper: SentHelper,
+        mut interrupted: impl FnMut() -> Option<i32>,
+    ) -> Result<Startup<Self>, RemoteError> {
         let message = collect_message(&mut client);
         let (Some(mut input), Some(mut output)) = (client.stdin.take(), client.stdout.take()) else {
-            return Err(ClusterError::Protocol { message: "kubectl has no streams".into() });
+            return Err(RemoteError::Protocol { message: "the engine's client has no streams".into() });
         };
         let (sender, sent) = mpsc::channel();
-        let arch = host.arch.to_owned();
         std::thread::spawn(move || {
             let done = read_line(&mut output).and_then(|machine| {
-                if architecture(&machine) != arch {
-                    return Ok((machine, None));
-                }
-                io::copy(&mut program, &mut input)?;
-                Ok((machine, Some((input, output))))
+                let is_sent = helper.send(architecture(&machine), &mut input)?;
+                Ok((machine, is_sent.then_some((input, output))))
             });
             let _ = sender.send(done);
         });
-        let streams = match sent.recv_timeout(SEND_TIMEOUT) {
+        let limit = Instant::now() + SEND_TIMEOUT;
+        let sent = loop {
+            match sent.recv_timeout(SIGNAL_INTERVAL) {
+                Err(RecvTimeoutError::Timeout) if Instant::now() < limit => {}
+                done => break done,
+            }
+            if let Some(signal) = interrupted() {
+                end(&mut client);
+                return Ok(Startup::Interrupted(signal));
+            }
+        };
+        let streams = match sent {
             Ok(Ok((_, Some(streams)))) => streams,
             Ok(Ok((machine, None))) => {
                 end(&mut client);
                 // Nothing else came: the text is not the name of an architecture.
                 let arch = architecture(&machine).to_owned();
                 return Err(match arch.is_empty() {
-                    true => ClusterError::SendHelper { message: text_of(&message) },
-                    false => ClusterError::NoHelper { arch },
+                    true => RemoteError::SendHelper { message: text_of(&message) },
+                    false => RemoteError::NoHelper { arch },
                 });
             }
             Ok(Err(_)) | Err(_) => {
                 end(&mut client);
-                return Err(ClusterError::SendHelper { message: text_of(&message) });
+                return Err(RemoteError::SendHelper { message: text_of(&message) });
             }
         };
-        Self::over(client, streams.0, streams.1, message)
-            .map_err(|lost| ClusterError::SendHelper { message: lost.message })
+        let connection = Self::over(client, streams.0, streams.1, message);
+        connection.map(Startup::Ready).map_err(|lost| RemoteError::SendHelper { message: lost.message })
+    }
+
+    /// Connects over a client that runs the command of `link_command` in a sandbox which has the helper.
+    pub fn resume(mut client: Child) -> Result<Self, LostLink> {
+        let message = collect_message(&mut client);
+        match (client.stdin.take(), client.stdout.take()) {
+            (Some(input), Some(output)) => Self::over(client, input, output, message),
+            _ => Err(LostLink { message: "the engine's client has no streams".into() }),
+        }
     }
 
     /// Speaks over a client whose other end is the helper.
@@ -108,7 +168,7 @@ impl Connection {
         let connection = Connection { client, writer: LinkWriter::new(input), frames, message };
         match connection.next()? {
             LinkFrame::Ready { version: VERSION } => {}
-            _ => return Err(LostLink { message: "the helper in the pod is of another version".into() }),
+            _ => return Err(LostLink { message: "the helper in the sandbox is of another version".into() }),
         }
         let pings = connection.writer.clone();
         std::thread::spawn(move || {
@@ -138,10 +198,26 @@ impl Connection {
             Err(RecvTimeoutError::Timeout) => Ok(None),
             Err(RecvTimeoutError::Disconnected) => {
                 let text = text_of(&self.message);
-                let text = if text.is_empty() { "kubectl ended without a message".to_owned() } else { text };
+                let text =
+                    if text.is_empty() { "the engine's client ended without a message".to_owned() } else { text };
                 Err(LostLink { message: text })
             }
         }
+    }
+}
+
+impl Connection {
+    /// Closes the connection and waits until the client has exited; returns whether it did in time, and was
+    /// successful or ended with the sandbox.
+    pub fn await_exit(mut self, limit: Instant) -> bool {
+        while Instant::now() < limit {
+            match self.client.try_wait() {
+                Ok(Some(_)) => return true,
+                Ok(None) => std::thread::sleep(EXIT_POLL_INTERVAL),
+                Err(_) => return false,
+            }
+        }
+        false
     }
 }
 
@@ -151,19 +227,12 @@ impl Drop for Connection {
     }
 }
 
-/// Starts kubectl in a process group of its own, so that keys of the terminal do not signal it.
-fn start(kubectl: &Kubectl<'_>, arguments: &[&str]) -> Result<Child, ClusterError> {
-    kubectl.start(arguments, |command| {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    })
-}
-
 fn end(client: &mut Child) {
     let _ = client.kill();
     let _ = client.wait();
 }
 
-/// Reads what kubectl says, for a message.
+/// Reads what the engine's client says, for a message.
 fn collect_message(client: &mut Child) -> Arc<Mutex<Vec<u8>>> {
     let message = Arc::new(Mutex::new(Vec::new()));
     if let Some(mut errors) = client.stderr.take() {
@@ -187,7 +256,9 @@ fn text_of(message: &Mutex<Vec<u8>>) -> String {
         std::thread::sleep(Duration::from_millis(10));
     }
     let text = String::from_utf8_lossy(&message.lock().unwrap_or_else(PoisonError::into_inner)).into_owned();
-    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    // Docker ends with a pointer to its help.
+    let says_something = |line: &&str| !line.is_empty() && !line.starts_with("Run '") && !line.starts_with("See '");
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(says_something).collect();
     lines.last().copied().unwrap_or_default().trim_start_matches("error: ").to_owned()
 }
 

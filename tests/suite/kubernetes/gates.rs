@@ -1,0 +1,63 @@
+//! Tests what passes between a pod and the launcher: keys of the SSH agent, and further commands.
+
+use crate::for_kubernetes;
+use crate::push::server::{GitServer, bash};
+use crate::support::{Fixture, KEY_COMMENT, RunToEnd, Running};
+
+for_kubernetes!(
+    with_agent:
+    keys_sign_inside_and_stay_outside,
+    without_a_network_the_agent_still_answers,
+    a_push_by_rule_arrives,
+    exec_has_the_files_the_variables_and_the_limits_of_the_first_command,
+);
+
+const SIGN: &str = "set -e; cd /tmp; ssh-add -l | cut -d' ' -f3-; ssh-add -L >key.pub; echo text >text; \
+    ssh-keygen -q -Y sign -f key.pub -n file text; head -1 text.sig; ! ssh-add -D 2>/dev/null";
+
+fn keys_sign_inside_and_stay_outside(fixture: &Fixture) {
+    let finished = fixture.bash(SIGN);
+    let lines: Vec<&str> = finished.success().lines().collect();
+    assert!(lines[0].starts_with(KEY_COMMENT), "{lines:?}");
+    assert_eq!(lines[1], "-----BEGIN SSH SIGNATURE-----");
+    // The guest can neither remove the socket nor put another one in its place.
+    fixture
+        .bash("! rm -f \"$SSH_AUTH_SOCK\" 2>/dev/null; ! touch \"$SSH_AUTH_SOCK.x\" 2>/dev/null; ssh-add -l >/dev/null")
+        .success();
+    let off = fixture.run().args(["--ssh-agent", "off", "--", "sh", "-c", "echo ${SSH_AUTH_SOCK-unset}"]).finish();
+    assert_eq!(off.success(), "unset");
+}
+
+fn without_a_network_the_agent_still_answers(fixture: &Fixture) {
+    let finished = fixture.run().args(["--network", "off", "--", "bash", "-c", SIGN]).finish();
+    assert!(finished.success().contains("BEGIN SSH SIGNATURE"), "{}", finished.stderr);
+}
+
+fn a_push_by_rule_arrives(fixture: &Fixture) {
+    let server = GitServer::start(fixture);
+    let script = "git fetch -q && git commit -q --allow-empty -m pushed && git push -q origin HEAD:agent/one";
+    let finished = bash(fixture, &["agent/*"], script);
+    assert_eq!(finished.success(), "", "{}", finished.stderr);
+    assert_eq!(server.subject("agent/one"), "pushed");
+}
+
+fn exec_has_the_files_the_variables_and_the_limits_of_the_first_command(fixture: &Fixture) {
+    let script = "echo written >file; echo up; exec sleep 1000";
+    let mut command = fixture.run();
+    command.env("API_TOKEN", "hunter2").args(["--env", "API_TOKEN", "--name", "first", "--network", "off"]);
+    let mut sandbox = Running::start(command.args(["--", "bash", "-c", script]));
+    assert_eq!(sandbox.line(), "up");
+    let script = "cat file; echo $API_TOKEN; echo other >other; (exec 3<>/dev/tcp/10.96.0.1/443) 2>&1 | grep -q permitted && echo refused; exit 7";
+    let finished = fixture.sandpen(["exec", "first", "--", "bash", "-c", script]).finish();
+    assert_eq!(
+        (finished.code, finished.stdout.as_str()),
+        (Some(7), "written\nhunter2\nrefused\n"),
+        "{}",
+        finished.stderr
+    );
+    let missing = fixture.sandpen(["exec", "first", "--", "no-such-program"]).finish();
+    assert_eq!(missing.code, Some(127), "{}", missing.stderr);
+    fixture.sandpen(["stop", "first"]).finish().success();
+    let names = fixture.sandpen(["diff", "--name-only"]).finish().success().to_owned();
+    assert_eq!(names, "file\nother");
+}
