@@ -148,10 +148,12 @@ fn a_kill_while_the_session_is_removed_changes_nothing() {
         git(fixture, &main, &["switch", "--quiet", "--detach"]).success();
         let before = git(fixture, &main, &["for-each-ref"]).success().to_owned();
         // So many files that their removal takes a while.
-        let script = format!("mkdir .git/info/many; (cd .git/info/many; seq {COUNT} | xargs touch); reach made");
+        let script =
+            format!("mkdir .git/info/many; (cd .git/info/many; seq {COUNT} | xargs touch); reach made; await end");
         let mut running = start(fixture, &main, "removed", &script);
         await_step(&main, "made");
         let many = memory_of_session(fixture).join("0/inside/info/many");
+        allow_step(fixture, &main, "end");
         eventually("the session is being removed", || fs::read_dir(&many).map_or(0, Iterator::count) < COUNT);
         running.signal(Signal::KILL);
         running.finish();
