@@ -8,14 +8,13 @@ use std::path::Path;
 
 /// Reads the text of a regular file of at most `largest` bytes.
 pub fn read(path: &Path, largest: u64) -> io::Result<String> {
-    String::from_utf8(read_bytes(path, largest)?).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    text(read_bytes(path, largest)?)
 }
 
 /// Reads the text of a regular file of the user, which may be a link, of at most `largest` bytes. A
 /// pipe or a device does not hang the caller.
 pub fn read_linked(path: &Path, largest: u64) -> io::Result<String> {
-    String::from_utf8(read_linked_bytes(path, largest)?)
-        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    text(read_linked_bytes(path, largest)?)
 }
 
 /// Reads the content of such a file.
@@ -34,6 +33,10 @@ pub fn read_bytes(path: &Path, largest: u64) -> io::Result<Vec<u8>> {
     let most = if size == 0 { largest } else { size };
     file.take(most).read_to_end(&mut content)?;
     Ok(content)
+}
+
+fn text(content: Vec<u8>) -> io::Result<String> {
+    String::from_utf8(content).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "the file is not valid UTF-8"))
 }
 
 /// Opens a regular file of at most `largest` bytes, and returns its size as well.
