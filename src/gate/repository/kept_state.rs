@@ -148,7 +148,9 @@ impl KeptRepositories {
             let host = self.git.as_ref().and_then(|git| GitDirExchange::new(dir, &[], "").read_host(git).ok());
             let host = host.unwrap_or_default();
             changed.retain(|(name, _, new)| new.is_none() || host.ids.get(name) != new.as_ref());
-            let known: Vec<String> = base.ids.values().chain(host.ids.values()).map(ToString::to_string).collect();
+            // Commits that were brought from another machine are new as well.
+            let of_host = host.ids.iter().filter(|(name, _)| !name.starts_with("refs/sandpen/")).map(|(_, id)| id);
+            let known: Vec<String> = base.ids.values().chain(of_host).map(ToString::to_string).collect();
             if changed.is_empty() {
                 continue;
             }
