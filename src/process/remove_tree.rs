@@ -1,11 +1,10 @@
 //! Removes a directory that a guest could write. The guest chooses how deep it is and which
 //! permissions are missing, so that neither recursion nor a path to each entry will do.
 
-use std::ffi::OsString;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use rustix::fs::{Dir, FileType};
+use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use super::bounded_work;
@@ -13,6 +12,8 @@ use super::untrusted_dir::UntrustedDir;
 
 /// Begins the names of directories that were moved to the top of the tree.
 const MOVED: &str = "moved-";
+/// Directories that are deeper are moved to the top, so that no more than these are open.
+const MAX_OPEN: usize = 8;
 /// Small trees are removed even if a signal has stopped other work.
 const CHECK_AFTER: usize = 10_000;
 
@@ -30,75 +31,79 @@ pub fn remove_entry(parent: &UntrustedDir, name: &Path) -> io::Result<()> {
     if FileType::from_raw_mode(parent.stat(name)?.st_mode) != FileType::Directory {
         return parent.remove_file(name);
     }
+    // In an overlay, an empty directory of the kernel may belong to another user.
     if parent.remove_directory(name).is_ok() {
         return Ok(());
     }
-    let mut removal = Removal { top: open_writable(parent, name)?, moved: 0, seen: 0 };
-    let emptied = removal.empty_top();
-    parent.remove_directory(name).map_err(|error| emptied.err().unwrap_or(error))
+    let top = parent.open_granted(name)?;
+    let mut removal = Removal { top: &top, moved: 0, seen: 0 };
+    removal.remove_emptied(parent, name, &top, 1)
 }
 
 /// The removal of one tree.
-struct Removal {
-    top: UntrustedDir,
+struct Removal<'a> {
+    top: &'a UntrustedDir,
     /// The number of directories that were moved to the top.
     moved: usize,
     /// The number of entries that were removed or moved.
     seen: usize,
 }
 
-impl Removal {
-    /// Empties the directories of the top one by one. What is below them is moved to the top, so that
-    /// no more than two directories are open.
-    fn empty_top(&mut self) -> io::Result<()> {
-        let mut failed = Ok(());
+impl Removal<'_> {
+    /// Empties and removes `directory`, which is `name` in `parent`.
+    fn remove_emptied(
+        &mut self,
+        parent: &UntrustedDir,
+        name: &Path,
+        directory: &UntrustedDir,
+        depth: usize,
+    ) -> io::Result<()> {
         loop {
             let before = self.seen;
-            // The list may lack what is added meanwhile.
-            for entry in Dir::read_from(&self.top)? {
-                let Some((name, kind)) = named(&self.top, entry?)? else { continue };
-                let name = Path::new(&name);
-                let removed = match kind {
-                    FileType::Directory => self.empty(name),
-                    _ => self.top.remove_file(name).and_then(|()| self.count()),
-                };
-                match removed {
-                    Err(error) if bounded_work::stop(&error).is_some() => return Err(error),
-                    removed => failed = failed.and(removed),
-                }
-            }
-            if self.seen == before {
-                return failed;
+            let emptied = self.empty(directory, depth);
+            match (emptied, parent.remove_directory(name)) {
+                (_, Ok(())) => return self.count(),
+                (Err(error), _) if bounded_work::stop(&error).is_some() => return Err(error),
+                // The list may lack what was added meanwhile.
+                _ if self.seen > before => {}
+                (emptied, removed) => return emptied.and(removed),
             }
         }
     }
 
-    /// Removes a directory of the top.
-    fn empty(&mut self, name: &Path) -> io::Result<()> {
-        let mut failed = Ok(());
-        loop {
-            // In an overlay, an empty directory of the kernel may belong to another user.
-            if self.top.remove_directory(name).is_ok() {
-                return self.count();
+    /// Removes the entries of a directory. If one cannot be removed, the others are.
+    fn empty(&mut self, directory: &UntrustedDir, depth: usize) -> io::Result<()> {
+        let (mut failed, mut is_granted) = (Ok(()), false);
+        directory.for_each_entry(|name, kind| {
+            let name = Path::new(name);
+            let mut removed = self.remove(directory, name, kind, depth);
+            if !is_granted && is_denied(&removed) {
+                // Of another owner's directory only an empty one can be removed.
+                is_granted = true;
+                let _ = directory.grant_own_access();
+                removed = self.remove(directory, name, kind, depth);
             }
-            let (before, directory) = (self.seen, open_writable(&self.top, name)?);
-            for entry in Dir::read_from(&directory)? {
-                let Some((name, kind)) = named(&directory, entry?)? else { continue };
-                let name = Path::new(&name);
-                let removed = match kind {
-                    FileType::Directory => {
-                        directory.remove_directory(name).or_else(|_| self.move_to_top(&directory, name))
-                    }
-                    _ => directory.remove_file(name),
-                };
-                match removed.and_then(|()| self.count()) {
-                    Err(error) if bounded_work::stop(&error).is_some() => return Err(error),
-                    removed => failed = failed.and(removed),
-                }
+            match removed {
+                Err(error) if bounded_work::stop(&error).is_some() => return Err(error),
+                removed => failed = std::mem::replace(&mut failed, Ok(())).and(removed),
             }
-            if self.seen == before {
-                return failed.and_then(|()| self.top.remove_directory(name));
-            }
+            Ok(())
+        })?;
+        failed
+    }
+
+    fn remove(&mut self, parent: &UntrustedDir, name: &Path, kind: FileType, depth: usize) -> io::Result<()> {
+        if kind != FileType::Directory {
+            parent.remove_file(name)?;
+            return self.count();
+        }
+        if depth >= MAX_OPEN {
+            parent.remove_directory(name).or_else(|_| self.move_to_top(parent, name))?;
+            return self.count();
+        }
+        match parent.open_granted(name) {
+            Ok(directory) => self.remove_emptied(parent, name, &directory, depth + 1),
+            Err(error) => parent.remove_directory(name).map_err(|_| error),
         }
     }
 
@@ -107,7 +112,7 @@ impl Removal {
         let _ = directory.grant_access(name);
         loop {
             self.moved += 1;
-            match rustix::fs::renameat(directory, name, &self.top, format!("{MOVED}{}", self.moved)) {
+            match rustix::fs::renameat(directory, name, self.top, format!("{MOVED}{}", self.moved)) {
                 Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => {}
                 moved => return Ok(moved?),
             }
@@ -120,26 +125,8 @@ impl Removal {
     }
 }
 
-fn open_writable(parent: &UntrustedDir, name: &Path) -> io::Result<UntrustedDir> {
-    let directory = parent.open_granted(name)?;
-    // Of another owner's directory only an empty one can be removed.
-    let _ = directory.grant_own_access();
-    Ok(directory)
-}
-
-/// Returns the name and the type of an entry; `None` for the directory itself and the one above.
-fn named(directory: &UntrustedDir, entry: rustix::fs::DirEntry) -> io::Result<Option<(OsString, FileType)>> {
-    use std::os::unix::ffi::OsStringExt;
-    let name = OsString::from_vec(entry.file_name().to_bytes().to_vec());
-    if name == "." || name == ".." {
-        return Ok(None);
-    }
-    let kind = match entry.file_type() {
-        // Some file systems do not report the type.
-        FileType::Unknown => FileType::from_raw_mode(directory.stat(&name)?.st_mode),
-        kind => kind,
-    };
-    Ok(Some((name, kind)))
+fn is_denied(result: &io::Result<()>) -> bool {
+    result.as_ref().is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
 }
 
 #[cfg(test)]

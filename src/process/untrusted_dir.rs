@@ -127,21 +127,30 @@ impl UntrustedDir {
     /// than `most`.
     pub fn entries(&self, most: usize) -> io::Result<Vec<(OsString, FileType)>> {
         let mut found = Vec::new();
+        self.for_each_entry(|name, kind| {
+            if found.len() == most {
+                return Err(io::Error::new(ErrorKind::FileTooLarge, "too many entries"));
+            }
+            found.push((name.to_owned(), kind));
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// Calls `visit` with the name and the type of each entry, in no order, until it fails. It may
+    /// remove the entry.
+    pub fn for_each_entry(&self, mut visit: impl FnMut(&OsStr, FileType) -> io::Result<()>) -> io::Result<()> {
         let mut add = |name: &CStr, kind: FileType| {
             let name = OsStr::from_bytes(name.to_bytes());
             if name == "." || name == ".." {
                 return Ok(());
-            }
-            if found.len() == most {
-                return Err(io::Error::new(ErrorKind::FileTooLarge, "too many entries"));
             }
             // Some file systems do not report the type.
             let kind = match kind {
                 FileType::Unknown => FileType::from_raw_mode(self.stat(name)?.st_mode),
                 kind => kind,
             };
-            found.push((name.to_owned(), kind));
-            Ok(())
+            visit(name, kind)
         };
         #[cfg(target_os = "linux")]
         {
@@ -158,7 +167,7 @@ impl UntrustedDir {
             let entry = entry?;
             add(entry.file_name(), entry.file_type())?;
         }
-        Ok(found)
+        Ok(())
     }
 
     /// Examines an entry below this directory without following a link.
