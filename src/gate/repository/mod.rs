@@ -266,7 +266,7 @@ impl RepositoryExchange {
         }
         let (worktrees, has_nested_failed) = self.bring_out_nested(&mut report);
         has_failed |= has_nested_failed;
-        for (dir, _) in self.dirs.iter_mut().zip(needed).filter(|(_, is_needed)| *is_needed) {
+        for (dir, _) in self.dirs.iter_mut().zip(&needed).filter(|(_, is_needed)| **is_needed) {
             let Some(git) = &self.git else {
                 report.problems.push("Git is not installed on the host, so commits made inside cannot come out".into());
                 has_failed = true;
@@ -287,7 +287,8 @@ impl RepositoryExchange {
             }
             has_failed |= report.has_refused && !aside::keep(&self.gate, &dir.dir, &mut report);
         }
-        for dir in self.dirs.iter().filter(|dir| dir.may_keep_files()) {
+        let exchanged = self.dirs.iter().zip(needed).filter_map(|(dir, is_needed)| is_needed.then_some(dir));
+        for dir in exchanged.filter(|dir| dir.may_keep_files()) {
             kept::report_names(&dir.dir, &mut report);
             for tree in &dir.trees {
                 kept::report_pointers(tree, &mut report);
