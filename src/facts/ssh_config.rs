@@ -44,6 +44,8 @@ pub struct SshConfigFacts {
     pub files: Vec<SshConfigFile>,
     /// Files that are not read because the guest can write them.
     pub refused: Vec<HostPath>,
+    /// The first of them that is a configuration: ssh outside runs the commands in it.
+    pub refused_configuration: Option<HostPath>,
     /// Public keys, by the path that `IdentityFile` names.
     pub public_keys: BTreeMap<HostPath, String>,
     /// Lists of host keys, by their path.
@@ -61,6 +63,16 @@ pub struct SshConfigQuestion<'a> {
     pub start: HostPath,
 }
 
+impl SshConfigQuestion<'_> {
+    /// Tells whether the guest can write a file, or make it if it does not exist.
+    fn is_writable(&self, path: &HostPath) -> bool {
+        let real = path.as_path().ancestors().find_map(|above| above.canonicalize().ok());
+        let real = real.and_then(|real| HostPath::new(real).ok());
+        let is_in = |path: &HostPath| self.writable.iter().any(|root| path.is_within(root));
+        is_in(path) || real.is_some_and(|real| is_in(&real))
+    }
+}
+
 impl SshConfigFacts {
     pub fn look(question: &SshConfigQuestion<'_>) -> Self {
         let mut facts = SshConfigFacts::default();
@@ -72,7 +84,13 @@ impl SshConfigFacts {
         if self.files.len() >= MOST_FILES || self.files.iter().any(|file| file.path == *path) {
             return;
         }
-        let Some(content) = self.content(question, path, LARGEST_FILE) else { return };
+        let refused = self.refused.len();
+        let Some(content) = self.content(question, path, LARGEST_FILE) else {
+            if self.refused.len() > refused {
+                self.refused_configuration.get_or_insert_with(|| path.clone());
+            }
+            return;
+        };
         let lines: Vec<SshLine> = content.lines().enumerate().filter_map(|(at, text)| line(at + 1, text)).collect();
         self.files.push(SshConfigFile { path: path.clone(), lines: lines.clone() });
         for line in &lines {
@@ -122,12 +140,11 @@ impl SshConfigFacts {
 
     /// Reads a file, unless the guest could have written it or the link to it.
     fn content(&mut self, question: &SshConfigQuestion<'_>, path: &HostPath, largest: u64) -> Option<String> {
-        let real = HostPath::new(path.as_path().canonicalize().ok()?).ok()?;
-        if question.writable.iter().any(|root| real.is_within(root) || path.is_within(root)) {
+        if question.is_writable(path) {
             self.refused.push(path.clone());
             return None;
         }
-        untrusted::read(real.as_path(), largest).ok()
+        untrusted::read(&path.as_path().canonicalize().ok()?, largest).ok()
     }
 }
 
@@ -196,10 +213,12 @@ fn included(question: &SshConfigQuestion<'_>, word: &str) -> Vec<HostPath> {
     let mut found = vec![PathBuf::from("/")];
     for part in path.iter().skip(1) {
         let is_pattern = part.as_bytes().iter().any(|byte| b"*?[".contains(byte));
-        found = found
-            .into_iter()
-            .flat_map(|above| if is_pattern { children(&above, part.as_bytes()) } else { vec![above.join(part)] })
-            .collect();
+        let expand = |above: PathBuf| {
+            // The guest could make a file that matches.
+            let is_writable = || HostPath::new(&above).is_ok_and(|above| question.is_writable(&above));
+            if is_pattern && !is_writable() { children(&above, part.as_bytes()) } else { vec![above.join(part)] }
+        };
+        found = found.into_iter().flat_map(expand).collect();
     }
     found.into_iter().filter_map(|path| HostPath::new(path).ok()).collect()
 }

@@ -69,6 +69,9 @@ impl Draft<'_> {
         if words.iter().skip(1).any(|word| roots.iter().any(|root| names_path_below(word, root))) {
             return Err(format!("{name} on the host names a file that the sandbox can write"));
         }
+        if let Some(file) = &self.facts.ssh_config.refused_configuration {
+            return Err(format!("ssh on the host reads `{file}`, which the sandbox can write"));
+        }
         let Some(first) = words.first_mut() else { return Err(format!("{name} on the host is empty")) };
         let found = match first.as_str() {
             "ssh" => self.facts.ssh.clone(),

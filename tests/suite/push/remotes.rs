@@ -92,6 +92,18 @@ fn attack_29_programs_and_files_of_the_guest_are_not_used(fixture: &Fixture) {
     let finished = bash(fixture, &["agent/*"], "git fetch -q || echo failed");
     let reason = "core.sshCommand on the host names a file that the sandbox can write";
     assert!(finished.success() == "failed" && finished.stderr.contains(reason), "{}", finished.stderr);
+    // ssh would run a command that the guest writes into an included file.
+    fixture.write(".gitconfig", &super::server::gitconfig(""));
+    fixture.write(".ssh/config", &format!("Include {}/ssh_*\n", fixture.project.display()));
+    let program = format!("ProxyCommand touch {}", fixture.root.join("client/run").display());
+    let script = "echo \"$1\" > ssh_config; git fetch -q || echo failed";
+    let mut command = fixture.run();
+    let finished = command.args(["--push", "agent/*", "--", "bash", "-c", script, "bash", &program]).finish();
+    assert_eq!(finished.success(), "failed", "{}", finished.stderr);
+    let reason =
+        format!("ssh on the host reads `{}/ssh_*`, which the sandbox can write", fixture.project.display());
+    assert!(finished.stderr.contains(&reason), "{}", finished.stderr);
+    assert!(!fixture.root.join("client/run").exists(), "the guest's program ran on the host");
 }
 
 /// With the host's own Git directory, the guest could make a commit have other parents.
