@@ -100,8 +100,7 @@ fn attack_29_programs_and_files_of_the_guest_are_not_used(fixture: &Fixture) {
     let mut command = fixture.run();
     let finished = command.args(["--push", "agent/*", "--", "bash", "-c", script, "bash", &program]).finish();
     assert_eq!(finished.success(), "failed", "{}", finished.stderr);
-    let reason =
-        format!("ssh on the host reads `{}/ssh_*`, which the sandbox can write", fixture.project.display());
+    let reason = format!("ssh on the host reads `{}/ssh_*`, which the sandbox can write", fixture.project.display());
     assert!(finished.stderr.contains(&reason), "{}", finished.stderr);
     assert!(!fixture.root.join("client/run").exists(), "the guest's program ran on the host");
 }
