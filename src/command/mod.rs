@@ -87,6 +87,8 @@ fn internal_command(arguments: &[OsString]) -> Option<InternalCommand> {
         "pod" => |rest| helper::pod(&rest),
         "forward" => |_| ports::serve_inside(),
         "channel" => |rest| helper::channel(&rest),
+        #[cfg(target_os = "linux")]
+        "package-index" => |rest| helper::package_index(&rest),
         "listeners" => |_| ports::list_inside(),
         "probe" => |rest| selftest::probe::main(rest.into_iter()),
         "connect" => |rest| proxy::connect(rest.into_iter()),

@@ -8,6 +8,8 @@
 mod channel;
 mod command;
 #[cfg(target_os = "linux")]
+mod package_index;
+#[cfg(target_os = "linux")]
 mod pod;
 mod relay;
 mod remote_helper;
@@ -31,6 +33,8 @@ pub use channel::main as channel;
 pub use command::PreparedCommand;
 #[cfg(target_os = "linux")]
 pub use command::complete_paths;
+#[cfg(target_os = "linux")]
+pub use package_index::{BoundIndex, main as package_index};
 #[cfg(target_os = "linux")]
 pub use pod::main as pod;
 pub use remote_helper::main as remote_helper;
@@ -201,8 +205,14 @@ fn run(config: &HelperConfig, argv: Vec<OsString>) -> Result<u8, CommandStatus> 
     if config.exec {
         descendants::adopt();
     }
+    #[cfg(target_os = "linux")]
+    let index = config.package_index.as_ref().and_then(BoundIndex::bind);
     let command = start(&prepared, grouping, &|_| ())?;
     report(config, CommandStatus::Started);
+    #[cfg(target_os = "linux")]
+    if let Some(index) = index {
+        index.serve();
+    }
     let Some(command) = Pid::from_raw(command.id() as i32) else { return Err(CommandStatus::NotExecutable) };
     #[cfg(target_os = "linux")]
     if let Some(byte) = config.client {

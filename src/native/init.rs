@@ -67,13 +67,16 @@ impl Init {
 
     /// Starts the guest, waits for its end, and returns the exit code that a shell would report. If
     /// the guest is left to pid 1, returns 0 as soon as it runs.
-    pub fn run_guest(&self, command: &Command) -> i32 {
+    ///
+    /// `then` is called as soon as the guest runs.
+    pub fn run_guest(&self, command: &Command, then: impl FnOnce()) -> i32 {
         match guest::start(command, &self.mask, self.role == Role::Entered) {
             Ok(_) if self.role == Role::Leaving => 0,
             Ok(guest) => {
                 if command.reports_start {
                     let _ = self.link.send(Message::Started, None);
                 }
+                then();
                 self.supervise(guest)
             }
             Err(errno) => {

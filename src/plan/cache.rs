@@ -9,7 +9,7 @@ use super::mounts::flat_name;
 use super::prepare::Prepare;
 use super::{Draft, Source};
 use crate::config::Config;
-use crate::config::value::{Access, CacheMode};
+use crate::config::value::{Access, CacheMode, NetworkMode};
 use crate::facts::FileKind;
 use crate::host::Host;
 use crate::path::HostPath;
@@ -84,7 +84,7 @@ pub fn base(host: &Host) -> HostPath {
 
 impl Draft<'_> {
     /// Adds the caches that the host has.
-    pub fn package_caches(&mut self) {
+    pub fn package_caches(&mut self, network: NetworkMode) {
         if self.config.cache.value == CacheMode::Off || !self.user.is_host_user() {
             return;
         }
@@ -131,7 +131,11 @@ impl Draft<'_> {
                 CacheView::LayerAlone(_) => mount,
             };
             self.cache_layers.get_or_insert_with(|| layers.clone());
+            let target = mount.target.clone();
             self.mounts.add(mount);
+            if network == NetworkMode::Off {
+                self.use_cache_offline(name, &target);
+            }
             if let Some(name) = variable
                 && let Some(value) = self.host.env.path(name)
             {

@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::engine::EnginePlan;
-use super::{CONTROL_DIR, HelperConfig, NestedPlan};
+use super::{CONTROL_DIR, HelperConfig, NestedPlan, PACKAGE_INDEX_PORT};
 use crate::config::value::EngineKind;
 use crate::config::{Config, Origin, Sourced};
 
@@ -75,6 +75,10 @@ pub fn details(
     for path in &helper_config.append_python_path {
         let reason = "a directory of the workspace on the host's PYTHONPATH, appended inside";
         details.add_default("PYTHONPATH", path, reason);
+    }
+    if let Some(index) = &helper_config.package_index {
+        let reason = format!("pip's index on port {PACKAGE_INDEX_PORT} inside, because the sandbox has no network");
+        details.add_default("package index", &index.directory, &reason);
     }
     if let Some(file) = &helper_config.startup {
         details.add_default("startup", file, "sourced by a shell inside before the command starts");

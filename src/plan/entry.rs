@@ -260,6 +260,13 @@ impl VariableTable {
         self.plain(name, value, why);
     }
 
+    /// Sets a variable that no option requested; returns whether it did.
+    pub fn add_default(&mut self, name: &str, value: impl Into<String>, why: Why) -> bool {
+        let is_free = self.origin(name).is_none();
+        self.plain(name, value, why);
+        is_free
+    }
+
     fn add(&mut self, variable: Variable) {
         if !self.0.iter().any(|other| other.name == variable.name) {
             self.0.push(variable);

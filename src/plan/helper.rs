@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::entry::{Mount, Why};
 use super::prepare::Prepare;
 use super::push::PushPlan;
-use super::{Draft, FINDINGS, mounts};
+use super::{Draft, FINDINGS, PackageIndex, mounts};
 use crate::config::value::{Access, EngineKind, Port};
 use crate::error::{Diagnostic, Kind, Result};
 use crate::facts::FileKind;
@@ -67,6 +67,9 @@ pub struct HelperConfig {
     /// command are then one process group, which the launcher signals and which ends with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launcher: Option<u32>,
+    /// Serves pip's cache, if the sandbox has no network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub package_index: Option<PackageIndex>,
     /// Whether programs in a container may make sandboxes of their own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub nested: bool,
@@ -132,6 +135,7 @@ impl Draft<'_> {
             owner: self.host.platform == Platform::Linux && !self.copies_files,
             control_dir: None,
             opened: Vec::new(),
+            package_index: None,
             nested: false,
             launcher: None,
         }

@@ -23,6 +23,7 @@ mod mount_points;
 mod mounts;
 mod nested;
 mod network;
+mod offline;
 mod prepare;
 mod preset;
 pub mod push;
@@ -58,6 +59,7 @@ pub use logins::LoginPlan;
 pub use mounts::flat_name;
 pub use nested::NestedPlan;
 pub use network::{HANDOVER, NetworkPlan, ProxyPlan};
+pub use offline::{PACKAGE_INDEX_PORT, PackageIndex};
 pub use prepare::Prepare;
 pub use preset::PresetChoice;
 pub use push::PushPlan;
@@ -241,6 +243,7 @@ pub struct Draft<'a> {
     env: entry::VariableTable,
     prepare: Vec<Prepare>,
     cache_layers: Option<HostPath>,
+    package_index: Option<PackageIndex>,
     agent_state: AgentState,
     login_decisions: Vec<LoginDecision>,
     warnings: Vec<Warning>,
@@ -298,6 +301,7 @@ impl Plan {
             env,
             prepare: Vec::new(),
             cache_layers: None,
+            package_index: None,
             agent_state: AgentState::default(),
             login_decisions: Vec::new(),
             warnings,
@@ -315,7 +319,7 @@ impl Plan {
         }
         draft.preset_mounts();
         if engine.kind != EngineKind::SandboxExec && !draft.copies_files {
-            draft.package_caches();
+            draft.package_caches(network.mode);
         }
         draft.git_configuration();
         if engine.kind != EngineKind::SandboxExec {
@@ -376,6 +380,7 @@ impl Plan {
             handover,
             opened,
             awaited,
+            package_index: draft.package_index.clone(),
             nested: engine.kind.is_container() && nested.is_allowed(),
             ..draft.helper_config(&ports, &push)
         };

@@ -19,7 +19,7 @@ use super::{Session, Streams};
 use crate::error::Result;
 use crate::gate::streams::RelayedStreams;
 use crate::gate::terminal::{GuestTerminal, Pty, Relay};
-use crate::helper::{PreparedCommand, complete_paths};
+use crate::helper::{BoundIndex, PreparedCommand, complete_paths};
 use crate::image::hold_layer;
 use crate::launch::native::step::Step;
 use crate::launch::native::{self, NativeLaunch};
@@ -60,14 +60,14 @@ impl<'a> Prepared<'a> {
     }
 
     /// Starts the command of a guest with this terminal.
-    pub fn start(&self, init: &Init, mut command: Command) -> i32 {
+    pub fn start(&self, init: &Init, mut command: Command, then: impl FnOnce()) -> i32 {
         command.foreground = match self {
             Prepared::None => false,
             Prepared::Caller(terminal) => terminal.starts_in_foreground(),
             Prepared::Detached(..) => true,
         };
         command.reports_start = matches!(self, Prepared::Detached(..));
-        init.run_guest(&command)
+        init.run_guest(&command, then)
     }
 
     fn relay(self) -> Result<Relayed<'a>> {
@@ -271,7 +271,11 @@ pub fn run(
     let terminal = Prepared::open(streams)?;
     // This process has one thread until then, which the fork needs.
     let pending = spawn(&launch.setup, terminal.streams(), |init| match command(launch) {
-        Some(command) => terminal.start(init, command),
+        Some(command) => {
+            // Connections wait until the guest runs, which is the first child of pid 1.
+            let index = launch.helper_config.package_index.as_ref().and_then(BoundIndex::bind);
+            terminal.start(init, command, || index.map_or((), BoundIndex::serve))
+        }
         None => CommandStatus::NotExecutable.exit_code().into(),
     })?;
     let downgrades = pending

@@ -31,7 +31,7 @@ pub fn enter(record: &Record, argv: Vec<OsString>, ui: Ui) -> Result<Outcome> {
     let terminal = Prepared::open(&mut streams)?;
     let environment = environment_of(record)?;
     let child = enter_with(record, terminal.streams(), CommandLifetime::Command, |init| {
-        start(&argv, &environment, |command| terminal.start(init, command))
+        start(&argv, &environment, |command| terminal.start(init, command, || ()))
     })?;
     relayed.start();
     let (outcome, status) = supervise(child, terminal, signals, &mut super::Repositories::default(), None)?;
@@ -47,7 +47,7 @@ pub fn leave(record: &Record, argv: Vec<OsString>, ui: Ui) -> Result<Outcome> {
     let environment = environment_of(record)?;
     let streams = SessionStreams::File(null.as_fd());
     let mut child = enter_with(record, streams, CommandLifetime::Sandbox, |init| {
-        start(&argv, &environment, |command| init.run_guest(&command))
+        start(&argv, &environment, |command| init.run_guest(&command, || ()))
     })?;
     loop {
         match child.event() {

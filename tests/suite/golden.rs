@@ -57,7 +57,12 @@ const SCENARIOS: [Scenario; 11] = [
     Scenario {
         name: "network-off",
         engines: &Engine::ALL,
-        set_up: |_| Options { network: Some("off".into()), ..Options::default() },
+        set_up: |handwritten| {
+            for cache in [".cache/pip", ".cargo/registry", ".npm/_cacache"] {
+                fs::create_dir_all(handwritten.host.home.as_path().join(cache)).expect("cache");
+            }
+            Options { network: Some("off".into()), ..Options::default() }
+        },
         command: &["make", "test"],
     },
     Scenario {

@@ -10,7 +10,10 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
+use crate::for_every_engine;
 use crate::support::{Engine, Finished, Fixture, RunToEnd};
+
+for_every_engine!(what_pip_has_cached_is_served_without_a_network);
 
 /// What a registry answers to a request for a path that ends so.
 type Answers = Vec<(String, Vec<u8>)>;
@@ -37,8 +40,9 @@ fn answer(mut stream: &TcpStream, answers: &Answers) {
     let path = request.split(' ').nth(1).unwrap_or_default();
     let found = answers.iter().find(|(end, _)| path.ends_with(end.as_str()));
     let (status, body) = found.map_or(("404 Not Found", &[][..]), |(_, body)| ("200 OK", body));
+    let kind = if path.ends_with('/') { "text/html" } else { "application/octet-stream" };
     let head = format!(
-        "HTTP/1.1 {status}\r\ndate: {}\r\ncontent-length: {}\r\ncache-control: max-age=31536000\r\nconnection: close\r\n\r\n",
+        "HTTP/1.1 {status}\r\ndate: {}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\ncache-control: max-age=31536000\r\nconnection: close\r\n\r\n",
         now(),
         body.len()
     );
@@ -168,18 +172,43 @@ fn pip_installs_without_a_network_what_it_has_installed_before() {
         let wheel = fixture.outside("wheels").join("tiny-1.0-py3-none-any.whl");
         let made = Command::new("python3").args(["-c", MAKE_WHEEL]).arg(&wheel).output().expect("python3");
         assert!(made.status.success(), "{made:?}");
-        let port = serve(|_| vec![(".whl".into(), fs::read(&wheel).expect("wheel"))]);
-        // pip asks an index each time, so it needs the address to work without one. It caches no plain
-        // HTTP, except of trusted hosts.
-        fixture
-            .write("project/requirements.txt", &format!("tiny @ http://127.0.0.1:{port}/tiny-1.0-py3-none-any.whl\n"));
-        let install = "rm -rf .venv; python3 -m venv .venv
-            .venv/bin/pip install --quiet --disable-pip-version-check --trusted-host 127.0.0.1 \
-                -r requirements.txt; .venv/bin/python -m tiny";
+        let page = "<a href='/tiny-1.0-py3-none-any.whl'>tiny-1.0-py3-none-any.whl</a>";
+        let port =
+            serve(|_| vec![(".whl".into(), fs::read(&wheel).expect("wheel")), ("/simple/tiny/".into(), page.into())]);
+        // pip caches no plain HTTP, except of trusted hosts.
+        let index =
+            format!("[global]\nindex-url = http://127.0.0.1:{port}/simple/\ntrusted-host = 127.0.0.1\nretries = 0\n");
+        fixture.write("project/pip.conf", &index);
+        fixture.bash("python3 -m venv .venv && mv pip.conf .venv").success();
+        let install = ".venv/bin/pip install --quiet --disable-pip-version-check Tiny; .venv/bin/python -m tiny
+            .venv/bin/pip uninstall --quiet --yes tiny";
         assert_eq!(fixture.bash(install).success(), "tiny works");
         assert_eq!(without_network(&mut fixture.run(), install).success(), "tiny works");
         assert_eq!(fs::read_dir(fixture.home.join(".cache/pip")).expect("cache").count(), 1);
         let cold = without_network(fixture.run().args(["--cache", "off"]), install);
         assert_ne!(cold.code, Some(0));
+        // An index that the user names is asked.
+        let other = without_network(fixture.run().args(["--env", "PIP_INDEX_URL=http://127.0.0.1:9/"]), install);
+        assert_ne!(other.code, Some(0));
     });
+}
+
+/// Asks for a path of the index inside.
+const GET: &str = r#"get() { exec 3<>/dev/tcp/127.0.0.1/8878; printf 'GET %s HTTP/1.1\r\n\r\n' "$1" >&3; cat <&3; }"#;
+
+fn what_pip_has_cached_is_served_without_a_network(fixture: &Fixture) {
+    fixture.write(".cache/pip/wheels/aa/bb/Tiny-1.0-py3-none-any.whl", "the content");
+    fixture.write(".cache/pip/wheels/aa/secret", "no distribution");
+    let ask = |script: &str| without_network(&mut fixture.run(), &format!("{GET}; {script}"));
+    let file = "/file/wheels/aa/bb/Tiny-1.0-py3-none-any.whl/Tiny-1.0-py3-none-any.whl";
+    let page = ask("get /simple/tiny/");
+    assert!(page.stdout.contains(&format!("<a href=\"{file}\">Tiny-1.0-py3-none-any.whl</a>")), "{page:?}");
+    assert!(ask(&format!("get {file}")).success().ends_with("the content"));
+    for path in ["/simple/other/", "/file/wheels/aa/secret", "/file/../../etc/passwd", "/file//etc/passwd", "/"] {
+        let answer = ask(&format!("get {path}"));
+        assert!(answer.success().starts_with("HTTP/1.1 404 "), "{path}: {answer:?}");
+    }
+    // With a network pip's own index is asked, and nothing listens.
+    let open = fixture.bash("(exec 3<>/dev/tcp/127.0.0.1/8878) 2>&- || echo closed; echo $PIP_INDEX_URL");
+    assert_eq!(open.success(), "closed");
 }

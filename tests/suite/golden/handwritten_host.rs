@@ -185,13 +185,16 @@ impl HandwrittenHost {
     pub fn normalize(&self, text: &str) -> String {
         let text = self.files.normalize(text);
         // Digests of paths, which contain the name of a temporary directory.
-        ["/venv/project-", "/dev/shm/sandpen-1000-sessions-"].into_iter().fold(text, |text, start| {
-            let mut parts = text.split(start);
-            let first = parts.next().unwrap_or_default().to_owned();
-            parts.fold(first, |text, part| {
-                format!("{text}{start}[DIGEST]{}", part.trim_start_matches(|c: char| c.is_ascii_hexdigit()))
-            })
-        })
+        ["/venv/project-", "/cache/project-", "/dev/shm/sandpen-1000-sessions-"].into_iter().fold(
+            text,
+            |text, start| {
+                let mut parts = text.split(start);
+                let first = parts.next().unwrap_or_default().to_owned();
+                parts.fold(first, |text, part| {
+                    format!("{text}{start}[DIGEST]{}", part.trim_start_matches(|c: char| c.is_ascii_hexdigit()))
+                })
+            },
+        )
     }
 }
 
