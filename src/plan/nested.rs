@@ -6,6 +6,8 @@ use std::ffi::OsString;
 use super::{Inputs, Request};
 use crate::config::Origin;
 use crate::config::value::{EngineKind, NestedMode, UserMode};
+use crate::facts::DockerFacts;
+use crate::host::Platform;
 use crate::warning::{Warning, WarningTopic};
 
 /// Browsers that refuse to start without a sandbox, and bubblewrap itself.
@@ -114,7 +116,7 @@ fn unavailable(inputs: Inputs, engine: EngineKind) -> Option<&'static str> {
             Some("the kernel denies it to root's sandbox; run sandpen as an ordinary user")
         }
         EngineKind::Native => None,
-        EngineKind::Docker => Some("Docker's seccomp profile denies new namespaces"),
+        EngineKind::Docker => unavailable_in_docker(inputs),
         EngineKind::Podman => unavailable_in_podman(inputs),
         EngineKind::Kubernetes => Some("pods have no user namespaces of their own"),
         EngineKind::SandboxExec => Some("macOS denies a sandbox within a sandbox"),
@@ -126,7 +128,29 @@ fn unavailable(inputs: Inputs, engine: EngineKind) -> Option<&'static str> {
 fn unavailable_in_podman(inputs: Inputs) -> Option<&'static str> {
     if inputs.facts.podman.as_ref().is_none_or(|podman| podman.remote) {
         Some("Podman runs on another machine, whose kernel settings are unknown")
-    } else if inputs.host.uid == 0 {
+    } else {
+        unavailable_to_user(inputs)
+    }
+}
+
+/// Docker's seccomp profile can be replaced, if the engine is on this machine.
+fn unavailable_in_docker(inputs: Inputs) -> Option<&'static str> {
+    let docker = inputs.facts.docker.as_ref();
+    let is_elsewhere = |docker: &DockerFacts| docker.remote || docker.is_desktop() || docker.provider().is_some();
+    if inputs.host.platform != Platform::Linux || docker.is_none_or(is_elsewhere) {
+        Some("Docker runs on another machine, whose kernel settings are unknown")
+    } else if docker.is_some_and(|docker| docker.rootless) {
+        Some("the guest is root of rootless Docker's namespace, and the kernel maps root to no other one")
+    } else if inputs.facts.helper.is_none() {
+        Some("without the guest helper no filter replaces Docker's")
+    } else {
+        unavailable_to_user(inputs)
+    }
+}
+
+/// The parts of /proc that engines cover must be visible, and belong to root.
+fn unavailable_to_user(inputs: Inputs) -> Option<&'static str> {
+    if inputs.host.uid == 0 {
         Some("root's containers must not see all of /proc; run sandpen as an ordinary user")
     } else if inputs.config.user.value == UserMode::Image {
         Some("the image's user may be root, who must not see all of /proc")

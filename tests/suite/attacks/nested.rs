@@ -9,12 +9,12 @@ use crate::support::{Engine, Fixture, RunToEnd};
 
 /// Repeats tests of other modules; every script of theirs runs in a namespace of its own.
 macro_rules! repeated {
-    ($name_of_module:ident, $engine:expr, $($module:ident::$name:ident),+ $(,)?) => {
+    ($name_of_module:ident, $on:expr, $($module:ident::$name:ident),+ $(,)?) => {
         mod $name_of_module {
             use super::*;
             $(#[test]
             fn $name() {
-                Fixture::on_prepared($engine, Fixture::nested, $module::$name);
+                $on(Fixture::nested, $module::$name);
             })+
         }
     };
@@ -22,7 +22,20 @@ macro_rules! repeated {
 
 repeated!(
     attack_35_from_within_a_namespace_in_a_container,
-    Engine::PodmanRootless,
+    |prepare, test: fn(&Fixture)| Fixture::on_prepared(Engine::PodmanRootless, prepare, test),
+    walls::attack_12_13_no_sockets_of_the_host,
+    walls::attack_14_no_inherited_files,
+    walls::attack_17_privileged_kernel_interfaces_are_blocked,
+    guest::attack_25_a_killed_launcher_takes_the_guest_along,
+    guest::attack_25_the_guest_cannot_prevent_its_termination,
+    network::attack_22_no_way_out_but_the_proxy,
+    repository::attack_19_links_do_not_lead_outside,
+    terminal::attack_27_a_sandbox_in_the_background_reads_no_keys,
+);
+
+repeated!(
+    attack_35_from_within_a_namespace_in_docker,
+    |prepare, test: fn(&Fixture)| Fixture::on_docker_as_ordinary_user(prepare, test),
     walls::attack_12_13_no_sockets_of_the_host,
     walls::attack_14_no_inherited_files,
     walls::attack_17_privileged_kernel_interfaces_are_blocked,
@@ -35,7 +48,7 @@ repeated!(
 
 repeated!(
     attack_35_from_within_a_nested_namespace,
-    Engine::Native,
+    |prepare, test: fn(&Fixture)| Fixture::on_prepared(Engine::Native, prepare, test),
     native::attack_11_nothing_can_be_typed_into_a_terminal,
     native::attack_15_nothing_secret_of_the_system_is_visible,
     native::attack_16_abstract_sockets_of_the_host_are_out_of_reach,
@@ -63,7 +76,7 @@ fn on_native(test: impl FnOnce(&Fixture)) {
 fn attack_35_a_container_shows_all_of_proc_to_ordinary_users_only() {
     let new_proc =
         "unshare --user --map-root-user --pid --fork --mount-proc sh -c 'head -n 1 /proc/self/status; echo $$'";
-    Fixture::on(Engine::PodmanRootless, |fixture| {
+    let shows_all_of_proc = |fixture: &Fixture| {
         let run =
             |option: &str, script: &str| fixture.run().args(["--nested", option, "--", "bash", "-c", script]).finish();
         assert_eq!(run("on", new_proc).success(), "Name:\thead\n1");
@@ -82,9 +95,11 @@ fn attack_35_a_container_shows_all_of_proc_to_ordinary_users_only() {
         let within =
             format!("unshare --user --map-root-user --pid --fork --mount-proc bash -c '{}'", probe.replace('\'', "\""));
         assert_eq!(run("on", &within).success(), "");
-    });
+    };
+    Fixture::on(Engine::PodmanRootless, shows_all_of_proc);
+    Fixture::on_docker_as_ordinary_user(std::convert::identity, shows_all_of_proc);
     // Root's guest is the host's root, who could write some of it.
-    Fixture::on(Engine::Podman, |fixture| {
+    let is_denied = |fixture: &Fixture| {
         let finished = fixture.run().args(["--nested", "on", "--", "bash", "-c", new_proc]).finish();
         assert_ne!(finished.code, Some(0), "{finished:?}");
         assert!(
@@ -92,7 +107,9 @@ fn attack_35_a_container_shows_all_of_proc_to_ordinary_users_only() {
             "{}",
             finished.stderr
         );
-    });
+    };
+    Fixture::on(Engine::Podman, is_denied);
+    Fixture::on(Engine::Docker, is_denied);
 }
 
 #[test]
