@@ -1,7 +1,7 @@
 //! Turns the failed system call of a child into a cause that a user can act on.
 
 use super::error::{Cause, Fault, SetupError, Stage};
-use crate::facts::engines::native::namespace_restriction;
+use crate::facts::engines::native::{NamespaceRestriction, namespace_restriction};
 use crate::launch::native::step::Step;
 
 /// Explains what the child, or `clone3` itself, reported. `steps` are those of the set-up.
@@ -16,7 +16,9 @@ pub(crate) fn explain(fault: Fault, steps: &[Step]) -> SetupError {
             libc::EPERM | libc::ENOSPC | libc::ENOSYS | libc::EUSERS | libc::EACCES,
         )
         | (Stage::Hostname | Stage::Root, libc::EPERM | libc::EACCES) => {
-            namespace_restriction().map_or(Cause::Stage(fault.stage), Cause::Namespaces)
+            let is_refused = fault.stage == Stage::Namespaces && fault.errno == libc::EPERM;
+            let unknown = is_refused.then_some(NamespaceRestriction::Unknown);
+            namespace_restriction().or(unknown).map_or(Cause::Stage(fault.stage), Cause::Namespaces)
         }
         (Stage::Root | Stage::Source | Stage::Step, libc::ENOSYS) => Cause::KernelTooOld { missing: "mount_setattr" },
         (Stage::Proc, libc::EPERM) => Cause::NoProc,

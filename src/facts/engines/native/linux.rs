@@ -24,6 +24,8 @@ pub enum NamespaceRestriction {
     AppArmor,
     #[error("this looks like a container that forbids namespaces: {evidence}")]
     Container { evidence: String },
+    #[error("the kernel refuses to create user namespaces, as it does in a chroot")]
+    Unknown,
 }
 
 impl NamespaceRestriction {
@@ -40,6 +42,7 @@ impl NamespaceRestriction {
             Self::Container { .. } => "start the container with `--security-opt seccomp=unconfined --security-opt \
                  systempaths=unconfined`, or run on the host"
                 .into(),
+            Self::Unknown => "run sandpen outside of the chroot, or use a container engine".into(),
         }
     }
 }
@@ -50,10 +53,21 @@ pub fn problem() -> Option<Error> {
     if rustix::process::geteuid().is_root() && has_sys_admin() {
         return None;
     }
-    let restriction = namespace_restriction()?;
+    let restriction = namespace_restriction().or_else(|| is_chroot().then_some(NamespaceRestriction::Unknown))?;
     // The restriction may not apply to this program: an AppArmor profile or a permissive container
     // exempts it.
     if can_create_user_namespace() { None } else { Some(NativeUnavailable::Restricted(restriction).into()) }
+}
+
+/// Tells whether the root directory is no mount, as in most chroots. One that is a mount cannot be told
+/// from a container, and its launches explain why they fail.
+fn is_chroot() -> bool {
+    use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
+    let root = statx(CWD, "/", AtFlags::empty(), StatxFlags::empty());
+    root.is_ok_and(|root| {
+        root.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT)
+            && !root.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)
+    })
 }
 
 /// Root of a container may lack capabilities.
