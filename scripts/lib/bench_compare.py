@@ -1,5 +1,6 @@
 """Run commands in turn, so that load affects all of them equally, and compare them to the first."""
 import os
+import random
 import statistics
 import subprocess
 import time
@@ -61,8 +62,11 @@ class Runner:
         if REFERENCE not in commands:
             return table
         times = {name: [] for name in commands}
+        order = list(commands.items())
         for _ in range(rounds):
-            for name, command in commands.items():
+            # What a command leaves to the kernel delays the one after it, which must not always be the same.
+            random.shuffle(order)
+            for name, command in order:
                 times[name].append(self.time(command)[0])
                 time.sleep(pause)
         for name, taken in times.items():
