@@ -175,6 +175,8 @@ pub struct Plan {
     pub(crate) prepare: Vec<Prepare>,
     /// The directory of the project's layers of package caches, if it has any.
     pub(crate) cache_layers: Option<HostPath>,
+    /// Lines of ssh's configuration that are not inside, without which some connections may fail.
+    pub(crate) missed_ssh_lines: Vec<String>,
     /// Whether programs inside may make sandboxes of their own.
     pub nested: NestedPlan,
     /// Whether the container is kept after it exits.
@@ -371,7 +373,7 @@ impl Plan {
         let ports = ports(config);
         let handover = draft.filtered_network(&network, &secrets)?;
         let ssh_proxy = draft.ssh_proxy(&network);
-        let ssh_details = draft.ssh_configuration(network.mode, ssh_proxy.as_deref());
+        let ssh_lines = draft.ssh_configuration(network.mode, ssh_proxy.as_deref());
         let names_host = draft.host_proxy(&network)?;
         let opened = if user.is_host_user() { Vec::new() } else { repository::inside(&repositories) };
         let channel: Vec<ChannelSocket> = ssh.channel.iter().chain(&push.channel).cloned().collect();
@@ -404,10 +406,11 @@ impl Plan {
         let mut details = detail::details(config, &engine, &nested, &helper_config, terminal, helper.is_some());
         details.extend(copied.detail());
         details.extend(image_root::details(image_root.as_ref(), facts.root_image.as_ref()));
-        details.extend(hide_details.into_iter().chain(ssh_details));
+        details.extend(hide_details.into_iter().chain(ssh_lines.details));
         details.extend(inputs.preset.into_iter().flat_map(|preset| agent_state.details(preset)));
         Ok(Plan {
             details,
+            missed_ssh_lines: ssh_lines.missed,
             nested,
             engine,
             image,

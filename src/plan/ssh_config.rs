@@ -19,11 +19,21 @@ pub const SSH_CONFIG: &str = "ssh config";
 const FOR_ALL_USERS: &str = "/etc/ssh/ssh_config.d/00-sandpen.conf";
 const SYSTEM: &str = "/etc/ssh/ssh_config";
 
+/// The lines that are left out.
+#[derive(Default)]
+pub struct LeftOut {
+    pub details: Vec<Detail>,
+    /// Those without which some connections may fail.
+    pub missed: Vec<String>,
+}
+
 /// What happens to a line.
 enum Verdict {
     Keep(String),
-    /// Left out, with the reason.
+    /// Left out, with the reason: some connections may fail without it.
     Drop(&'static str),
+    /// Left out, with the reason: connections work without it.
+    Omit(&'static str),
     /// Replaced, with the reason.
     Replace(String, &'static str),
 }
@@ -31,8 +41,8 @@ enum Verdict {
 impl Draft<'_> {
     /// Adds the user's configuration of ssh, and on native the system's. `proxy` is what ssh needs
     /// to reach allowed hosts. Returns the lines that are left out.
-    pub fn ssh_configuration(&mut self, network: NetworkMode, proxy: Option<&str>) -> Vec<Detail> {
-        let mut left_out = Vec::new();
+    pub fn ssh_configuration(&mut self, network: NetworkMode, proxy: Option<&str>) -> LeftOut {
+        let mut left_out = LeftOut::default();
         if self.engine == EngineKind::SandboxExec {
             return left_out;
         }
@@ -77,7 +87,8 @@ impl Draft<'_> {
         }
         for file in &facts.refused {
             let reason = "the guest can write it, so it is not read";
-            left_out.push(Detail {
+            left_out.missed.push(file.to_string());
+            left_out.details.push(Detail {
                 name: SSH_CONFIG,
                 value: file.to_string(),
                 reason: reason.into(),
@@ -87,7 +98,7 @@ impl Draft<'_> {
         left_out
     }
 
-    fn system_ssh(&mut self, network: NetworkMode, left_out: &mut Vec<Detail>) {
+    fn system_ssh(&mut self, network: NetworkMode, left_out: &mut LeftOut) {
         let Some(native) = &self.facts.native else { return };
         let system = &native.system.ssh;
         for (number, file) in system.files.iter().enumerate() {
@@ -130,19 +141,24 @@ impl Draft<'_> {
         facts: &SshConfigFacts,
         file: &SshConfigFile,
         network: NetworkMode,
-        left_out: &mut Vec<Detail>,
+        left_out: &mut LeftOut,
     ) -> String {
         let mut text = String::new();
         for line in &file.lines {
-            let (kept, reason) = match self.judge(facts, line, network) {
+            let verdict = self.judge(facts, line, network);
+            let place = format!("{}:{}: {}", file.path, line.number, line.text);
+            if matches!(verdict, Verdict::Drop(_) | Verdict::Replace(..)) {
+                left_out.missed.push(place.clone());
+            }
+            let (kept, reason) = match verdict {
                 Verdict::Keep(kept) => (Some(kept), None),
-                Verdict::Drop(reason) => (None, Some(reason)),
+                Verdict::Drop(reason) | Verdict::Omit(reason) => (None, Some(reason)),
                 Verdict::Replace(kept, reason) => (Some(kept), Some(reason)),
             };
             if let Some(reason) = reason {
-                left_out.push(Detail {
+                left_out.details.push(Detail {
                     name: SSH_CONFIG,
-                    value: format!("{}:{}: {}", file.path, line.number, line.text),
+                    value: place,
                     reason: format!("left out: {reason}"),
                     from: Origin::Default,
                 });
@@ -164,10 +180,10 @@ impl Draft<'_> {
                 Verdict::Replace(NO_HOST.into(), "its condition is a command of the host")
             }
             "controlmaster" | "controlpath" | "controlpersist" => {
-                Verdict::Drop("connections are not shared with the host")
+                Verdict::Omit("connections are not shared with the host")
             }
-            "identityagent" if first != "none" => Verdict::Drop("the forwarded agent is used"),
-            "addkeystoagent" | "usekeychain" => Verdict::Drop("keys are not inside"),
+            "identityagent" if first != "none" => Verdict::Omit("the forwarded agent is used"),
+            "addkeystoagent" | "usekeychain" => Verdict::Omit("keys are not inside"),
             "pkcs11provider" | "securitykeyprovider" => Verdict::Drop("the library of a key is not inside"),
             "identityfile" => match ssh_path(self.host, first).filter(|path| facts.public_keys.contains_key(path)) {
                 Some(_) => keep(),
@@ -189,7 +205,7 @@ impl Draft<'_> {
                 if line.words.iter().all(is_inside) { keep() } else { Verdict::Drop("the file is not inside") }
             }
             "proxycommand" | "knownhostscommand" => self.judge_command(facts, line, first, network),
-            "proxyjump" if first == "none" && network == NetworkMode::Proxied => Verdict::Drop("ssh uses the proxy"),
+            "proxyjump" if first == "none" && network == NetworkMode::Proxied => Verdict::Omit("ssh uses the proxy"),
             _ => keep(),
         }
     }
@@ -197,7 +213,7 @@ impl Draft<'_> {
     fn judge_command(&self, facts: &SshConfigFacts, line: &SshLine, first: &str, network: NetworkMode) -> Verdict {
         let is_ssh = first == "ssh" || first.ends_with("/ssh");
         match network {
-            NetworkMode::Proxied if line.keyword == "proxycommand" && !is_ssh => Verdict::Drop("ssh uses the proxy"),
+            NetworkMode::Proxied if line.keyword == "proxycommand" && !is_ssh => Verdict::Omit("ssh uses the proxy"),
             _ if first == "none" || is_ssh => Verdict::Keep(line.text.clone()),
             _ => {
                 let program = facts.programs.get(first);

@@ -7,6 +7,7 @@ pub mod build;
 mod image_user;
 mod owner;
 mod preset;
+mod said;
 #[cfg(target_os = "linux")]
 mod stored_image;
 
@@ -25,12 +26,12 @@ use crate::host::{Host, ProcessStamp};
 use crate::launch::Launch;
 use crate::plan::questions::{self, Purpose};
 use crate::plan::workspace::{Workspace, include_paths};
-use crate::plan::{Inputs, Plan, Request, SSH_CONFIG, engine, ssh, user};
+use crate::plan::{Inputs, Plan, Request, SSH_CONFIG, SshState, engine, ssh, user};
 use crate::process::Client;
 use crate::session::{self, cleanup};
 use crate::session_id::SessionId;
-use crate::ui::Ui;
 use crate::ui::progress::Progress;
+use crate::ui::{Ui, counted};
 
 /// The plan that `doctor` judges, with its inputs.
 pub struct Planned {
@@ -242,6 +243,15 @@ impl Resolved {
         }
         for detail in plan.details.iter().filter(|detail| detail.name == SSH_CONFIG) {
             ui.verbose(&format!("{}: {}: {}", detail.name, detail.value, detail.reason));
+        }
+        // Nobody uses ssh without keys.
+        let missed = &plan.missed_ssh_lines;
+        let is_said = plan.ssh.state == SshState::Forwarded && !missed.is_empty() && !ui.is_quiet() && !ui.is_verbose();
+        if is_said && said::is_new(&self.host, "ssh-config", missed) {
+            let lines = counted(missed.len(), "line");
+            ui.notice(&format!(
+                "ssh's configuration inside lacks {lines}: `sandpen explain` lists them, with the reasons"
+            ));
         }
         for downgrade in launch.downgrades() {
             ui.warn(&format!("{}: {} ({})", downgrade.asked, downgrade.got, downgrade.reason));

@@ -66,6 +66,30 @@ fn explain_lists_what_is_left_out() {
 }
 
 #[test]
+fn what_is_left_out_is_said_once() {
+    Fixture::on_prepared(Engine::Native, Fixture::with_agent, |fixture| {
+        let said = |fixture: &Fixture| fixture.run().args(["--", "true"]).finish().stderr;
+        // Connections work without these.
+        fixture.write(".ssh/config", "Host *\n  ControlMaster auto\n  ControlPath x\n  AddKeysToAgent yes\n");
+        assert_eq!(said(fixture), "");
+        fixture.write(".ssh/config", "Host a\n  ProxyCommand no-such-program %h\n  IdentityFile ~/.ssh/none\n");
+        let line =
+            "sandpen: ssh's configuration inside lacks 2 lines: `sandpen explain` lists them, with the reasons\n";
+        assert_eq!(fixture.run().args(["-q", "--", "true"]).finish().stderr, "");
+        assert_eq!(said(fixture), line);
+        assert_eq!(said(fixture), "");
+        fixture.write(".ssh/config", "Host a\n  ProxyCommand another-program %h\n");
+        assert_eq!(said(fixture), line.replace("2 lines", "1 line"));
+        assert_eq!(said(fixture), "");
+        let listed = fixture.command("explain").args(["--", "true"]).finish();
+        assert!(listed.success().contains("another-program"), "{listed:?}");
+        // Without keys nobody uses ssh.
+        fixture.write(".ssh/config", "Host a\n  ProxyCommand a-third-program %h\n");
+        assert_eq!(fixture.run().args(["--ssh-agent", "off", "--", "true"]).finish().stderr, "");
+    });
+}
+
+#[test]
 fn a_configuration_that_the_guest_can_write_is_not_read() {
     Fixture::on(Engine::Native, |fixture| {
         fixture.write("project/ssh_config", "Host planted\n  IdentityFile ~/private\n");
