@@ -13,6 +13,7 @@ for_every_engine!(
     ports_are_listed_and_forwarded_with_the_network_on,
     ports_are_listed_and_forwarded_without_a_network,
     ports_are_listed_and_forwarded_through_a_filtered_network,
+    a_login_returns_from_the_browser_through_a_filtered_network,
     forwarding_ends_with_the_sandbox,
     a_forwarded_port_leads_into_the_sandbox_only,
 );
@@ -100,6 +101,44 @@ fn ports_are_listed_and_forwarded_without_a_network(fixture: &Fixture) {
 
 fn ports_are_listed_and_forwarded_through_a_filtered_network(fixture: &Fixture) {
     check(fixture, &["--allow-host", "example.org"], "127.0.0.1");
+}
+
+/// Waits for a login as agents do: on a port that the kernel chooses, for one request of a browser.
+const LOGIN: &str = r#"
+use Socket; $| = 1;
+socket(my $server, AF_INET, SOCK_STREAM, 0) or die;
+bind($server, sockaddr_in(0, INADDR_LOOPBACK)) or die; listen($server, 1) or die;
+print substr($ENV{SANDBOX}, 8), "\n";
+accept(my $client, $server) or die;
+my $request = ''; until ($request =~ /\r\n\r\n/) { sysread($client, $request, 4096, length $request) or die }
+syswrite $client, "HTTP/1.1 200 OK\r\ncontent-length: 9\r\nconnection: close\r\n\r\nsigned in";
+shutdown($client, 1); 1 while sysread($client, my $rest, 4096);
+print "code ", $request =~ m|^GET /auth/callback\?code=(\w+)|, "\n";
+"#;
+
+fn a_login_returns_from_the_browser_through_a_filtered_network(fixture: &Fixture) {
+    fixture.write("project/login.pl", LOGIN);
+    let mut command = fixture.run();
+    command.args(["--agent", "codex", "--network", "proxied", "--", "perl", "login.pl"]);
+    let mut running = Running::start(&mut command);
+    let id = running.line();
+    let list = fixture.sandpen(["ports", &id, "--format", "json"]).finish().json();
+    let port = list[0]["port"].as_u64().and_then(|port| u16::try_from(port).ok()).expect("a port");
+    let browser = |id: &str| {
+        let _forwarding = Running::start(&mut fixture.sandpen(["ports", id, &port.to_string()]));
+        let mut answer = String::new();
+        eventually("the browser's request is answered", || {
+            let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
+            stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+            // The browser leaves its side of the connection open.
+            let request = format!("GET /auth/callback?code=abc123&state=x HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n");
+            stream.write_all(request.as_bytes()).and_then(|()| stream.read_to_string(&mut answer)).is_ok()
+        });
+        answer
+    };
+    assert!(browser(&id).ends_with("signed in"));
+    assert_eq!(running.line(), "code abc123");
+    assert_eq!(running.finish().code, Some(0));
 }
 
 /// Containers have no IPv6 where the engine's network has none.
