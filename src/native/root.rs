@@ -142,6 +142,11 @@ fn overlay(host: &CStr, upper: &CStr, work: &CStr, is_needed: bool) -> Result<Ow
         let context = rustix::mount::fsopen(c"overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
         // Without it only the host's root could keep what the layer needs to know.
         rustix::mount::fsconfig_set_flag(context.as_fd(), c"userxattr")?;
+        if is_needed {
+            // Otherwise the end of the sandbox waits until everything that anybody wrote to the file
+            // system is on disk. The launcher does that if the copy stays.
+            rustix::mount::fsconfig_set_flag(context.as_fd(), c"volatile")?;
+        }
         create(&context, &options, NO_DEVICES)
     };
     match mounted() {

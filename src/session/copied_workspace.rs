@@ -13,6 +13,7 @@ use crate::gate::workspace::{copy_files, has_changes, note_bases, scan_bases};
 use crate::kept_copy::{CopyHow, CopyStore, FileTime, KeptCopy};
 use crate::path::HostPath;
 use crate::plan::{EngineKind, Plan};
+use crate::process::remove_tree::remove_tree;
 use crate::process::{CallResult, Client};
 use crate::ui::Ui;
 use crate::ui::progress::Progress;
@@ -85,6 +86,8 @@ impl CopiedWorkspace {
                 }
             }
             self.copy.made = self.time()?;
+        } else if self.copy.how == CopyHow::Overlay {
+            self.copy.trees.iter().for_each(|tree| renew_work(&tree.work()));
         }
         self.store.write(&self.copy)
     }
@@ -126,6 +129,11 @@ impl CopiedWorkspace {
         }
         if let Err(error) = note_bases(&self.copy, &self.directory()) {
             ui.warn(&format!("what you change before `sandpen apply` cannot be merged: {error}"));
+        }
+        if self.copy.how == CopyHow::Overlay {
+            // On native nothing that the guest wrote needs to be on disk yet. Without it a power failure
+            // could lose files, which is no reason to fail.
+            self.copy.trees.iter().for_each(|tree| drop(sync(&tree.upper())));
         }
         ui.notice(&format!(
             "the changes wait in the copy `{id}`: `sandpen diff {id}`, `sandpen apply {id}`, `sandpen discard {id}`"
@@ -176,6 +184,25 @@ pub fn remove_copy(store: &CopyStore, id: &str, podman: Option<&Client>) -> io::
         Some(CallResult::Succeeded) => Ok(()),
         _ => Err(io::Error::other(format!("`{}` has files of other users; remove it as root", left.display()))),
     }
+}
+
+/// Makes the directory that the kernel works in anew. It contains a note of the last sandbox that nothing
+/// was written to disk, with which the kernel refuses to mount it again. What an engine's root made
+/// cannot be removed, but has no such note.
+fn renew_work(work: &Path) {
+    let _ = remove_tree(work);
+    let _ = private_directory(work);
+}
+
+/// Writes everything of a file system to disk.
+#[cfg(target_os = "linux")]
+fn sync(directory: &Path) -> io::Result<()> {
+    Ok(rustix::fs::syncfs(File::open(directory)?)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn sync(_: &Path) -> io::Result<()> {
+    Ok(())
 }
 
 fn private_directory(path: &Path) -> io::Result<()> {
