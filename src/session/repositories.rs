@@ -8,8 +8,8 @@ use super::error::SessionError;
 use crate::error::Result;
 use crate::event_log::EventLog;
 use crate::gate::agent_state::StateExchange;
-use crate::gate::repository::{LiveExchange, Report, RepositoryExchange, make_kept};
-use crate::plan::Plan;
+use crate::gate::repository::{KeptIndexes, LiveExchange, Report, RepositoryExchange, make_kept};
+use crate::plan::{EngineKind, Plan};
 use crate::process::RepeatedWork;
 use crate::process::bounded_work::BoundedWork;
 use crate::ui::Ui;
@@ -29,22 +29,25 @@ pub enum GitSide {
     /// They are exchanged with the host's.
     Host(Box<RepositoryExchange>),
     /// They stay with a copy of the workspace.
-    Copy(Box<BaseScan>),
+    Copy(Box<BaseScan>, KeptIndexes),
 }
 
 pub enum LiveGit {
     Host(LiveExchange),
-    Copy(JoinHandle<()>),
+    Copy(JoinHandle<()>, KeptIndexes),
 }
 
 impl Repositories {
     /// Makes what the guest is given, before it starts.
     pub fn start(&mut self, plan: &Plan, log: Arc<EventLog>, copied: Option<&mut CopiedWorkspace>) -> Result<()> {
         if let Some(copied) = copied {
-            make_kept(&plan.repository_gate, &copied.directory()).map_err(SessionError::Repositories)?;
+            // Only a native guest starts so quickly.
+            let may_delay = plan.engine.kind == EngineKind::Native;
+            let indexes = make_kept(&plan.repository_gate, &copied.directory(), may_delay);
+            let indexes = indexes.map_err(SessionError::Repositories)?;
             let state = StateExchange::start(&plan.agent_state).map_err(SessionError::AgentState)?;
             copied.keep();
-            *self = Repositories::Ready(GitSide::Copy(Box::new(copied.base_scan())), Box::new(state));
+            *self = Repositories::Ready(GitSide::Copy(Box::new(copied.base_scan()), indexes), Box::new(state));
             return Ok(());
         }
         let work = BoundedWork::begin();
@@ -62,8 +65,10 @@ impl Repositories {
 
     /// Gives the guest, which has started, what it does not need at once.
     pub fn begin_delayed_copies(&self) {
-        if let Repositories::Ready(GitSide::Host(exchange), _) = self {
-            exchange.begin_delayed_copies();
+        match self {
+            Repositories::Ready(GitSide::Host(exchange), _) => exchange.begin_delayed_copies(),
+            Repositories::Ready(GitSide::Copy(_, indexes), _) => indexes.begin(),
+            Repositories::None | Repositories::Live(..) => {}
         }
     }
 
@@ -72,7 +77,7 @@ impl Repositories {
         if let Repositories::Ready(side, state) = std::mem::take(self) {
             let git = match side {
                 GitSide::Host(exchange) => LiveGit::Host(LiveExchange::start(*exchange)),
-                GitSide::Copy(scan) => LiveGit::Copy(std::thread::spawn(move || scan.run())),
+                GitSide::Copy(scan, indexes) => LiveGit::Copy(std::thread::spawn(move || scan.run()), indexes),
             };
             *self = Repositories::Live(Box::new(git), state.repeat());
         }
@@ -86,7 +91,10 @@ impl Repositories {
                 state.finish(ui);
                 match side {
                     GitSide::Host(mut exchange) => exchange.finish(),
-                    GitSide::Copy(_) => Ok(Report::default()),
+                    GitSide::Copy(_, indexes) => {
+                        indexes.finish();
+                        Ok(Report::default())
+                    }
                 }
             }
             Repositories::Live(live, state) => {
@@ -95,7 +103,8 @@ impl Repositories {
                 }
                 let live = match *live {
                     LiveGit::Host(live) => live,
-                    LiveGit::Copy(scan) => {
+                    LiveGit::Copy(scan, indexes) => {
+                        indexes.finish();
                         let _ = scan.join();
                         return Ok(Report::default());
                     }

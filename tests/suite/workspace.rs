@@ -4,6 +4,7 @@
 mod apply;
 mod attacks;
 mod commits;
+mod disk;
 mod faults;
 mod odd_files;
 mod options;

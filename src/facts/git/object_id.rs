@@ -42,6 +42,17 @@ impl ObjectId {
         Some(ObjectId { digits, count: (bytes.len() * 2) as u8 })
     }
 
+    /// Tells whether this is the id of a blob with some content.
+    pub fn is_of_blob(&self, content: &[u8]) -> bool {
+        use sha2::Digest;
+        let header = format!("blob {}\0", content.len());
+        let id = match usize::from(self.count) {
+            SHA1_DIGITS => sha1::Sha1::new_with_prefix(&header).chain_update(content).finalize().to_vec(),
+            _ => sha2::Sha256::new_with_prefix(&header).chain_update(content).finalize().to_vec(),
+        };
+        Self::from_bytes(&id) == Some(*self)
+    }
+
     pub fn as_str(&self) -> &str {
         let digits = self.digits.get(..usize::from(self.count)).unwrap_or_default();
         std::str::from_utf8(digits).unwrap_or_default()
@@ -68,6 +79,18 @@ impl fmt::Debug for ObjectId {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_blob_has_the_id_that_git_gives_it() {
+        for id in [
+            "557db03de997c86a4a028e1ebd3a1ceb225be238",
+            "7c5c8610459154bdde4984be72c48fb5d9c1c4ac793a6b5976fe38fd1b0b1284",
+        ] {
+            let id = ObjectId::parse(id).expect("an id");
+            assert!(id.is_of_blob(b"Hello World\n"));
+            assert!(!id.is_of_blob(b"hello world\n"));
+        }
+    }
 
     #[test]
     fn ids_have_40_or_64_digits() {

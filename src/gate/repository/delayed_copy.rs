@@ -133,21 +133,65 @@ impl DelayedCopy {
     }
 
     fn copy_parts(&self, source: &File, copy: &File) -> io::Result<()> {
-        let mut buffer = vec![0; PART];
-        let mut offset = START;
-        while offset < self.size {
-            if self.is_cancelled.load(Ordering::Relaxed) {
-                return Err(io::ErrorKind::Interrupted.into());
-            }
-            let count = source.read_at(&mut buffer, offset)?;
-            let part = buffer.get(..count).filter(|part| !part.is_empty()).ok_or(io::ErrorKind::UnexpectedEof)?;
-            copy.write_all_at(part, offset)?;
-            offset += count as u64;
-        }
-        let start = buffer.get_mut(..START as usize).ok_or(io::ErrorKind::InvalidInput)?;
-        source.read_exact_at(start, 0)?;
-        copy.write_all_at(start, 0)
+        copy_parts(source, copy, self.size, || self.is_cancelled.load(Ordering::Relaxed))
     }
+}
+
+fn copy_parts(source: &File, copy: &File, size: u64, is_cancelled: impl Fn() -> bool) -> io::Result<()> {
+    let mut buffer = vec![0; PART];
+    let mut offset = START;
+    while offset < size {
+        if is_cancelled() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let count = source.read_at(&mut buffer, offset)?;
+        let part = buffer.get(..count).filter(|part| !part.is_empty()).ok_or(io::ErrorKind::UnexpectedEof)?;
+        copy.write_all_at(part, offset)?;
+        offset += count as u64;
+    }
+    let start = buffer.get_mut(..START as usize).ok_or(io::ErrorKind::InvalidInput)?;
+    source.read_exact_at(start, 0)?;
+    copy.write_all_at(start, 0)
+}
+
+/// Removes the content of a large copy that is the same as its source, or that was never completed, so
+/// that it takes no space. What is left is an incomplete copy.
+pub fn empty_if_same(source: &File, copy: &File) -> io::Result<()> {
+    let size = source.metadata()?.len();
+    if size < MIN_SIZE || copy.metadata()?.len() != size {
+        return Ok(());
+    }
+    if has_start(copy)? {
+        let (mut buffer, mut other) = (vec![0; PART], vec![0; PART]);
+        let mut offset = 0;
+        while offset < size {
+            let part = usize::try_from(size - offset).map_or(PART, |rest| rest.min(PART));
+            let (buffer, other) = (&mut buffer[..part], &mut other[..part]);
+            source.read_exact_at(buffer, offset)?;
+            copy.read_exact_at(other, offset)?;
+            if buffer != other {
+                return Ok(());
+            }
+            offset += part as u64;
+        }
+    }
+    copy.set_len(0)?;
+    copy.set_len(size)
+}
+
+/// Completes a copy that is incomplete.
+pub fn complete(source: &File, copy: &File) -> io::Result<()> {
+    let size = source.metadata()?.len();
+    if size < MIN_SIZE || copy.metadata()?.len() != size || has_start(copy)? || !has_start(source)? {
+        return Ok(());
+    }
+    copy_parts(source, copy, size, || false)
+}
+
+fn has_start(file: &File) -> io::Result<bool> {
+    let mut start = [0; 4];
+    file.read_exact_at(&mut start, 0)?;
+    Ok(start != [0; 4])
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -215,6 +259,29 @@ mod tests {
         assert!(is_incomplete(&fs::read(&path)?, &content));
         assert!(!delayed.is_unchanged(&UntrustedDir::open(directory.path())?.stat("copy")?));
         assert!(!is_incomplete(&content, &content));
+        Ok(())
+    }
+
+    #[test]
+    fn a_copy_without_changes_is_emptied_and_completed_again() -> io::Result<()> {
+        use std::os::unix::fs::MetadataExt;
+        let directory = tempfile::tempdir()?;
+        let (content, delayed) = prepare(directory.path())?;
+        delayed.complete();
+        let path = directory.path().join("copy");
+        let source = File::open(directory.path().join("source"))?;
+        let copy = OpenOptions::new().read(true).write(true).open(&path)?;
+        empty_if_same(&source, &copy)?;
+        let meta = fs::metadata(&path)?;
+        assert_eq!((meta.len(), meta.blocks()), (SIZE as u64, 0));
+        assert!(is_incomplete(&fs::read(&path)?, &content));
+        super::complete(&source, &copy)?;
+        assert!(fs::read(&path)? == content);
+        copy.write_all_at(b"x", SIZE as u64 - 1)?;
+        empty_if_same(&source, &copy)?;
+        super::complete(&source, &copy)?;
+        let changed = fs::read(&path)?;
+        assert!(changed[..SIZE - 1] == content[..SIZE - 1] && changed.last() == Some(&b'x'));
         Ok(())
     }
 

@@ -1,11 +1,16 @@
 //! Makes the private Git directories of a copied workspace, which stay with the copy: nothing comes out
 //! of them before `apply`, and the next sandbox over the copy continues with them.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use rustix::fs::{Mode, OFlags};
+
+use super::delayed_copy::{self, DelayedCopy};
 use super::host_git::HostGit;
 use super::make;
 use super::nested_baseline::NestedBaseline;
@@ -19,14 +24,72 @@ use crate::process::untrusted_dir::UntrustedDir;
 /// Exists in the directory of a repository once its private directories are complete.
 const MADE: &str = "made";
 
-/// Makes the private directories that do not exist yet. `directory` is that of the copy.
-pub fn make_kept(gate: &RepositoryGate, directory: &HostPath) -> io::Result<()> {
+/// The indexes of the private directories, which are large in a large repository.
+pub struct KeptIndexes {
+    /// Those that the guest gets once it has started.
+    delayed: Vec<Arc<DelayedCopy>>,
+    /// The private directories, and the indexes that were copied to them.
+    copied: Vec<(PathBuf, PathBuf)>,
+}
+
+impl KeptIndexes {
+    fn of(gate: &RepositoryGate) -> Self {
+        let copied = gate.repositories.iter().flat_map(|repository| {
+            let full = repository.full.iter().map(|dir| (&dir.private, &dir.given_index));
+            full.chain(repository.worktrees.iter().map(|tree| (&tree.private, &tree.given_index)))
+        });
+        let copied = copied.map(|(private, given)| (private.clone(), given.clone())).collect();
+        KeptIndexes { delayed: Vec::new(), copied }
+    }
+
+    /// Copies large indexes to the guest, which has started.
+    pub fn begin(&self) {
+        self.delayed.iter().for_each(DelayedCopy::begin);
+    }
+
+    /// Lets indexes that the guest has not changed take no space until the next sandbox starts.
+    pub fn finish(&self) {
+        self.delayed.iter().for_each(|copy| copy.cancel());
+        self.delayed.iter().for_each(|copy| copy.complete());
+        // An index that stays only takes space.
+        let _ = self.for_each(delayed_copy::empty_if_same);
+    }
+
+    /// Gives those their content again.
+    fn restore(&self) -> io::Result<()> {
+        self.for_each(delayed_copy::complete)
+    }
+
+    fn for_each(&self, change: impl Fn(&File, &File) -> io::Result<()>) -> io::Result<()> {
+        for (private, given) in &self.copied {
+            let Ok(source) = File::open(given) else { continue };
+            let Ok(private) = UntrustedDir::open(private) else { continue };
+            let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            let Ok(copy) = rustix::fs::openat(&private, "index", flags, Mode::empty()) else { continue };
+            let copy = File::from(copy);
+            let meta = copy.metadata()?;
+            // Another name may be a copy that the guest made.
+            if meta.is_file() && meta.nlink() == 1 {
+                change(&source, &copy)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Makes the private directories that do not exist yet. `directory` is that of the copy. If `may_delay`
+/// is set, large indexes are copied later.
+pub fn make_kept(gate: &RepositoryGate, directory: &HostPath, may_delay: bool) -> io::Result<KeptIndexes> {
     let git = HostGit::new(gate, directory.as_path().to_owned());
+    let mut indexes = KeptIndexes::of(gate);
+    // The launcher of the last sandbox may have been killed.
+    indexes.restore()?;
     for repository in &gate.repositories {
         let made = repository.place.join(MADE);
         if made.symlink_metadata().is_err() {
             remove_unfinished(repository)?;
-            make::make(repository, git.as_ref(), false)?;
+            let delayed = make::make(repository, git.as_ref(), may_delay)?;
+            indexes.delayed.extend(delayed.into_iter().map(|(_, copy)| Arc::new(copy)));
             if gate.is_other_user {
                 make::open_to_all(repository)?;
             }
@@ -37,7 +100,8 @@ pub fn make_kept(gate: &RepositoryGate, directory: &HostPath) -> io::Result<()> 
         }
     }
     let saved = SavedRef { gate, stamps: &Stamps::default(), baseline: &NestedBaseline::default() };
-    saved.write(directory)
+    saved.write(directory)?;
+    Ok(indexes)
 }
 
 /// Empties the directories of a repository, which a killed launcher may have left half made.
@@ -96,7 +160,6 @@ fn write_alternates(dir: &PrivateGitDir) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::MetadataExt;
 
     #[test]
     fn what_is_left_is_removed_and_mount_points_stay() -> io::Result<()> {

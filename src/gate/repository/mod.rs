@@ -71,7 +71,7 @@ pub use kept_state::{KeptRepositories, RefReview};
 pub use listed_files::listed_files;
 pub use live::LiveExchange;
 use locks::{lock_repository, share_repository};
-pub use make_kept::make_kept;
+pub use make_kept::{KeptIndexes, make_kept};
 use nested::{Nested, NewWorktree};
 use nested_baseline::{NestedBaseline, Searched};
 use other_sessions::OtherSessions;

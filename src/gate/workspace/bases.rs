@@ -2,15 +2,15 @@
 //! merged only if the common version is known.
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder};
-use std::io::{self, Read};
+use std::fs;
+use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::changes::Change;
+use super::kept_contents::{KeptContents, Place};
 use super::node::{Node, Stamp};
 use super::text::MAX_TEXT;
 use crate::facts::git::index::SeenFile;
@@ -20,36 +20,48 @@ use crate::path::HostPath;
 use crate::process::untrusted;
 use crate::process::untrusted_dir::UntrustedDir;
 
-/// The file with what is known, in the directory of the copy, and the directory with contents.
+/// The file with what is known, in the directory of the copy.
 const FILE: &str = "bases.json";
-const CONTENTS: &str = "bases";
 const MAX_RECORD: u64 = 256 << 20;
-/// A file that is larger is not kept for a merge.
-const MAX_CONTENT: u64 = 256 << 10;
-/// All that is kept for merges. A copy takes little more space than what changed.
-const MAX_CONTENTS: u64 = 900 << 10;
 
 /// A version of a file of the user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Known {
+    #[serde(default, skip_serializing_if = "is_default")]
     tree: usize,
     #[serde(with = "crate::saved_path")]
     path: PathBuf,
     /// `None` if there was no such file.
+    #[serde(default, skip_serializing_if = "is_default")]
     node: Option<Node>,
+    #[serde(default, skip_serializing_if = "is_default")]
     stamp: Option<Stamp>,
-    /// The name of the file with the content, if it was kept.
-    content: Option<String>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    content: Option<KnownContent>,
     /// The guest's version of which everything has been taken over; `stamp` is `None` if it removed the
     /// file.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     taken: Option<TakenVersion>,
     /// Whether the common version is not known, because the user changed the file before it was noted.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     is_unknown: bool,
     /// What was known before the last `apply`, for `undo`.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     before: Option<Box<BeforeApply>>,
+}
+
+/// There may be a record for each changed file, and most values are the default.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// Where the content of the user's version is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum KnownContent {
+    /// In the user's repository, as the object that the index had for the file.
+    Git,
+    Kept(Place),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,13 +76,12 @@ pub struct TakenVersion {
     pub stamp: Option<Stamp>,
 }
 
+/// What is written to the file.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Record {
-    known: Vec<Known>,
+struct Record<K> {
+    known: Vec<K>,
     /// Whether `known` has all tracked files that differed from the index when the guest started.
     is_scanned: bool,
-    /// The bytes of all contents.
-    size: u64,
 }
 
 /// The common version of a file.
@@ -90,8 +101,10 @@ pub enum Base {
 /// The common versions of a copy.
 pub struct Bases {
     directory: PathBuf,
-    record: Record,
-    by_path: BTreeMap<(usize, PathBuf), usize>,
+    contents: KeptContents,
+    /// By directory and path.
+    known: BTreeMap<(usize, PathBuf), Known>,
+    is_scanned: bool,
     repositories: Option<KeptRepositories>,
     tracked: Option<BTreeMap<PathBuf, (PathBuf, SeenFile)>>,
 }
@@ -100,12 +113,13 @@ impl Bases {
     /// Reads what is known about the copy in a directory.
     pub fn load(directory: &HostPath) -> Self {
         let text = untrusted::read_bytes(directory.join(FILE).as_path(), MAX_RECORD).ok();
-        let record: Record = text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
-        let places = record.known.iter().enumerate().map(|(at, known)| ((known.tree, known.path.clone()), at));
+        let record = text.and_then(|text| serde_json::from_slice(&text).ok());
+        let Record { known, is_scanned } = record.unwrap_or(Record::<Known> { known: Vec::new(), is_scanned: false });
         Bases {
             directory: directory.as_path().to_owned(),
-            by_path: places.collect(),
-            record,
+            contents: KeptContents::in_directory(directory.as_path()),
+            known: known.into_iter().map(|known| ((known.tree, known.path.clone()), known)).collect(),
+            is_scanned,
             repositories: KeptRepositories::open(directory),
             tracked: None,
         }
@@ -113,7 +127,8 @@ impl Bases {
 
     pub fn save(&self) -> io::Result<()> {
         let new = self.directory.join(format!("{FILE}.new"));
-        fs::write(&new, serde_json::to_vec(&self.record)?)?;
+        let record = Record { known: self.known.values().collect(), is_scanned: self.is_scanned };
+        fs::write(&new, serde_json::to_vec(&record)?)?;
         fs::rename(new, self.directory.join(FILE))
     }
 
@@ -121,8 +136,13 @@ impl Bases {
     pub fn note(&mut self, copy: &KeptCopy, changes: &[Change]) -> io::Result<()> {
         for change in changes {
             let is_old = change.host.as_ref().is_none_or(|(_, stamp)| stamp.changed <= copy.made);
-            if is_old && !self.by_path.contains_key(&(change.tree, change.path.clone())) {
-                self.set(copy, change.tree, &change.path, change.host.clone(), None)?;
+            if !is_old || self.known.contains_key(&(change.tree, change.path.clone())) {
+                continue;
+            }
+            let known = self.known(copy, change.tree, &change.path, change.host.clone(), None)?;
+            // After a scan, the index says what a file without a record was.
+            if !(self.is_scanned && known.content == Some(KnownContent::Git)) {
+                self.insert(known);
             }
         }
         self.save()
@@ -137,33 +157,53 @@ impl Bases {
         host: Option<(Node, Stamp)>,
         taken: Option<TakenVersion>,
     ) -> io::Result<()> {
-        let content = match &host {
-            Some((Node::File { size, .. }, _)) if *size <= MAX_CONTENT && self.record.size + size <= MAX_CONTENTS => {
-                self.keep_content(copy, tree, path)?
-            }
-            _ => None,
-        };
-        let (node, stamp) = host.unzip();
-        let known = Known { tree, path: path.to_owned(), node, stamp, content, taken, is_unknown: false, before: None };
-        match self.by_path.get(&(tree, path.to_owned())) {
-            Some(at) => self.record.known[*at] = known,
-            None => {
-                self.by_path.insert((tree, path.to_owned()), self.record.known.len());
-                self.record.known.push(known);
-            }
-        }
+        let known = self.known(copy, tree, path, host, taken)?;
+        self.insert(known);
         Ok(())
     }
 
-    fn keep_content(&mut self, copy: &KeptCopy, tree: usize, path: &Path) -> io::Result<Option<String>> {
-        let Some(tree) = copy.trees.get(tree) else { return Ok(None) };
-        let Ok(Some(content)) = UntrustedDir::open(&tree.host)?.read(path, MAX_CONTENT) else { return Ok(None) };
-        let contents = self.directory.join(CONTENTS);
-        DirBuilder::new().recursive(true).mode(0o700).create(&contents)?;
-        let name = crate::session_id::random_name();
-        fs::write(contents.join(&name), &content)?;
-        self.record.size += content.len() as u64;
-        Ok(Some(name))
+    fn known(
+        &mut self,
+        copy: &KeptCopy,
+        tree: usize,
+        path: &Path,
+        host: Option<(Node, Stamp)>,
+        taken: Option<TakenVersion>,
+    ) -> io::Result<Known> {
+        let content = match &host {
+            Some((Node::File { size, .. }, _)) => self.keep_content(copy, tree, path, *size)?,
+            _ => None,
+        };
+        let (node, stamp) = host.unzip();
+        Ok(Known { tree, path: path.to_owned(), node, stamp, content, taken, is_unknown: false, before: None })
+    }
+
+    fn insert(&mut self, known: Known) {
+        self.known.insert((known.tree, known.path.clone()), known);
+    }
+
+    /// Keeps the content of a file, unless the user's repository has it.
+    fn keep_content(
+        &mut self,
+        copy: &KeptCopy,
+        tree: usize,
+        path: &Path,
+        size: u64,
+    ) -> io::Result<Option<KnownContent>> {
+        let Some(tree) = copy.trees.get(tree).filter(|_| size <= MAX_TEXT) else { return Ok(None) };
+        let seen = self.tracked().get(&tree.host.join(path)).map(|(_, seen)| seen.clone());
+        if !self.contents.has_room(size) && seen.as_ref().is_none_or(|seen| u64::from(seen.size) != size) {
+            return Ok(None);
+        }
+        let Ok(Some(content)) = UntrustedDir::open(&tree.host)?.read(path, MAX_TEXT) else { return Ok(None) };
+        if seen.is_some_and(|seen| seen.id.is_of_blob(&content)) {
+            return Ok(Some(KnownContent::Git));
+        }
+        // It may have grown meanwhile.
+        match self.contents.has_room(content.len() as u64) {
+            true => self.contents.keep(&content).map(|place| Some(KnownContent::Kept(place))),
+            false => Ok(None),
+        }
     }
 
     /// Notes the user's version after `apply`. `was_host` tells whether the version before was the common
@@ -177,10 +217,10 @@ impl Bases {
         was_host: bool,
     ) -> io::Result<()> {
         let key = (tree, path.to_owned());
-        let mut known = self.by_path.get(&key).and_then(|at| self.record.known.get(*at)).cloned();
+        let mut known = self.known.get(&key).cloned();
         known.iter_mut().for_each(|known| known.before = None);
         self.set(copy, tree, path, self.look(copy, tree, path)?, taken)?;
-        if let Some(now) = self.by_path.get(&key).and_then(|at| self.record.known.get_mut(*at)) {
+        if let Some(now) = self.known.get_mut(&key) {
             now.before = Some(Box::new(BeforeApply { known, was_host }));
         }
         Ok(())
@@ -188,20 +228,14 @@ impl Bases {
 
     /// Restores what was known before `apply`, which `undo` has taken back.
     pub fn note_undone(&mut self, copy: &KeptCopy, tree: usize, path: &Path) -> io::Result<()> {
-        let Some(at) = self.by_path.get(&(tree, path.to_owned())).copied() else { return Ok(()) };
-        let Some(before) = self.record.known.get_mut(at).and_then(|known| known.before.take()) else { return Ok(()) };
+        let key = (tree, path.to_owned());
+        let Some(before) = self.known.get_mut(&key).and_then(|known| known.before.take()) else { return Ok(()) };
         match before.known {
-            _ if before.was_host => self.set(copy, tree, path, self.look(copy, tree, path)?, None),
-            Some(known) => {
-                self.record.known[at] = known;
-                Ok(())
-            }
-            None => {
-                self.record.known[at].taken = None;
-                self.record.known[at].is_unknown = true;
-                Ok(())
-            }
+            _ if before.was_host => self.set(copy, tree, path, self.look(copy, tree, path)?, None)?,
+            Some(known) => self.insert(known),
+            None => drop(self.known.remove(&key)),
         }
+        Ok(())
     }
 
     fn look(&self, copy: &KeptCopy, tree: usize, path: &Path) -> io::Result<Option<(Node, Stamp)>> {
@@ -224,13 +258,12 @@ impl Bases {
                 let host = host.map(|(node, stat)| (node, Stamp::of(&stat)));
                 let is_young = host.as_ref().is_none_or(|(_, stamp)| stamp.changed > copy.made);
                 self.set(copy, number, &below, host, None)?;
-                let at = self.by_path.get(&(number, below));
-                if let (true, Some(known)) = (is_young, at.and_then(|at| self.record.known.get_mut(*at))) {
+                if let (true, Some(known)) = (is_young, self.known.get_mut(&(number, below))) {
                     known.is_unknown = true;
                 }
             }
         }
-        self.record.is_scanned = true;
+        self.is_scanned = true;
         self.save()
     }
 
@@ -259,15 +292,13 @@ impl Bases {
 
     /// Tells whether everything of the guest's version has been taken over.
     pub fn is_taken(&self, change: &Change) -> bool {
-        let known = self.by_path.get(&(change.tree, change.path.clone())).and_then(|at| self.record.known.get(*at));
+        let known = self.known.get(&(change.tree, change.path.clone()));
         known.and_then(|known| known.taken).is_some_and(|taken| taken.stamp == change.new_stamp)
     }
 
     /// Finds the common version of a changed file.
     pub fn find(&mut self, copy: &KeptCopy, change: &Change) -> Base {
-        if let Some(known) =
-            self.by_path.get(&(change.tree, change.path.clone())).and_then(|at| self.record.known.get(*at))
-        {
+        if let Some(known) = self.known.get(&(change.tree, change.path.clone())) {
             if known.is_unknown {
                 return Base::Unknown;
             }
@@ -277,10 +308,12 @@ impl Bases {
             return match &known.node {
                 None => Base::Missing,
                 Some(node @ Node::File { .. }) => {
-                    let content = known.content.as_ref().and_then(|name| {
-                        untrusted::read_bytes(&self.directory.join(CONTENTS).join(name), MAX_CONTENT).ok()
-                    });
                     let node = node.clone();
+                    let content = match known.content {
+                        Some(KnownContent::Kept(place)) => self.contents.read(place).ok(),
+                        Some(KnownContent::Git) => self.tracked_content(copy, change),
+                        None => None,
+                    };
                     match content {
                         Some(content) => Base::Kept { node, content: Some(content) },
                         None => self.tracked_version(copy, change).unwrap_or(Base::Unknown),
@@ -292,7 +325,7 @@ impl Bases {
         match &change.host {
             Some((_, stamp)) if stamp.changed <= copy.made => Base::Host,
             Some((Node::Directory { .. }, _)) => Base::Host,
-            _ if self.record.is_scanned => match self.tracked_version(copy, change) {
+            _ if self.is_scanned => match self.tracked_version(copy, change) {
                 Some(base) => base,
                 None if change.host.is_none() => Base::Missing,
                 None => Base::Unknown,
@@ -304,21 +337,25 @@ impl Bases {
 
     /// Reads the version of a tracked file that was the same in the working tree and in the index.
     fn tracked_version(&mut self, copy: &KeptCopy, change: &Change) -> Option<Base> {
-        if !self.record.is_scanned {
+        if !self.is_scanned {
             return None;
         }
         let path = copy.trees.get(change.tree)?.host.join(&change.path);
-        let (git_dir, seen) = self.tracked().get(&path)?.clone();
-        let content = self.repositories.as_ref()?.blob(&git_dir, &seen.id).ok()?;
+        let size = self.tracked().get(&path)?.1.size;
         // With other line ends than in the working tree it would not be the version of the guest.
-        if content.len() as u64 > MAX_TEXT || content.len() as u32 != seen.size {
-            return None;
-        }
+        let content = self.tracked_content(copy, change).filter(|content| content.len() as u32 == size)?;
         let mode = match &change.host {
             Some((Node::File { mode, .. }, _)) => *mode,
             _ => 0o644,
         };
         Some(Base::Kept { node: Node::File { size: content.len() as u64, mode }, content: Some(content) })
+    }
+
+    fn tracked_content(&mut self, copy: &KeptCopy, change: &Change) -> Option<Vec<u8>> {
+        let path = copy.trees.get(change.tree)?.host.join(&change.path);
+        let (git_dir, seen) = self.tracked().get(&path)?.clone();
+        let content = self.repositories.as_ref()?.blob(&git_dir, &seen.id).ok()?;
+        (content.len() as u64 <= MAX_TEXT).then_some(content)
     }
 }
 
@@ -327,33 +364,6 @@ fn is_as_seen(meta: &fs::Metadata, seen: &SeenFile) -> bool {
     let modified = (meta.mtime() as u32, meta.mtime_nsec() as u32);
     let is_same_time = modified.0 == seen.modified.0 && (seen.modified.1 == 0 || modified.1 == seen.modified.1);
     is_same_time && meta.len() as u32 == seen.size
-}
-
-/// Compares the contents of two files without keeping them.
-pub fn is_same_content(one: &mut impl Read, other: &mut impl Read) -> io::Result<bool> {
-    let (mut left, mut right) = (vec![0; 64 << 10], vec![0; 64 << 10]);
-    loop {
-        let (a, b) = (fill(one, &mut left)?, fill(other, &mut right)?);
-        if left[..a] != right[..b] {
-            return Ok(false);
-        }
-        if a == 0 {
-            return Ok(true);
-        }
-    }
-}
-
-fn fill(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
-    let mut length = 0;
-    while length < buffer.len() {
-        match from.read(&mut buffer[length..]) {
-            Ok(0) => break,
-            Ok(read) => length += read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(length)
 }
 
 /// Returns a path as text for people.

@@ -17,10 +17,12 @@ mod changes;
 mod copy_files;
 mod host_tree;
 mod ignore_rules;
+mod kept_contents;
 mod node;
 mod removal_mark;
 mod returned;
 mod review;
+mod same_content;
 mod text;
 mod transaction;
 

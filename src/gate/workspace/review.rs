@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::bases::{Base, Bases, is_same_content};
+use super::bases::{Base, Bases};
 use super::changes::{self, Change, changed_files};
 use super::ignore_rules::IgnoreRules;
 use super::node::{Node, Stamp};
+use super::same_content::is_same_content;
 use super::text::{self, Hunk, MAX_TEXT, Merge};
 use super::transaction::UndoRecord;
 use crate::kept_copy::KeptCopy;
