@@ -100,3 +100,7 @@ impl Access {
         self.next.lock().unwrap_or_else(PoisonError::into_inner).as_str().to_owned()
     }
 }
+
+#[cfg(test)]
+#[path = "access_tests.rs"]
+mod tests;

@@ -25,7 +25,8 @@ pub struct RequestHead {
     pub path: String,
     /// What follows `?`.
     pub query: Option<String>,
-    headers: Vec<(String, Vec<u8>)>,
+    /// Names in lower case.
+    pub(super) headers: Vec<(String, Vec<u8>)>,
 }
 
 impl RequestHead {
