@@ -21,6 +21,8 @@ pub enum Gate {
     Push,
     Repository,
     Secret,
+    /// What was taken over from a copied workspace.
+    Workspace,
     /// Written by a newer sandpen.
     #[serde(other)]
     Other,
@@ -35,6 +37,7 @@ impl Gate {
             Gate::Ssh => "ssh",
             Gate::Repository => "repository",
             Gate::Secret => "secret",
+            Gate::Workspace => "workspace",
             Gate::Other => "other",
         }
     }

@@ -97,6 +97,19 @@ impl EventLog {
     }
 }
 
+/// Adds an event to the record of a sandbox that may have ended.
+pub fn append(sessions: &HostPath, id: &str, gate: Gate, verdict: Verdict, what: &str, reason: &str) {
+    let path = directory(sessions.as_path()).join(format!("{id}.{EXTENSION}"));
+    let line = Event::new(id, gate, verdict, what, reason).line();
+    let file = OpenOptions::new().append(true).custom_flags(libc::O_NOFOLLOW).open(&path).or_else(|_| create(&path));
+    // As in a running sandbox, nothing depends on the record.
+    if let Ok(mut file) = file
+        && file.metadata().is_ok_and(|meta| meta.len() + line.len() as u64 <= MAX_SIZE)
+    {
+        let _ = file.write_all(line.as_bytes());
+    }
+}
+
 /// Creates the file. That of an earlier sandbox of the same name is replaced.
 fn create(path: &Path) -> io::Result<File> {
     let new = || OpenOptions::new().append(true).create_new(true).mode(0o600).open(path);

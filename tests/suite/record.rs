@@ -93,3 +93,24 @@ fn an_unknown_id_is_an_error_that_lists_the_known_ids() {
         elsewhere.current_dir(fixture.outside("elsewhere")).finish().success();
     });
 }
+
+#[test]
+fn what_becomes_of_a_copy_is_recorded() {
+    Fixture::on(Engine::Native, |fixture| {
+        fixture.write("project/file", "one\n");
+        let mut command = fixture.run();
+        command.args(["--name", "copied", "--workspace", "copy", "--", "sh", "-c", "echo two > file; echo n > new"]);
+        command.finish().success();
+        let run = |arguments: &[&str]| fixture.sandpen(arguments).finish();
+        run(&["apply", "copied"]).success();
+        run(&["undo"]).success();
+        fixture.write("project/file", "three\n");
+        run(&["apply", "copied"]).failure(1);
+        run(&["discard", "copied"]).success();
+        let found = events(fixture, &["copied"]);
+        let of_copy: Vec<&[String; 4]> = found.iter().filter(|event| event[0] == "workspace").collect();
+        let parts: Vec<[&str; 2]> = of_copy.iter().map(|event| [event[1].as_str(), event[2].as_str()]).collect();
+        assert_eq!(parts, [["done", "apply"], ["done", "undo"], ["refused", "apply"], ["done", "discard"]]);
+        assert_eq!(of_copy[0][3], "2 files: file, new");
+    });
+}

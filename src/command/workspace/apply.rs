@@ -6,6 +6,7 @@ use super::selection;
 use super::{WorkspaceCommandError, diff};
 use crate::cli::Apply;
 use crate::error::Result;
+use crate::event_log::Verdict;
 use crate::gate::repository::{BranchMove, BranchMoveError, KeptRepositories};
 use crate::gate::workspace::{
     FileReview, RefChange, Reviewer, Selected, State, UndoStore, apply, forget_taken, shown as shown_path,
@@ -14,6 +15,9 @@ use crate::host::Host;
 use crate::process::Outcome;
 use crate::session::cleanup;
 use crate::ui::{Ui, counted};
+
+/// How many files the record names.
+const MAX_RECORDED: usize = 20;
 
 pub fn run(arguments: &Apply, ui: Ui) -> Result<Outcome> {
     let host = Host::read()?;
@@ -66,6 +70,29 @@ pub fn take(host: &Host, found: &Found, selected: &[Selected<'_>], markers: bool
 }
 
 fn take_with(
+    host: &Host,
+    found: &Found,
+    reviewer: &mut Reviewer<'_>,
+    selected: &[Selected<'_>],
+    markers: bool,
+    branch: Option<&BranchMove>,
+) -> Result<usize> {
+    let taken = carry_out(host, found, reviewer, selected, markers, branch);
+    match &taken {
+        Ok(0) if branch.is_none() => {}
+        Ok(count) => {
+            let to = branch.map(|branch| format!(", commits on `{}`", branch.name)).unwrap_or_default();
+            let paths = selected.iter().map(|one| shown_path(&find::shown(&found.copy, one.file.tree, &one.file.path)));
+            let names = paths.take(MAX_RECORDED).collect::<Vec<_>>().join(", ");
+            let reason = format!("{}{to}: {names}", counted(*count, "file"));
+            find::record(host, &found.copy.id, Verdict::Done, "apply", reason.trim_end_matches(": "));
+        }
+        Err(error) => find::record(host, &found.copy.id, Verdict::Refused, "apply", error.message()),
+    }
+    taken
+}
+
+fn carry_out(
     host: &Host,
     found: &Found,
     reviewer: &mut Reviewer<'_>,

@@ -3,6 +3,7 @@
 use super::WorkspaceCommandError;
 use super::find::{self, Found};
 use crate::error::Result;
+use crate::event_log::Verdict;
 use crate::facts;
 use crate::host::Host;
 use crate::process::{Client, Outcome};
@@ -34,6 +35,7 @@ pub fn remove(host: &Host, found: &Found, ui: Ui) -> Result<()> {
     // Held until it is gone, so that no sandbox takes it meanwhile.
     let _lock = found.store.lock(id).map_err(|_| WorkspaceCommandError::Used(id.clone()))?;
     remove_copy(&found.store, id, podman.as_ref()).map_err(WorkspaceCommandError::Own)?;
+    find::record(host, id, Verdict::Done, "discard", "the copy is removed");
     ui.notice(&format!("the copy `{id}` is removed"));
     Ok(())
 }

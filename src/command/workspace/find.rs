@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::WorkspaceCommandError;
 use crate::error::Result;
+use crate::event_log::{self, Gate, Verdict};
 use crate::facts;
 use crate::host::Host;
 use crate::kept_copy::{CopyStore, KeptCopy};
@@ -23,6 +24,11 @@ pub type TreePath = (usize, PathBuf);
 
 pub fn store(host: &Host) -> CopyStore {
     CopyStore::beside(&facts::session_base(host))
+}
+
+/// Records for `sandpen log` what became of a copy.
+pub fn record(host: &Host, id: &str, verdict: Verdict, what: &str, reason: &str) {
+    event_log::append(&facts::session_base(host), id, Gate::Workspace, verdict, what, reason);
 }
 
 /// Lists the copies that wait, the newest first.

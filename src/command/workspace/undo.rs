@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::{WorkspaceCommandError, find};
 use crate::error::Result;
+use crate::event_log::Verdict;
 use crate::facts;
 use crate::facts::git::repository::Search;
 use crate::gate::repository::host_git::HostGit;
@@ -32,6 +33,7 @@ pub fn take_back(host: &Host, root: &Path) -> Result<usize> {
     moves.iter().try_for_each(BranchMove::check).map_err(WorkspaceCommandError::MoveBack)?;
     let restored = store.undo(&record).map_err(WorkspaceCommandError::from)?;
     moves.iter().try_for_each(BranchMove::carry_out).map_err(WorkspaceCommandError::MoveBack)?;
+    find::record(host, &record.copy, Verdict::Done, "undo", &counted(restored.len(), "file"));
     if let Some(copy) = find::store(host).find(&record.copy) {
         let directory = find::store(host).directory(&copy.id);
         forget_taken(&copy, &directory, &record).map_err(WorkspaceCommandError::Own)?;
