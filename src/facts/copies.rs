@@ -94,6 +94,9 @@ fn obstacle(question: &CopyQuestion, base: &Path) -> Option<String> {
     if let Some((_, name)) = UNFIT.iter().find(|(magic, _)| *magic == kind) {
         return Some(format!("sandpen's state directory is on {name}"));
     }
+    if !has_attributes(existing) {
+        return Some("sandpen's state directory is on a file system without extended attributes".to_owned());
+    }
     let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
     for tree in &question.trees {
         if is_case_insensitive(tree.as_path()) {
@@ -137,10 +140,22 @@ fn mount_point(line: &[u8]) -> Option<std::path::PathBuf> {
     Some(std::ffi::OsString::from_vec(name).into())
 }
 
+/// Tells whether a file system has attributes in which the kernel can note what a directory replaces.
+/// Without them a directory could not be removed inside.
+#[cfg(target_os = "linux")]
+fn has_attributes(path: &Path) -> bool {
+    rustix::fs::getxattr(path, "user.overlay.opaque", &mut [0; 1][..]) != Err(rustix::io::Errno::OPNOTSUPP)
+}
+
 #[cfg(target_os = "linux")]
 fn is_case_insensitive(path: &Path) -> bool {
     /// `FS_CASEFOLD_FL` of the kernel.
     const CASEFOLD: u32 = 0x4000_0000;
+    const FAT: i64 = 0x4d44;
+    const EXFAT: i64 = 0x2011_bab0;
+    if rustix::fs::statfs(path).is_ok_and(|kind| matches!(kind.f_type, FAT | EXFAT)) {
+        return true;
+    }
     let flags = std::fs::File::open(path).and_then(|file| Ok(rustix::fs::ioctl_getflags(file)?));
     flags.is_ok_and(|flags| flags.bits() & CASEFOLD != 0)
 }

@@ -6,6 +6,7 @@ mod attacks;
 mod commits;
 mod disk;
 mod faults;
+mod file_systems;
 mod odd_files;
 mod options;
 mod web;

@@ -19,23 +19,30 @@ fn odd_names_and_kinds_are_shown_and_applied_or_stay(fixture: &Fixture) {
     fs::hard_link(fixture.project.join("one"), fixture.project.join("two")).expect("link");
     let script = "set -e; printf 1 > \"$(printf 'a\\nb')\"; printf 2 > \"$(printf 'c\\377d')\"; printf 3 > ' e '; \
                   mkfifo pipe; echo more >> one; mkdir empty; truncate -s 100M large; printf 'a\\0b' > binary; \
-                  perl -e 'use IO::Socket::UNIX; IO::Socket::UNIX->new(Local => \"socket\", Listen => 1)' || true; : > nothing";
-    in_copy(fixture, "odd", script);
+                  perl -MSocket -e 'socket(S, AF_UNIX, SOCK_STREAM, 0) and bind(S, sockaddr_un(q(socket))) and print q(bound)'; \
+                  : > nothing; mknod device c 1 3 2>&1 || echo refused";
+    let made = in_copy(fixture, "odd", script);
+    assert!(made.stdout.starts_with("bound") && made.stdout.trim_end().ends_with("refused"), "{}", made.stdout);
     let names = sandpen(fixture, &["diff", "--name-only"]).success().to_owned();
-    for name in ["\"a\\nb\"", " e ", "pipe", "one", "empty", "large", "binary", "nothing"] {
+    for name in ["\"a\\nb\"", " e ", "pipe", "one", "empty", "large", "binary", "nothing", "socket"] {
         assert!(names.lines().any(|line| line == name), "{name:?}: {names}");
     }
     let text = sandpen(fixture, &["diff"]).success().to_owned();
     assert!(text.contains("Binary files /dev/null and b/binary differ"), "{text}");
     assert!(text.contains("Large files differ: 0 and 104857600 bytes"), "{text}");
-    assert!(text.contains("a pipe, which stays in the copy"), "{text}");
+    for kind in ["pipe", "socket"] {
+        assert!(text.contains(&format!("a {kind}, which stays in the copy")), "{text}");
+    }
     let applied = sandpen(fixture, &["apply"]);
     applied.success();
-    assert!(applied.stderr.contains("`pipe` is a pipe and stays in the copy"), "{}", applied.stderr);
+    for kind in ["pipe", "socket"] {
+        let stays = format!("`{kind}` is a {kind} and stays in the copy");
+        assert!(applied.stderr.contains(&stays), "{}", applied.stderr);
+    }
     let at = |name: &str| fixture.project.join(name);
     assert_eq!(fs::read_to_string(at("a\nb")).expect("file"), "1");
     assert_eq!(fs::metadata(at("large")).expect("file").size(), 100 << 20);
-    assert!(at("empty").is_dir() && !at("pipe").exists());
+    assert!(at("empty").is_dir() && !at("pipe").exists() && !at("socket").exists());
     assert_eq!(fs::read_to_string(at("one")).expect("file"), "linked\nmore\n");
     sandpen(fixture, &["undo"]).success();
     assert!(!at("large").exists() && !at("empty").exists());
