@@ -7,13 +7,15 @@ use std::io;
 #[cfg(target_os = "linux")]
 const F_SETSIG: i32 = 10;
 
+/// The kernel sends this signal when somebody begins to wait. The default one ends the process; this one
+/// has no effect unless it is caught.
+pub const SIGNAL: i32 = libc::SIGURG;
+
 /// Takes a lease on a file that nobody else has open. It ends with the file at the latest, and the
 /// kernel ends it `/proc/sys/fs/lease-break-time` seconds after somebody has begun to wait.
 #[cfg(target_os = "linux")]
 pub fn take(file: &File) -> io::Result<()> {
-    // The kernel sends a signal when somebody begins to wait. The default one ends the process; this
-    // one has no effect.
-    set(file, F_SETSIG, libc::SIGURG)?;
+    set(file, F_SETSIG, SIGNAL)?;
     set(file, libc::F_SETLEASE, libc::F_WRLCK)
 }
 

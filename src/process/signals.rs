@@ -72,6 +72,7 @@ use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::raw::WithRawSiginfo;
 
 use super::client_ready::wait_for_client;
+use super::lease;
 use crate::path::HostPath;
 
 /// The signals that sandpen catches and forwards. SIGTSTP is not among them, so that `kill -TSTP`
@@ -192,6 +193,12 @@ impl SignalQueue {
         self.delivery.handle().add_signal(SIGTSTP)
     }
 
+    /// Catches the signal that tells that somebody waits for a lease, too.
+    #[cfg(target_os = "linux")]
+    pub fn catch_lease(&self) -> io::Result<()> {
+        self.delivery.handle().add_signal(lease::SIGNAL)
+    }
+
     /// Calls `hook` with the number of each signal that arrives, before it is forwarded. It is dropped
     /// with the forwarder.
     #[cfg(target_os = "linux")]
@@ -285,8 +292,8 @@ impl<K: FnOnce()> SignalForwarder<K> {
             if let Some(hook) = &mut self.queue.before_forwarding {
                 hook(info.si_signo);
             }
-            // The caller stops sandpen and its guest.
-            if info.si_signo == SIGTSTP {
+            // The caller stops sandpen and its guest, or ends the lease.
+            if matches!(info.si_signo, SIGTSTP | lease::SIGNAL) {
                 continue;
             }
             let asked_at = Instant::now();

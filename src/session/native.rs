@@ -26,6 +26,7 @@ use crate::launch::native::{self, NativeLaunch};
 use crate::launch::refuse_downgrades;
 use crate::native::{Child, Command, Event, Init, SessionStreams, spawn};
 use crate::plan::{HelperConfig, Plan};
+use crate::process::lease;
 use crate::process::ready::Startup;
 use crate::process::signals::{ReadyAction, SignalQueue, SignalTarget, poll_until};
 use crate::process::status_file::CommandStatus;
@@ -197,6 +198,9 @@ pub fn supervise(
         if arrived.contains(&libc::SIGWINCH) {
             relay.resize();
         }
+        if arrived.contains(&lease::SIGNAL) {
+            repositories.begin_delayed_copies();
+        }
         if arrived.contains(&libc::SIGTSTP) {
             if let Some(group) = guest_of(pid) {
                 let _ = rustix::process::kill_process_group(group, Signal::STOP);
@@ -294,9 +298,11 @@ pub fn run(
     session.sweep.sweep_if_needed();
     // Threads may start only after the fork.
     let _push = session.serve_pushes();
+    if session.repositories.has_delayed_copies() {
+        signals.catch_lease().map_err(SessionError::Signals)?;
+    }
     let mut child = pending.finish()?;
     relayed.start();
-    session.repositories.begin_delayed_copies();
     session.gates.start(plan);
     let mut filter = filter;
     if let Some(filter) = &mut filter {

@@ -63,6 +63,15 @@ impl Repositories {
         Ok(())
     }
 
+    /// Tells whether the guest gets a file only when it opens it, or later.
+    pub fn has_delayed_copies(&self) -> bool {
+        match self {
+            Repositories::Ready(GitSide::Host(exchange), _) => exchange.has_delayed_copies(),
+            Repositories::Ready(GitSide::Copy(_, indexes), _) => indexes.are_delayed(),
+            Repositories::None | Repositories::Live(..) => false,
+        }
+    }
+
     /// Gives the guest, which has started, what it does not need at once.
     pub fn begin_delayed_copies(&self) {
         match self {
@@ -74,6 +83,7 @@ impl Repositories {
 
     /// Lets other threads exchange what changes while the sandbox runs.
     pub fn exchange_in_background(&mut self) {
+        self.begin_delayed_copies();
         if let Repositories::Ready(side, state) = std::mem::take(self) {
             let git = match side {
                 GitSide::Host(exchange) => LiveGit::Host(LiveExchange::start(*exchange)),

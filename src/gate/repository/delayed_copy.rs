@@ -1,5 +1,5 @@
-//! Copies a large file for the guest once the guest has started, because few commands need it at
-//! once. A process that opens the copy earlier waits: a lease makes it.
+//! Copies a large file for the guest when the guest opens it, or some time after it has started,
+//! because few commands need it at once. A process that opens the copy earlier waits: a lease makes it.
 
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -42,6 +42,10 @@ impl KeptIndexes {
         KeptIndexes { delayed: Vec::new(), copied }
     }
 
+    pub fn are_delayed(&self) -> bool {
+        !self.delayed.is_empty()
+    }
+
     /// Copies large indexes to the guest, which has started.
     pub fn begin(&self) {
         self.delayed.iter().for_each(DelayedCopy::begin);

@@ -232,6 +232,10 @@ impl RepositoryExchange {
         })
     }
 
+    pub fn has_delayed_copies(&self) -> bool {
+        !self.delayed.is_empty()
+    }
+
     /// Copies large files to the guest, which has started.
     pub fn begin_delayed_copies(&self) {
         self.delayed.iter().for_each(DelayedCopy::begin);

@@ -58,6 +58,7 @@ on_native!(
     a_sparse_checkout_of_the_host,
     a_sparse_checkout_made_inside,
     a_split_index,
+    a_large_index,
     a_shallow_clone,
     garbage_collection,
     a_reftable_repository,
@@ -256,6 +257,15 @@ fn a_split_index(fixture: &Fixture) {
     Twin::new(fixture, REPO)
         .with_messages()
         .same_after("git update-index --split-index; commit new one; git rm --quiet b; git commit --quiet -m removed");
+}
+
+/// The guest gets a large index when it opens it.
+fn a_large_index(fixture: &Fixture) {
+    let list = r#"id=$(git hash-object -w --stdin < /dev/null); mkdir many
+        for number in $(seq 6000); do echo "100644 $id	many/a-file-with-a-long-name-$number-in-a-directory"; done > ../list
+        git update-index --index-info < ../list; rm ../list; git checkout-index --all; git commit --quiet -m many"#;
+    let setup = format!("{REPO} {list}");
+    Twin::new(fixture, &setup).same_after("git ls-files | wc -l; commit x one; git rm -r --quiet many");
 }
 
 fn a_shallow_clone(fixture: &Fixture) {
