@@ -2,6 +2,7 @@
 
 use super::find::{self, Found};
 use super::hunk_prompt::{self, Chosen};
+use super::pager::DiffFilter;
 use super::selection;
 use super::{WorkspaceCommandError, diff};
 use crate::cli::Apply;
@@ -81,7 +82,8 @@ fn take_with(
     match &taken {
         Ok(0) if branch.is_none() => {}
         Ok(count) => {
-            let to = branch.map(|branch| format!(", commits on `{}`", branch.name)).unwrap_or_default();
+            let to = branch.map(|branch| branch.name.strip_prefix("refs/heads/").unwrap_or(&branch.name));
+            let to = to.map(|branch| format!(", commits on `{branch}`")).unwrap_or_default();
             let paths = selected.iter().map(|one| shown_path(&find::shown(&found.copy, one.file.tree, &one.file.path)));
             let names = paths.take(MAX_RECORDED).collect::<Vec<_>>().join(", ");
             let reason = format!("{}{to}: {names}", counted(*count, "file"));
@@ -124,9 +126,11 @@ fn all<'a>(files: &[&'a FileReview]) -> Vec<Selected<'a>> {
 
 fn chosen<'a>(host: &Host, found: &Found, files: &[&'a FileReview], ui: Ui) -> Result<Vec<Selected<'a>>> {
     let colours = host.env.text("NO_COLOR").is_none_or(str::is_empty);
+    // As in Git, only where there are colours.
+    let filter = colours.then(|| DiffFilter::of_user(host)).flatten();
     let mut selected = Vec::new();
     for file in files.iter().filter(|file| file.state != State::Stays) {
-        match hunk_prompt::choose(found, file, colours, ui)? {
+        match hunk_prompt::choose(found, file, colours, filter.as_ref(), ui)? {
             None => break,
             Some(Chosen::None) => {}
             Some(Chosen::All) => selected.push(Selected { file, hunks: None }),

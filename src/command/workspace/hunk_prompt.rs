@@ -1,6 +1,7 @@
 //! Asks on the terminal which hunks are taken over, with the keys of `git add -p`.
 
 use super::find::{Found, shown};
+use super::pager::DiffFilter;
 use super::patch::{Look, Patch};
 use crate::error::Result;
 use crate::gate::workspace::{Content, FileReview, State, shown as shown_path};
@@ -16,10 +17,16 @@ pub enum Chosen {
 }
 
 /// Asks about one file; `None` ends the questions.
-pub fn choose(found: &Found, file: &FileReview, colours: bool, ui: Ui) -> Result<Option<Chosen>> {
+pub fn choose(
+    found: &Found,
+    file: &FileReview,
+    colours: bool,
+    filter: Option<&DiffFilter<'_>>,
+    ui: Ui,
+) -> Result<Option<Chosen>> {
     let mut head = Patch::new(Look::Terminal { colours });
+    head.file(&found.copy, file);
     let Content::Text(hunks) = &file.content else {
-        head.file(&found.copy, file);
         ui.bytes(&head.text)?;
         return Ok(match ask(ui, "take this file?")? {
             'y' | 'a' => Some(Chosen::All),
@@ -32,11 +39,20 @@ pub fn choose(found: &Found, file: &FileReview, colours: bool, ui: Ui) -> Result
     if let State::Conflict(reason) = &file.state {
         ui.bytes(format!("conflict: {}\n", crate::ui::escape::escape(reason)).as_bytes())?;
     }
-    let mut chosen = Vec::new();
-    for (number, hunk) in hunks.iter().enumerate() {
+    let mut parts: Vec<Vec<u8>> = Vec::new();
+    for hunk in hunks {
         let mut shown = Patch::new(Look::Terminal { colours });
         shown.hunk(hunk);
-        ui.bytes(&shown.text)?;
+        parts.push(shown.text);
+    }
+    match filter.map(|filter| filter.lines(&head.text)) {
+        None => {}
+        Some(Some(lines)) => parts = divided(&lines, &parts),
+        Some(None) => ui.warn("`interactive.diffFilter` failed, or wrote another number of lines: shown without it"),
+    }
+    let mut chosen = Vec::new();
+    for (number, part) in parts.iter().enumerate() {
+        ui.bytes(part)?;
         match ask(ui, &format!("({}/{}) take this hunk?", number + 1, hunks.len()))? {
             'y' => chosen.push(number),
             'a' => {
@@ -53,6 +69,18 @@ pub fn choose(found: &Found, file: &FileReview, colours: bool, ui: Ui) -> Result
         count if count == hunks.len() => Chosen::All,
         _ => Chosen::Hunks(chosen),
     }))
+}
+
+/// Divides the filtered lines of a file into its hunks, which are at its end.
+fn divided(lines: &[Vec<u8>], parts: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let length = |part: &Vec<u8>| part.iter().filter(|byte| **byte == b'\n').count();
+    let mut rest = &lines[lines.len().saturating_sub(parts.iter().map(length).sum())..];
+    let take = |part: &Vec<u8>| {
+        let (taken, after) = rest.split_at(length(part).min(rest.len()));
+        rest = after;
+        taken.concat()
+    };
+    parts.iter().map(take).collect()
 }
 
 fn ask(ui: Ui, question: &str) -> Result<char> {

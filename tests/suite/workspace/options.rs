@@ -93,3 +93,34 @@ fn a_pager_such_as_delta_shows_the_changes() {
         terminal.expect("+more");
     });
 }
+
+#[test]
+fn the_filter_of_interactive_commands_shows_hunks() {
+    Fixture::on(Engine::Native, |fixture| {
+        prepare(fixture);
+        in_copy(fixture, "filtered", "sed -i -e s/^2$/two/ -e s/^18$/eighteen/ file");
+        let programs = fixture.outside("programs");
+        install_script(programs.join("delta"), "#!/bin/sh\nexec sed \"s/^/$1 /\"\n");
+        let start = |filter: &str| {
+            git(fixture, &["config", "--global", "interactive.diffFilter", filter]);
+            let mut command = fixture.sandpen(["apply", "-p"]);
+            command.env("PATH", format!("{}:{SYSTEM_PATH}", programs.display())).env("TERM", "xterm");
+            Pty::start(&command)
+        };
+        let mut terminal = start("delta DARK");
+        terminal.expect("DARK \u{1b}[36m@@ -1,5 +1,5 @@");
+        terminal.expect("two");
+        terminal.expect("(1/2) take this hunk?");
+        terminal.send("y\n");
+        terminal.expect("DARK \u{1b}[36m@@ -15,6 +15,6 @@");
+        terminal.expect("(2/2) take this hunk?");
+        terminal.send("q\n");
+        terminal.expect("1 file applied");
+        // One that does not keep the lines is not used.
+        let mut terminal = start("head -n 1");
+        terminal.expect("shown without it");
+        terminal.expect("+eighteen");
+        terminal.send("q\n");
+        terminal.expect("nothing to apply");
+    });
+}
