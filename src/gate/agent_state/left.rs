@@ -56,29 +56,32 @@ const REPLACEABLE: &[&str] = &[
 
 /// Returns the closing line; `None` if nothing was left that the user would miss.
 pub fn line(home: &Path) -> Option<String> {
-    let left = left(home);
-    let first = left.first()?;
+    let home = UntrustedDir::open(home).ok()?;
+    let left = left(&home);
+    // A directory keeps what replaces files in it, too.
+    let is_file = |path: &Path| matches!(home.file(path), Ok(Some(_)));
+    let first = left.iter().find(|path| !is_file(path)).or(left.first())?;
+    let make = if is_file(first) { "touch" } else { "mkdir -p" };
     let named: Vec<String> = left.iter().take(MAX_NAMED).map(|path| format!("~/{}", path.display())).collect();
     let more = match left.len().saturating_sub(MAX_NAMED) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
     Some(format!(
-        "left in the sandbox's own home, and gone: {}{more}; to keep it: `mkdir -p ~/{first} && sandpen run --mount ~/{first}:rw …`, or a preset (`sandpen presets`)",
+        "left in the sandbox's own home, and gone: {}{more}; to keep it: `{make} ~/{first} && sandpen run --mount ~/{first}:rw …`, or a preset (`sandpen presets`)",
         named.join(", "),
         first = first.display()
     ))
 }
 
-fn left(home: &Path) -> Vec<PathBuf> {
-    let Ok(home) = UntrustedDir::open(home) else { return Vec::new() };
+fn left(home: &UntrustedDir) -> Vec<PathBuf> {
     let mut budget = MAX_ENTRIES;
     let mut left = Vec::new();
     for collection in ["", ".config", ".local/share", ".local/state"] {
         let directory = if collection.is_empty() { None } else { home.directory(Path::new(collection)).ok() };
         let directory = match (&directory, collection) {
             (Some(directory), _) => directory,
-            (None, "") => &home,
+            (None, "") => home,
             (None, _) => continue,
         };
         for (name, _) in directory.entries(MAX_ENTRIES).unwrap_or_default() {
@@ -138,11 +141,15 @@ mod tests {
         write("project/file", "no state")?;
         write(".empty/below/file", "")?;
         assert_eq!(line(home.path()), None);
+        write(".a-file", "1")?;
+        let only_file = line(home.path()).unwrap_or_default();
+        assert!(only_file.contains("`touch ~/.a-file && sandpen run --mount ~/.a-file:rw …`"), "{only_file}");
         write(".config/tool/auth.json", "{}")?;
         write(".local/share/tool/data/log", "1")?;
         write(".tool", "1")?;
         let line = line(home.path()).unwrap_or_default();
-        assert!(line.contains("gone: ~/.config/tool, ~/.local/share/tool, ~/.tool; to keep it:"), "{line}");
+        assert!(line.contains("gone: ~/.a-file, ~/.config/tool, ~/.local/share/tool"), "{line}");
+        assert!(line.contains("`mkdir -p ~/.config/tool && sandpen run"), "{line}");
         Ok(())
     }
 }
