@@ -180,6 +180,8 @@ pub struct Facts {
     /// A directory in memory for files that are needed while a sandbox runs.
     pub memory_dir: Option<HostPath>,
     pub selinux: bool,
+    /// Whether AppArmor confines programs: Docker's containers have a profile then.
+    pub apparmor: bool,
     /// A Linux build of sandpen, which is mounted as the guest helper.
     pub helper: Option<HostPath>,
 }
@@ -233,6 +235,7 @@ impl Facts {
             session_base,
             memory_dir: memory_dir(),
             selinux: std::path::Path::new("/sys/fs/selinux/enforce").exists(),
+            apparmor: std::path::Path::new("/sys/kernel/security/apparmor").exists(),
             ssh: path.find("ssh"),
             desktop: None,
             connection: None,

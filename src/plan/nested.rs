@@ -141,6 +141,8 @@ fn unavailable_in_docker(inputs: Inputs) -> Option<&'static str> {
         Some("Docker runs on another machine, whose kernel settings are unknown")
     } else if docker.is_some_and(|docker| docker.rootless) {
         Some("the guest is root of rootless Docker's namespace, and the kernel maps root to no other one")
+    } else if inputs.facts.apparmor {
+        Some("AppArmor's profile for Docker denies mounts")
     } else if inputs.facts.helper.is_none() {
         Some("without the guest helper no filter replaces Docker's")
     } else {

@@ -279,6 +279,23 @@ fn check(scenario: &Scenario) {
 }
 
 #[test]
+fn docker_allows_no_nested_sandboxes_where_apparmor_denies_their_mounts() {
+    let warnings = |apparmor: bool| {
+        let handwritten = HandwrittenHost::new(Engine::Docker);
+        let options = Options { engine: Some("docker".into()), ..Options::default() };
+        let host = handwritten.host.clone();
+        let mut resolved = Resolved::on(host, &options, vec!["codex".into()], Purpose::Run).expect("facts");
+        handwritten.replace_facts(&mut resolved, false);
+        resolved.facts.apparmor = apparmor;
+        let (plan, launch) = resolved.plan(SessionId::placeholder()).expect("plan");
+        let json = explain_json(&handwritten.host, &plan, &launch).expect("JSON");
+        assert_eq!(json.contains("seccomp="), !apparmor, "{json}");
+        plan.warnings.iter().filter(|warning| warning.text.contains("codex's own sandbox")).count()
+    };
+    assert_eq!((warnings(false), warnings(true)), (0, 1));
+}
+
+#[test]
 fn minimal() {
     check(&SCENARIOS[0]);
 }

@@ -116,6 +116,7 @@ impl HandwrittenHost {
         resolved.request.workspace.owner = self.host.uid;
         let facts = &mut resolved.facts;
         facts.selinux = false;
+        facts.apparmor = false;
         facts.session_base = self.host.state_dir().join("sessions");
         facts.docker = (self.engine.setting() == EngineSetting::Docker).then(|| DockerFacts {
             program: HostPath::new("/usr/bin/docker").ok(),
