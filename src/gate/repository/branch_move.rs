@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::KeptRepositories;
-use super::exchange::{GitDirExchange, open_private};
+use super::exchange::{GitDirExchange, WorkingTree, open_private};
 use super::host_git::{GitError, HostGit};
 use super::refs::{self, Head, is_valid_name, read_head};
 use crate::facts::git::object_id::ObjectId;
+use crate::plan::repository::PrivateGitDir;
 
 #[derive(Debug, thiserror::Error)]
 pub enum BranchMoveError {
@@ -50,14 +51,19 @@ pub struct BranchMove {
 }
 
 impl KeptRepositories {
+    /// Finds the repository of a working tree, which may be a linked one.
+    fn of_working_tree(&self, root: &Path) -> Option<(&PrivateGitDir, WorkingTree)> {
+        self.working_trees().find(|(_, tree)| tree.directory.as_deref() == Some(root))
+    }
+
     /// Takes the objects of the copy's commits over to the repository at `root`, and prepares the move of
     /// its current branch, or of a new one. Returns how many commits are new.
     pub fn branch_move(&self, root: &Path, new: Option<&str>) -> Result<(BranchMove, usize), BranchMoveError> {
-        let dir = self.full().find(|dir| dir.work_tree.as_deref() == Some(root));
-        let (Some(dir), Some(git)) = (dir, self.git.as_ref()) else { return Err(BranchMoveError::NoRepository) };
-        let private = open_private(dir)?;
-        let tip = match read_head(&private)? {
-            Some(Head::Branch(name)) => refs::read_refs(&private)?.ids.get(&name).copied(),
+        let (Some((dir, tree)), Some(git)) = (self.of_working_tree(root), self.git.as_ref()) else {
+            return Err(BranchMoveError::NoRepository);
+        };
+        let tip = match read_head(&tree.open()?)? {
+            Some(Head::Branch(name)) => refs::read_refs(&open_private(dir)?)?.ids.get(&name).copied(),
             Some(Head::Detached(id)) => Some(id),
             None => None,
         };
@@ -66,7 +72,7 @@ impl KeptRepositories {
         let host = exchange.read_host(git)?;
         let (name, from) = match new {
             Some(name) => (format!("refs/heads/{name}"), None),
-            None => match exchange.host_head(git, &exchange.trees[0])? {
+            None => match exchange.host_head(git, &tree)? {
                 Some(Head::Branch(name)) => match host.ids.get(&name) {
                     Some(id) => (name, Some(*id)),
                     None => return Err(BranchMoveError::NoBranch),
@@ -97,7 +103,7 @@ impl KeptRepositories {
         let list = ["rev-list", "--count", tip.as_str(), "--not", "--all"];
         let count = String::from_utf8_lossy(&git.call(&dir.host, &list).run()?).trim().parse().unwrap_or(0);
         let [from, to] = [from, Some(tip)].map(|id| id.map(|id| id.to_string()));
-        let moved = BranchMove { git: git.clone(), git_dir: dir.host.clone(), name, from, to };
+        let moved = BranchMove { git: git.clone(), git_dir: tree.host, name, from, to };
         if let (Some(from), Some(to)) = (&moved.from, &moved.to)
             && moved.git.call(&moved.git_dir, &["merge-base", "--is-ancestor", from, to]).run().is_err()
         {

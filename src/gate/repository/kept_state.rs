@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::apply_refs::{RefChange, changed_refs};
 use super::base::read_base;
-use super::exchange::{GitDirExchange, open_private};
+use super::exchange::{GitDirExchange, WorkingTree, open_private};
 use super::host_git::{GitResult, HostGit};
 use super::refs::{self, Head, read_head};
 use super::saved::Saved;
@@ -78,12 +78,22 @@ impl KeptRepositories {
         self.gate.repositories.iter().flat_map(|repository| &repository.full)
     }
 
+    /// Lists the working trees, linked ones as well, with the directories of their objects.
+    pub(super) fn working_trees(&self) -> impl Iterator<Item = (&PrivateGitDir, WorkingTree)> {
+        self.gate.repositories.iter().flat_map(|repository| {
+            repository.full.iter().enumerate().flat_map(|(number, dir)| {
+                let linked = if number == 0 { repository.worktrees.as_slice() } else { &[] };
+                GitDirExchange::new(dir, linked, &self.gate.id).trees.into_iter().map(move |tree| (dir, tree))
+            })
+        })
+    }
+
     /// Lists what each repository tracked.
     pub fn tracked(&self) -> Vec<TrackedFiles> {
-        let tracked = self.full().filter_map(|dir| {
-            let index = untrusted::read_bytes(&dir.given_index, MAX_INDEX).ok()?;
+        let tracked = self.working_trees().filter_map(|(dir, tree)| {
+            let index = untrusted::read_bytes(&tree.given_index, MAX_INDEX).ok()?;
             let files = seen_files(&index, if dir.is_sha256 { 32 } else { 20 }).ok()?;
-            Some(TrackedFiles { work_tree: dir.work_tree.clone()?, git_dir: dir.host.clone(), files })
+            Some(TrackedFiles { work_tree: tree.directory?, git_dir: dir.host.clone(), files })
         });
         tracked.collect()
     }

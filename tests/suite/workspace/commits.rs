@@ -4,7 +4,7 @@ use std::fs;
 
 use super::{git, in_copy, prepare, sandpen, snapshot};
 use crate::for_docker_and_native;
-use crate::support::{Engine, Fixture};
+use crate::support::{Engine, Fixture, RunToEnd};
 
 for_docker_and_native!(commits_come_onto_the_current_branch, attack_31_a_commit_that_leads_into_git_is_refused);
 
@@ -109,5 +109,32 @@ fn commits_do_not_come_over_other_commits_or_staged_changes() {
         let kept = sandpen(fixture, &["undo"]);
         assert!(kept.failure(1).contains("was moved since"), "{}", kept.stderr);
         assert!(fixture.project.join("new").exists());
+    });
+}
+
+#[test]
+fn commits_come_into_a_linked_worktree() {
+    on_native(|fixture| {
+        let linked = fixture.home.join("linked");
+        git(fixture, &["worktree", "add", "--quiet", "-b", "side", linked.to_str().expect("UTF-8")]);
+        fixture.give_to_user(&linked);
+        let run = |arguments: &[&str]| fixture.sandpen(arguments).current_dir(&linked).finish();
+        let git_there = |arguments: &[&str]| {
+            fixture.host_command("git").current_dir(&linked).args(arguments).finish().success().to_owned()
+        };
+        let mut command = fixture.run();
+        command.current_dir(&linked).args(["--name", "linked", "--workspace", "copy", "--", "bash", "-c", TWO_COMMITS]);
+        command.finish().success();
+        // Git has the version that both started from.
+        let text = fs::read_to_string(linked.join("file")).expect("file").replace("\n18\n", "\neighteen\n");
+        fs::write(linked.join("file"), text).expect("file");
+        run(&["apply", "--commits"]).success();
+        assert_eq!(git_there(&["log", "--format=%s"]), "New and gone\nFive\none");
+        assert_eq!(git_there(&["status", "--short"]), " M dir/inner\n M file");
+        assert_eq!(git(fixture, &["log", "--format=%s"]), "one", "the main working tree is on another branch");
+        assert_eq!(git(fixture, &["status", "--short"]), "");
+        run(&["undo"]).success();
+        assert_eq!(git_there(&["log", "--format=%s"]), "one");
+        assert_eq!(git_there(&["status", "--short"]), " M file");
     });
 }
