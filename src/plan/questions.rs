@@ -10,7 +10,7 @@ use crate::path::HostPath;
 
 use super::preset::PresetChoice;
 use super::workspace::Workspace;
-use super::{cache, git, hidden, logins, mounts, network, push, repository, secrets, tools};
+use super::{cache, git, hidden, logins, mounts, network, push, repository, secrets, secrets_proxy, tools};
 
 /// The purpose of a plan, which the choice of engines depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub fn questions(
         files: mounts::paths_of_interest(host, config, preset)
             .into_iter()
             .chain(cache::paths_of_interest(host, config))
-            .chain(secrets::paths_of_interest())
+            .chain(secrets_proxy::paths_of_interest())
             .collect(),
         programs: network::proxy_program(config)
             .into_iter()
