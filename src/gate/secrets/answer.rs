@@ -5,8 +5,9 @@ use super::head::{HOP_BY_HOP, MAX_HEAD, MalformedMessage, PreparedRequest, write
 use super::redact::Patterns;
 
 const MAX_HEADERS: usize = 256;
-/// Announces another way to the host, around the proxy.
-const ALTERNATIVE: &str = "alt-svc";
+/// Headers that are not passed on: another way to the host, around the proxy, and credentials that the
+/// host gave for the value. No cookie is sent to the host, so the guest does not need any.
+const DROPPED: &[&str] = &["alt-svc", "set-cookie", "set-cookie2"];
 
 /// An answer as the guest receives it.
 #[derive(Debug)]
@@ -68,7 +69,7 @@ pub fn prepare(
     for header in head.headers.iter() {
         let name = header.name.to_ascii_lowercase();
         let is_length = name == "content-length" && (request.is_head || matches!(body, BodyEnd::Length(_)));
-        if (HOP_BY_HOP.contains(&name.as_str()) && !is_length) || name == ALTERNATIVE {
+        if (HOP_BY_HOP.contains(&name.as_str()) && !is_length) || DROPPED.contains(&name.as_str()) {
             continue;
         }
         let mut line = Vec::new();
@@ -134,5 +135,59 @@ fn body_end(
             length.map(BodyEnd::Length).ok_or(MalformedMessage("the answer's Content-Length is not a number"))
         }
         _ => Err(MalformedMessage("the end of the answer is ambiguous")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::binding::Binding;
+    use super::super::head;
+    use super::*;
+    use crate::config::value::SecretHost;
+
+    fn received(answer: &str) -> Result<String, &'static str> {
+        let host = SecretHost { name: "api.example".into(), port: 443 };
+        let binding = Binding::new(host, Arc::default());
+        let request = head::prepare(b"GET / HTTP/1.1\r\nHost: api.example\r\n\r\n", &binding);
+        let (request, _) = request.expect("a request").expect("complete");
+        let patterns = Patterns::new([(b"sk-secret-value".to_vec(), b"sk-placeholders".to_vec())]);
+        match prepare(answer.replace('\n', "\r\n").as_bytes(), &request, &patterns) {
+            Ok(Some((answer, _))) => Ok(String::from_utf8_lossy(&answer.head).into_owned()),
+            Ok(None) => Err("incomplete"),
+            Err(MalformedMessage(reason)) => Err(reason),
+        }
+    }
+
+    #[test]
+    fn no_head_has_a_value_or_another_credential() {
+        let head = received(
+            "HTTP/1.1 200 sk-secret-value\nX-Echo: Bearer SK-Secret-Value\nSet-Cookie: session=1\nAlt-Svc: h3=\":443\"\n\
+             Location: https://other.example/?key=sk-secret-value\nContent-Length: 0\n\n",
+        );
+        let head = head.expect("an answer");
+        assert!(!head.to_ascii_lowercase().contains("secret"), "{head}");
+        assert!(!head.contains("session=1") && !head.contains("h3"), "{head}");
+        assert!(head.contains("Location: https://other.example/?key=sk-placeholders\r\n"), "{head}");
+    }
+
+    #[test]
+    fn an_answer_that_cannot_be_searched_is_an_error() {
+        for coding in ["gzip", "x-gzip", "deflate", "br", "zstd", "identity, gzip", "aes128gcm"] {
+            let answer = format!("HTTP/1.1 200 OK\nContent-Encoding: {coding}\nContent-Length: 4\n\n");
+            assert!(received(&answer).is_err_and(|reason| reason.contains("compressed")), "{coding}");
+        }
+        for header in [
+            "Transfer-Encoding: gzip, chunked",
+            "Transfer-Encoding: chunked\nContent-Length: 4",
+            "Content-Length: 4\nContent-Length: 5",
+            "Content-Length: 4, 5",
+            "Content-Length: -4",
+        ] {
+            assert!(received(&format!("HTTP/1.1 200 OK\n{header}\n\n")).is_err(), "{header}");
+        }
+        assert!(received("HTTP/1.1 101 Switching Protocols\nUpgrade: h2c\n\n").is_err());
+        assert!(received("HTTP/1.1 200 OK\nContent-Encoding: identity\nContent-Length: 4\n\n").is_ok());
     }
 }

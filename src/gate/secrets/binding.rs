@@ -110,13 +110,36 @@ impl Bound {
 
 /// Returns the texts that must not come back, each with what replaces it.
 pub fn forms(value: &Secret, placeholder: &Secret) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let forms: [fn(&Secret) -> String; 4] = [
-        |secret| secret.reveal().to_string_lossy().into_owned(),
-        |secret| secret.reveal().to_string_lossy().bytes().map(percent).collect(),
-        basic,
-        |secret| Base64::encode_string(secret.reveal().as_encoded_bytes()),
+    encodings(value).into_iter().zip(encodings(placeholder)).collect()
+}
+
+/// Lists the ways in which servers write what they were sent: as it is, in a URL, in JSON with escaped
+/// slashes, in hexadecimal digits, and in both kinds of Base64, at whatever place in a longer text.
+fn encodings(secret: &Secret) -> Vec<Vec<u8>> {
+    let bytes = secret.reveal().as_encoded_bytes();
+    let text = secret.reveal().to_string_lossy();
+    let mut encodings = vec![
+        text.to_string(),
+        bytes.iter().copied().map(percent).collect(),
+        text.replace('/', "\\/"),
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+        bytes.iter().map(|byte| format!("%{byte:02x}")).collect(),
     ];
-    forms.iter().map(|form| (form(value).into_bytes(), form(placeholder).into_bytes())).collect()
+    for before in 0..3 {
+        let encoded = inner_base64(bytes, before);
+        encodings.push(encoded.replace('+', "-").replace('/', "_"));
+        encodings.push(encoded);
+    }
+    encodings.into_iter().map(String::into_bytes).collect()
+}
+
+/// Encodes bytes that follow `before` others in a group of three. Returns the characters that depend on
+/// these bytes only.
+fn inner_base64(bytes: &[u8], before: usize) -> String {
+    let all = [&[0; 2][..before], bytes].concat();
+    let mut encoded = Base64::encode_string(&all);
+    encoded.truncate(all.len() * 8 / 6);
+    encoded.split_off((before * 8).div_ceil(6))
 }
 
 fn basic(value: &Secret) -> String {

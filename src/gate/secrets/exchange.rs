@@ -11,6 +11,7 @@ use super::body::{self, BodyEnd, BodyReader};
 use super::head::{self, MalformedMessage, PreparedRequest, RefusedRequest};
 use super::peer::{BUFFER, Peer, wait};
 use super::redact::Redactor;
+use super::websocket::WebSocketReader;
 
 /// How long the guest may take for the head of a request, and be silent between requests.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(300);
@@ -151,6 +152,7 @@ impl<'a> Exchange<'a> {
             answer: None,
             download: BodyReader::new(BodyEnd::Length(0)),
             redactor: Redactor::new(&patterns),
+            frames: WebSocketReader::default(),
             is_upload_ended: request.body == BodyEnd::Length(0),
             is_complete: false,
         };
@@ -201,6 +203,8 @@ struct Transfer<'a> {
     answer: Option<PreparedAnswer>,
     download: BodyReader,
     redactor: Redactor<'a>,
+    /// Reads what comes from the host once the connection carries a WebSocket.
+    frames: WebSocketReader,
     is_upload_ended: bool,
     is_complete: bool,
 }
@@ -290,6 +294,9 @@ impl Transfer<'_> {
         if self.to_guest.len() < BUFFER && !self.is_complete {
             let mut data = Vec::new();
             self.download.read(&mut server.plain, &mut data)?;
+            if answer.is_upgraded {
+                return self.frames.push(&data, &mut self.redactor, &mut self.to_guest);
+            }
             let is_done = self.download.is_done();
             let mut safe = Vec::new();
             self.redactor.push(&data, &mut safe);
@@ -313,11 +320,14 @@ impl Transfer<'_> {
         // Many servers end an answer without a notice, but a part must not pass for the whole.
         let _ = server.is_clean;
         self.download.close()?;
+        self.is_complete = true;
+        if answer.is_upgraded {
+            return Ok(());
+        }
         let mut rest = Vec::new();
         self.redactor.finish(&mut rest);
         body::write(answer.is_chunked, &rest, &mut self.to_guest);
         body::write_end(answer.is_chunked, &mut self.to_guest);
-        self.is_complete = true;
         Ok(())
     }
 }

@@ -29,17 +29,24 @@ pub const HOP_BY_HOP: &[&str] = &[
     "content-length",
     "host",
 ];
-/// Headers that would make an answer unsearchable, or that this proxy answers itself.
-const DROPPED: &[&str] = &["accept-encoding", "expect", "sec-websocket-extensions", "http2-settings"];
+/// Headers that would make an answer unsearchable, or that this proxy answers itself. Of a value that is
+/// asked for in ranges, each answer would have a part.
+const DROPPED: &[&str] =
+    &["accept-encoding", "expect", "http2-settings", "if-range", "range", "request-range", "sec-websocket-extensions"];
+/// Browsers send credentials as one of the protocols of a WebSocket, because they can set no other header.
+const WEBSOCKET_PROTOCOLS: &str = "sec-websocket-protocol";
 /// The last words of the names of headers that carry credentials, and those names that only look so.
 const CREDENTIAL_WORDS: &[&str] = &[
     "authorization",
+    "authentication",
     "auth",
+    "bearer",
     "cookie",
     "credential",
     "credentials",
     "key",
     "apikey",
+    "jwt",
     "password",
     "secret",
     "signature",
@@ -48,7 +55,21 @@ const CREDENTIAL_WORDS: &[&str] = &[
 const NO_CREDENTIALS: &[&str] =
     &["sec-websocket-key", "idempotency-key", "x-idempotency-key", "x-stainless-helper-key"];
 /// Parameters of a URL that servers take as credentials.
-const CREDENTIAL_PARAMETERS: &[&str] = &["key", "api_key", "apikey", "api-key", "access_token", "x-goog-api-key"];
+const CREDENTIAL_PARAMETERS: &[&str] = &[
+    "access_token",
+    "api-key",
+    "api_key",
+    "apikey",
+    "auth_token",
+    "authorization",
+    "bearer_token",
+    "job_token",
+    "key",
+    "oauth_token",
+    "private_token",
+    "x-api-key",
+    "x-goog-api-key",
+];
 
 /// A message that is not understood, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -144,12 +165,17 @@ impl Request<'_> {
         let injected = bound.map(|bound| bound.header_name());
         // What `Connection` names belongs to this connection, too.
         for header in self.headers.iter().filter(|header| !self.has_token("connection", header.name)) {
-            let name = header.name.to_ascii_lowercase();
+            let name = plain_name(header.name);
             let is_dropped = HOP_BY_HOP.contains(&name.as_str()) || DROPPED.contains(&name.as_str());
             if is_dropped || is_credential(&name) || injected == Some(name.as_str()) {
                 continue;
             }
-            write_header(&mut head, header.name, header.value);
+            let protocols = (name == WEBSOCKET_PROTOCOLS).then(|| plain_protocols(header.value));
+            match protocols {
+                Some(protocols) if protocols.is_empty() => {}
+                Some(protocols) => write_header(&mut head, header.name, &protocols),
+                None => write_header(&mut head, header.name, header.value),
+            }
         }
         let value = bound.and_then(Bound::header_value);
         if let (Some(bound), Some(value)) = (bound, &value) {
@@ -176,8 +202,7 @@ impl Request<'_> {
             is_head: self.method == "HEAD",
             is_upgrade,
             is_waiting: version == 1 && self.has_token("expect", "100-continue") && self.body != BodyEnd::Length(0),
-            is_last: self.has_token("connection", "close")
-                || (version == 0 && !self.has_token("connection", "keep-alive")),
+            is_last: self.has_token("connection", "close") || version == 0,
             reads_chunks: version == 1,
             is_repeatable: self.body == BodyEnd::Length(0) && ["GET", "HEAD", "OPTIONS"].contains(&self.method),
         }
@@ -202,9 +227,24 @@ fn check_host(headers: &[httparse::Header<'_>], host: &SecretHost) -> Result<(),
     if is_same { Ok(()) } else { Err(format!("the Host header is not `{host}`, the host of this connection")) }
 }
 
+/// Returns a header's name in lower case. Many servers take `_` for `-`.
+fn plain_name(name: &str) -> String {
+    name.to_ascii_lowercase().replace('_', "-")
+}
+
+/// Returns the protocols of a WebSocket that carry no credential.
+fn plain_protocols(value: &[u8]) -> Vec<u8> {
+    let is_plain = |protocol: &&[u8]| {
+        let text = String::from_utf8_lossy(protocol).to_ascii_lowercase();
+        !["auth", "bearer", "jwt", "key", "secret", "token"].iter().any(|word| text.contains(word))
+    };
+    let protocols = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    protocols.filter(|protocol| !protocol.is_empty()).filter(is_plain).collect::<Vec<_>>().join(&b", "[..])
+}
+
 /// Tells whether a header, in lower case, carries a credential.
 pub fn is_credential(name: &str) -> bool {
-    let last = name.rsplit(['-', '_']).next().unwrap_or(name);
+    let last = name.rsplit('-').next().unwrap_or(name);
     !NO_CREDENTIALS.contains(&name) && CREDENTIAL_WORDS.contains(&last)
 }
 
@@ -246,7 +286,8 @@ pub fn decoded(text: &str) -> String {
 
 /// Lists what the guest sent as credentials, by which it says which of several keys it means.
 fn credentials(headers: &[httparse::Header<'_>], parameters: &[String]) -> Vec<String> {
-    let headers = headers.iter().filter(|header| is_credential(&header.name.to_ascii_lowercase()));
+    let carries = |name: String| is_credential(&name) || name == WEBSOCKET_PROTOCOLS;
+    let headers = headers.iter().filter(|header| carries(plain_name(header.name)));
     let values = headers.flat_map(|header| {
         let text = String::from_utf8_lossy(header.value).into_owned();
         let basic = text.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("basic"));

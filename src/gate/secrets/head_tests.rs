@@ -75,6 +75,24 @@ fn other_targets_and_ambiguous_requests_are_refused() {
 }
 
 #[test]
+fn credentials_that_look_otherwise_are_removed_too() {
+    let pass = binding(vec![bound("KEY", "X-Own-Pass", "the-real-value", "the-fake-value")]);
+    let text = sent(
+        &pass,
+        "GET /?x=1&private_token=mine&Job%5FToken=mine HTTP/1.1\nHost: api.example\nX_Own_Pass: mine\nTransfer_Encoding: mine\n\
+         X-Access-JWT: mine\nX-Authentication: mine\nRange: bytes=0-4\nIf-Range: x\n\
+         Sec-WebSocket-Protocol: realtime, openai-insecure-api-key.mine, base64url.bearer.authorization.k8s.io.mine\n\n",
+    );
+    let text = text.expect("passed on");
+    assert!(!text.contains("mine") && !text.contains("Range"), "{text}");
+    assert!(text.contains("x-own-pass: the-real-value\r\n"), "{text}");
+    assert!(text.contains("Sec-WebSocket-Protocol: realtime\r\n"), "{text}");
+    let text =
+        sent(&pass, "GET / HTTP/1.1\nHost: api.example\nSec-WebSocket-Protocol: api-key.mine\n\n").expect("passed on");
+    assert!(!text.contains("Sec-WebSocket-Protocol"), "{text}");
+}
+
+#[test]
 fn of_several_keys_the_placeholder_chooses() {
     let two = binding(vec![
         bound("KEY", "x-api-key", "value-of-key", "fake-of-key"),

@@ -17,6 +17,7 @@ mod head;
 mod peer;
 mod redact;
 mod refresh;
+mod websocket;
 
 use std::collections::BTreeMap;
 use std::fs;

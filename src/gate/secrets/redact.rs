@@ -9,8 +9,9 @@ use super::binding::forms;
 /// The values that must not reach the guest, each with a text of the same length.
 pub struct Patterns {
     pairs: Vec<(Vec<u8>, Vec<u8>)>,
-    /// The bytes with which a value starts.
+    /// The first and second bytes of values, in both cases.
     first: [bool; 256],
+    second: [bool; 256],
     longest: usize,
 }
 
@@ -24,14 +25,17 @@ impl Patterns {
     /// Makes the patterns. A replacement of another length is filled up or cut, because an answer
     /// tells its length before it is searched.
     pub fn new(pairs: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>) -> Self {
-        let mut patterns = Patterns { pairs: Vec::new(), first: [false; 256], longest: 0 };
+        let mut patterns = Patterns { pairs: Vec::new(), first: [false; 256], second: [false; 256], longest: 0 };
         for (value, mut replacement) in pairs {
-            let Some(first) = value.first() else { continue };
-            if patterns.pairs.iter().any(|(known, _)| *known == value) {
+            let [first, second, ..] = *value.as_slice() else { continue };
+            if patterns.pairs.iter().any(|(known, _)| known.eq_ignore_ascii_case(&value)) {
                 continue;
             }
             replacement.resize(value.len(), b'*');
-            patterns.first[usize::from(*first)] = true;
+            for (table, byte) in [(&mut patterns.first, first), (&mut patterns.second, second)] {
+                table[usize::from(byte.to_ascii_lowercase())] = true;
+                table[usize::from(byte.to_ascii_uppercase())] = true;
+            }
             patterns.longest = patterns.longest.max(value.len());
             patterns.pairs.push((value, replacement));
         }
@@ -45,7 +49,7 @@ impl Patterns {
         self.replace(text).1
     }
 
-    /// Replaces complete values. Returns where a value may begin whose rest is missing, and whether
+    /// Replaces complete values, also where a server changed the case of letters. Returns where a value may begin whose rest is missing, and whether
     /// any was replaced.
     fn replace(&self, text: &mut [u8]) -> (usize, bool) {
         let (mut at, mut found) = (0, false);
@@ -54,13 +58,17 @@ impl Patterns {
             let Some(skip) = text[at..].iter().position(|byte| self.first[usize::from(*byte)]) else { break };
             at += skip;
             let rest = &text[at..];
-            match self.pairs.iter().find(|(value, _)| rest.starts_with(value)) {
+            if rest.get(1).is_some_and(|second| !self.second[usize::from(*second)]) {
+                at += 1;
+                continue;
+            }
+            match self.pairs.iter().find(|(value, _)| starts_with(rest, value)) {
                 Some((value, replacement)) => {
                     let end = at + value.len();
                     text[at..end].copy_from_slice(replacement);
                     (at, found) = (end, true);
                 }
-                None if rest.len() < self.longest && self.pairs.iter().any(|(value, _)| value.starts_with(rest)) => {
+                None if rest.len() < self.longest && self.pairs.iter().any(|(value, _)| starts_with(value, rest)) => {
                     return (at, found);
                 }
                 None => at += 1,
@@ -68,6 +76,10 @@ impl Patterns {
         }
         (text.len(), found)
     }
+}
+
+fn starts_with(text: &[u8], start: &[u8]) -> bool {
+    text.get(..start.len()).is_some_and(|part| part.eq_ignore_ascii_case(start))
 }
 
 /// The values of a session. Those of logins change when they are refreshed.
@@ -139,6 +151,8 @@ impl<'a> Redactor<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::secret::Secret;
+    use base64ct::{Base64, Base64UrlUnpadded, Encoding};
     use proptest::prelude::*;
 
     fn patterns() -> Patterns {
@@ -166,6 +180,37 @@ mod tests {
         }
         let bytes: Vec<&[u8]> = text.chunks(1).collect();
         assert_eq!(redacted(&bytes), expected);
+        assert_eq!(redacted(&[b"SK-Secret-VALUE", b" AaB"]), b"sk-placeholders xyz");
+    }
+
+    #[test]
+    fn a_value_is_found_in_the_encodings_of_servers() {
+        let (value, other) = (Secret::new("1//Secret+Value/0123=x"), Secret::new("1//Other0+Thing/4567=x"));
+        let patterns = Patterns::new(forms(&value, &other));
+        let text = value.reveal().to_string_lossy().into_owned();
+        let url: String = text.bytes().map(super::super::binding::percent).collect();
+        let hexadecimal: String = text.bytes().map(|byte| format!("{byte:02X}")).collect();
+        let escaped = [text.replace('/', "\\/"), text.to_ascii_uppercase(), text.clone()];
+        for encoded in [url.to_ascii_lowercase(), url, hexadecimal].into_iter().chain(escaped) {
+            let mut answer = format!("a {encoded} b").into_bytes();
+            assert!(patterns.replace_all(&mut answer), "{encoded}");
+            let answer = String::from_utf8_lossy(&answer).to_ascii_lowercase();
+            assert!(!["ecret", "0123", "6563726574"].iter().any(|part| answer.contains(part)), "{answer}");
+        }
+        // Wherever the value is in a longer text, and whatever follows.
+        for before in ["", "x", "Bearer ", "x-access-token:", "\"key\":\""] {
+            for after in ["", "\"", "\r\n"] {
+                for encode in [Base64::encode_string, Base64UrlUnpadded::encode_string] {
+                    let mut answer = encode(format!("{before}{text}{after}").as_bytes()).into_bytes();
+                    assert!(patterns.replace_all(&mut answer), "{before}{after}");
+                    let answer =
+                        String::from_utf8_lossy(&answer).trim_end_matches('=').replace('+', "-").replace('/', "_");
+                    let decoded = Base64UrlUnpadded::decode_vec(&answer).expect("Base64");
+                    let decoded = String::from_utf8_lossy(&decoded).into_owned();
+                    assert!(decoded.contains("/Other0+Thing/4567"), "{decoded}");
+                }
+            }
+        }
     }
 
     #[test]
@@ -178,12 +223,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn other_text_is_unchanged(parts in proptest::collection::vec("[skacret-]{0,6}", 0..12)) {
+        fn other_text_is_unchanged(parts in proptest::collection::vec("[skaCret-]{0,6}", 0..12)) {
             let text = parts.concat();
             let parts: Vec<&[u8]> = parts.iter().map(String::as_bytes).collect();
             let values = ["sk-secret-value", "sk-sk-other", "aab"];
             let out = redacted(&parts);
             prop_assert_eq!(out.len(), text.len());
+            let text = text.to_ascii_lowercase();
+            let out = out.to_ascii_lowercase();
             if !values.iter().any(|value| text.contains(value)) {
                 prop_assert_eq!(out, text.as_bytes());
             } else {

@@ -8,9 +8,13 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use base64ct::{Base64, Encoding};
 use sandpen::internals::{Authority, accept, server_config};
 
-use crate::support::{Fixture, git_answer};
+use crate::support::{Fixture, git_answer, holds_within};
+
+/// How long the server waits for what the client must do first.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The names of the server.
 pub const NAMES: &[&str] = &[
@@ -43,6 +47,8 @@ struct Seen {
     logins: Logins,
     /// The directory with the repositories of `github.com`.
     repositories: Option<PathBuf>,
+    /// How many streams are held, to which the first part was sent.
+    streams: usize,
 }
 
 /// The vendor's side of one account: each refresh ends all earlier tokens.
@@ -190,6 +196,7 @@ fn answer(tls: &mut Tls, log: &Mutex<Seen>) -> Option<()> {
     let length: usize = header("content-length").and_then(|text| text.parse().ok()).unwrap_or(0);
     let mut body = vec![0; length];
     tls.read_exact(&mut body).ok()?;
+    let mut drained = 0;
     if header("transfer-encoding").is_some() {
         loop {
             let mut size = String::new();
@@ -197,7 +204,10 @@ fn answer(tls: &mut Tls, log: &Mutex<Seen>) -> Option<()> {
             let size = usize::from_str_radix(size.trim(), 16).ok()?;
             let mut chunk = vec![0; size + 2];
             tls.read_exact(&mut chunk).ok()?;
-            body.extend_from_slice(&chunk[..size]);
+            drained += size;
+            if !head.contains("/drained") {
+                body.extend_from_slice(&chunk[..size]);
+            }
             if size == 0 {
                 break;
             }
@@ -252,12 +262,65 @@ fn answer(tls: &mut Tls, log: &Mutex<Seen>) -> Option<()> {
             write!(out, "HTTP/1.1 500 Error\r\nConnection: close\r\n\r\n{echo}").ok()?;
             return None;
         }
-        "/socket" => {
-            write!(out, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nwelcome {credential}\n").ok()?;
+        "/events" => {
+            write!(out, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+                .ok()?;
+            for number in 1..4 {
+                write!(out, "9\r\ndata: {number}\n\n\r\n").ok()?;
+                out.flush().ok()?;
+                let acknowledged = format!("GET /received/{number} ");
+                let is_acknowledged = |seen: &Seen| seen.requests.iter().any(|text| text.starts_with(&acknowledged));
+                holds_within(PATIENCE, || is_acknowledged(&log.lock().expect("the log"))).then_some(())?;
+            }
+            write!(out, "0\r\n\r\n").ok()?;
+        }
+        "/held" => {
+            log.lock().ok()?.streams += 1;
+            write!(out, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nfirst\n\r\n").ok()?;
             out.flush().ok()?;
-            let mut line = String::new();
-            tls.read_line(&mut line).ok()?;
-            write!(tls.get_mut(), "echo {line}").ok()?;
+            let all: usize = path.split('=').nth(1)?.parse().ok()?;
+            holds_within(PATIENCE, || log.lock().expect("the log").streams >= all).then_some(())?;
+            write!(out, "5\r\nlast\n\r\n0\r\n\r\n").ok()?;
+        }
+        "/redirect" => {
+            write!(out, "HTTP/1.1 302 Found\r\nLocation: https://other.vendor.example/taken?x={credential}\r\nContent-Length: 0\r\n\r\n").ok()?;
+        }
+        "/encoded" => {
+            let urls: String = credential.bytes().map(|byte| format!("%{byte:02x}")).collect();
+            let lines = (0..3)
+                .map(|before| Base64::encode_string([&b"xx"[..before], credential.as_bytes()].concat().as_slice()));
+            let lines: Vec<String> =
+                lines.chain([credential.to_uppercase(), credential.to_lowercase(), urls]).collect();
+            let text = lines.join("\n");
+            write!(
+                out,
+                "HTTP/1.1 200 OK\r\nSet-Cookie: session=of-the-host\r\nContent-Length: {}\r\n\r\n{text}",
+                text.len()
+            )
+            .ok()?;
+        }
+        "/socket" => {
+            let protocol = header("sec-websocket-protocol").map(|name| format!("Sec-WebSocket-Protocol: {name}\r\n"));
+            let protocol = protocol.unwrap_or_default();
+            write!(
+                out,
+                "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n{protocol}\r\n"
+            )
+            .ok()?;
+            // The last word could be the beginning of the value.
+            let text = format!("welcome {credential} sk-test");
+            let (first, second) = text.as_bytes().split_at(30);
+            for (opcode, part) in [(1, first), (0x80, second)] {
+                out.write_all(&[&[opcode, part.len() as u8], part].concat()).ok()?;
+                out.flush().ok()?;
+            }
+            // A frame of a client is masked.
+            let mut head = [0; 6];
+            tls.read_exact(&mut head).ok()?;
+            let mut payload = vec![0; usize::from(head[1] & 0x7f)];
+            tls.read_exact(&mut payload).ok()?;
+            payload.iter_mut().zip(head[2..].iter().cycle()).for_each(|(byte, mask)| *byte ^= mask);
+            tls.get_mut().write_all(&[&[0x81, payload.len() as u8], &payload[..]].concat()).ok()?;
             return None;
         }
         "/big" => {
@@ -270,6 +333,9 @@ fn answer(tls: &mut Tls, log: &Mutex<Seen>) -> Option<()> {
                 out.write_all(&part[..length]).ok()?;
                 left -= length;
             }
+        }
+        "/drained" => {
+            write!(out, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{drained}", drained.to_string().len()).ok()?
         }
         "/count" => {
             let text = body.len().to_string();
