@@ -8,6 +8,7 @@ mod logins;
 mod rig;
 mod smuggling;
 mod sources;
+mod streams;
 
 use rig::Rig;
 
