@@ -65,15 +65,37 @@ impl Client {
     ) -> Result<ServerStream, E> {
         let limit = Instant::now() + timeout;
         let target = format!("{host}:{port}");
-        let config = self.config()?;
         let socket = match self.route.proxy_for(host, port) {
             Some(proxy) => self.tunnel(proxy, host, port, limit)?,
             None => {
                 let addresses = choose(&self.addresses(host)?)?;
-                open(&addresses, port, limit)
-                    .map_err(|source| TlsError::Unreachable { target: target.clone(), source })?
+                open(&addresses, port, limit).map_err(|source| TlsError::Unreachable { target, source })?
             }
         };
+        Ok(self.secure(socket, host, port, limit)?)
+    }
+
+    /// Connects to a server through the network's proxy, also if the server has a name of this machine:
+    /// inside a sandbox, the proxy may be the only one who knows it.
+    pub fn connect_through_proxy(
+        &self,
+        host: &HostName,
+        port: u16,
+        timeout: Duration,
+    ) -> Result<ServerStream, TlsError> {
+        let limit = Instant::now() + timeout;
+        let no_proxy = || TlsError::Unreachable {
+            target: format!("{host}:{port}"),
+            source: io::Error::new(io::ErrorKind::NotFound, "no proxy is set"),
+        };
+        let socket = self.tunnel(self.route.proxy().ok_or_else(no_proxy)?, host, port, limit)?;
+        self.secure(socket, host, port, limit)
+    }
+
+    /// Lets a server prove its name.
+    fn secure(&self, socket: TcpStream, host: &HostName, port: u16, limit: Instant) -> Result<ServerStream, TlsError> {
+        let target = format!("{host}:{port}");
+        let config = self.config()?;
         let refused = |source| TlsError::Handshake { target: target.clone(), source };
         let connection = ClientConnection::new(config, server_name(host).map_err(refused)?);
         let mut connection = connection.map_err(|error| refused(io::Error::other(error)))?;

@@ -46,6 +46,11 @@ impl Route {
         Ok(Route { proxy: proxy.transpose()?, exceptions: exceptions.collect() })
     }
 
+    /// Returns the network's proxy, whatever the host.
+    pub fn proxy(&self) -> Option<&NetworkProxy> {
+        self.proxy.as_ref()
+    }
+
     /// Returns the proxy for a host; `None` if it is reached straight.
     pub fn proxy_for(&self, host: &HostName, port: u16) -> Option<&NetworkProxy> {
         let is_own = match host {

@@ -87,6 +87,9 @@ fn every_promise_holds(fixture: &Fixture) {
             state(&report, name);
         }
         assert_eq!(state(&report, "hooks"), ("held".into(), "no hook planted".into()));
+        let (keys, searched) = state(&report, "keys");
+        let has_answer = searched.contains(", an answer of ") && searched.contains(" bytes that repeats it");
+        assert_eq!((keys.as_str(), has_answer), ("held", arguments.is_empty()), "{searched}");
         assert_eq!(state(&report, "credentials"), ("held".into(), "1 file tried, none readable".into()));
     }
     let limits = report(&selftest(fixture, asked[1]).finish());

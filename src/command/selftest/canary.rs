@@ -13,7 +13,8 @@ use crate::host::Host;
 use crate::path::HostPath;
 use crate::session_id::random_name;
 
-const PREFIX: &str = ".sandpen-selftest-";
+/// The names of all that the self-test makes on the host begin with it.
+pub const PREFIX: &str = ".sandpen-selftest-";
 const SECRET: &str = "secret";
 /// Suffices to read data that has already been sent.
 const READ_TIMEOUT: Duration = Duration::from_millis(200);

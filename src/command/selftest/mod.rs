@@ -2,8 +2,10 @@
 //! compares what the probe could do, and what arrived outside, with the promises of the plan.
 
 mod canary;
+mod echo;
 mod error;
 mod files;
+mod fingerprint;
 mod kernel;
 mod keys;
 mod network;
@@ -13,6 +15,7 @@ mod probe_result;
 use std::ffi::OsString;
 
 use canary::Canaries;
+use echo::EchoServer;
 use error::SelftestError;
 use probe::{Findings, Request};
 use probe_result::ProbeResult;
@@ -42,7 +45,7 @@ const MAX_FINDINGS_SIZE: u64 = 1 << 20;
 pub fn run(arguments: Selftest, ui: Ui) -> Result<Outcome> {
     super::mark_inherited_files_close_on_exec();
     let value = keys::value();
-    let mut resolved = with_key(&arguments.options, &value)?;
+    let (mut resolved, mut echo) = with_key(&arguments.options, &value)?;
     // A killed self-test must not leave a sandbox for the next one.
     resolved.config.keep = None;
     resolved.request.is_selftest = true;
@@ -58,7 +61,7 @@ pub fn run(arguments: Selftest, ui: Ui) -> Result<Outcome> {
     }
     let mut request = request(&resolved.host, &canaries, &draft);
     if keys::is_outside(&draft) {
-        request.key = Some(value.chars().rev().collect());
+        request.keys = Some(keys::request(&draft, &value, echo.as_ref()));
     }
     resolved.request.command = command(&resolved.host, &draft, &request)?;
     let ran = resolved.ready(id, ui).and_then(|(plan, launch)| {
@@ -86,6 +89,7 @@ pub fn run(arguments: Selftest, ui: Ui) -> Result<Outcome> {
         canaries: &canaries,
         findings: &findings,
         hook_planted,
+        value_was_echoed: echo.as_mut().is_some_and(EchoServer::has_seen_value),
     };
     let report = input.report();
     let text =
@@ -94,17 +98,19 @@ pub fn run(arguments: Selftest, ui: Ui) -> Result<Outcome> {
 }
 
 /// Resolves the options with a key of the self-test, if it can be outside; a key that is inside would say
-/// nothing.
-fn with_key(options: &Options, value: &str) -> Result<Resolved> {
+/// nothing. The launcher trusts the echo server besides what this machine trusts.
+fn with_key(options: &Options, value: &str) -> Result<(Resolved, Option<EchoServer>)> {
     let mut host = Host::read()?;
+    let echo = EchoServer::start(&host, value).ok();
     let variables = host.env.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
-    host.env = variables.chain([(keys::NAME.into(), value.into())]).collect();
+    let roots = echo.iter().map(|echo| ("SSL_CERT_FILE".into(), echo.roots().as_os_str().to_owned()));
+    host.env = variables.chain(roots).chain([(keys::NAME.into(), value.into())]).collect();
     let mut with_key = options.clone();
-    with_key.secret.push(format!("{}@{}", keys::NAME, keys::HOST));
+    with_key.secret.push(keys::binding(echo.as_ref()));
     let resolved = Resolved::on(host, &with_key, Vec::new(), Purpose::Run)?;
     match resolved.plan(SessionId::placeholder()) {
-        Ok((plan, _)) if keys::is_outside(&plan) => Ok(resolved),
-        _ => Resolved::read(options, Vec::new()),
+        Ok((plan, _)) if keys::is_outside(&plan) => Ok((resolved, echo)),
+        _ => Ok((Resolved::read(options, Vec::new())?, None)),
     }
 }
 
@@ -137,7 +143,7 @@ fn request(host: &Host, canaries: &Canaries, plan: &Plan) -> Request {
         udp: canary::address(canaries.datagrams.local_addr()).into_iter().collect(),
         pids: Some(u64::from(plan.limits.pids.value.0)).filter(|_| kernel::limits_processes(plan)),
         memory: plan.limits.memory.as_ref().map(|memory| memory.value.bytes()),
-        key: None,
+        keys: None,
     }
 }
 
@@ -171,6 +177,8 @@ struct SelftestInput<'a> {
     findings: &'a Findings,
     /// Whether a file of the probe arrived among Git's hooks.
     hook_planted: bool,
+    /// Whether the echo server received the value of the self-test's key.
+    value_was_echoed: bool,
 }
 
 impl SelftestInput<'_> {

@@ -115,7 +115,7 @@ pub fn forms(value: &Secret, placeholder: &Secret) -> Vec<(Vec<u8>, Vec<u8>)> {
 
 /// Lists the ways in which servers write what they were sent: as it is, in a URL, in JSON with escaped
 /// slashes, in hexadecimal digits, and in both kinds of Base64, at whatever place in a longer text.
-fn encodings(secret: &Secret) -> Vec<Vec<u8>> {
+pub fn encodings(secret: &Secret) -> Vec<Vec<u8>> {
     let bytes = secret.reveal().as_encoded_bytes();
     let text = secret.reveal().to_string_lossy();
     let mut encodings = vec![

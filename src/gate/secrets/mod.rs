@@ -39,6 +39,7 @@ use crate::proxy::{Choose, Intercept, Refusal, Traffic};
 use crate::tls::{Authority, Client, TlsError, accept, server_config};
 use crate::ui::Ui;
 use crate::vars;
+pub use binding::encodings;
 use binding::{Binding, Bound, Credential, forms};
 use exchange::{Exchange, Observer};
 use peer::Peer;

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use super::rig::{Rig, access_token, refresh_token};
+use super::rig::{Rig, VALUE, access_token, refresh_token};
 use crate::support::{Engine, Finished, Fixture, RunToEnd, Running};
 
 const PRESET: &str = r#"
@@ -227,6 +227,35 @@ fn a_login_that_cannot_stay_outside_is_told() {
         assert!(untried.stderr.contains(line), "{}", untried.stderr);
         let mounted = run(fixture, &rig, &["--keys", "outside", "--mount", "~/.mine"], "true");
         assert!(mounted.failure(2).contains("`~/.mine` is mounted by the user"), "{}", mounted.stderr);
+    });
+}
+
+#[test]
+fn the_self_test_finds_keys_and_tokens_wherever_they_are() {
+    Fixture::on(Engine::Native, |fixture| {
+        log_in(fixture, 0, "1");
+        let selftest = |options: &[&str]| {
+            let mut command = fixture.command("selftest");
+            command.args(["--format", "json", "--agent", "mine", "--secret", "A_TEST_KEY@api.vendor.example"]);
+            let finished = command.env("A_TEST_KEY", VALUE).args(options).finish();
+            let report: serde_json::Value = serde_json::from_str(&finished.stdout).expect("JSON");
+            let probes = report["probes"].as_array().expect("probes");
+            let probe = probes.iter().find(|probe| probe["name"] == "keys").expect("a probe");
+            ["state", "promised", "seen"].map(|key| probe[key].as_str().expect("text").to_owned())
+        };
+        let [state, promised, seen] = selftest(&[]);
+        assert_eq!(state, "held", "{seen}");
+        assert!(promised.contains("(A_TEST_KEY, the login of mine)"), "{promised}");
+        let copy = format!("COPY=x{VALUE}x");
+        let [state, _, seen] = selftest(&["--env", &copy]);
+        assert!(state == "failed" && seen.contains("A_TEST_KEY is in the environment"), "{seen}");
+        assert!(seen.contains("A_TEST_KEY is in /proc/") && !seen.contains("login"), "{seen}");
+        for (name, text) in [("A_TEST_KEY", VALUE.to_owned()), ("the login of mine", refresh_token(0))] {
+            let file = fixture.project.join("left-behind");
+            std::fs::write(&file, format!("a {text} b")).expect("written");
+            let [state, _, seen] = selftest(&[]);
+            assert_eq!((state.as_str(), seen), ("failed", format!("{name} is in {}", file.display())));
+        }
     });
 }
 

@@ -16,6 +16,7 @@ use std::process::ExitCode;
 
 use serde::{Deserialize, Serialize};
 
+pub use keys::{EchoRequest, KeySearch, KeysRequest, Needle};
 pub use limits::Limit;
 
 /// The attempts of the probe; passed as JSON in the first argument.
@@ -41,9 +42,8 @@ pub struct Request {
     pub pids: Option<u64>,
     /// The limit of memory to test, in bytes.
     pub memory: Option<u64>,
-    /// The value of a key that is outside, backwards.
-    #[serde(default)]
-    pub key: Option<String>,
+    /// What must not be inside.
+    pub keys: Option<KeysRequest>,
 }
 
 /// The outcome of an attempt, or why it could not be made.
@@ -82,15 +82,16 @@ pub struct Findings {
     pub proxy: Option<Option<ProbeOutcome<String>>>,
     pub pids: Option<ProbeOutcome<Limit>>,
     pub memory: Option<ProbeOutcome<Limit>>,
-    /// The places where the value of a key that is outside was found.
-    pub keys: Option<Vec<String>>,
+    pub keys: Option<KeySearch>,
 }
 
-/// Runs the subcommand `probe`. `namespace` and `memory` select what its child processes do.
+/// Runs the subcommand `probe`. `namespace` and `memory` select what its child processes do; `echo` is a
+/// process outside.
 pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let words: Vec<String> = arguments.filter_map(|word| word.into_string().ok()).collect();
     match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["namespace"] => ExitCode::from(kernel::unshare()),
+        ["echo"] => super::echo::serve(),
         ["memory", bytes] => limits::allocate(bytes.parse().unwrap_or(0)),
         [request] => match serde_json::from_str(request) {
             Ok(request) => run(&request),
@@ -124,7 +125,7 @@ fn run(request: &Request) -> ExitCode {
     network::send_datagrams(&request.udp, &request.token);
     findings.tcp = Some(network::connect(&request.tcp, &request.token));
     findings.proxy = Some(network::ask_proxy());
-    findings.keys = request.key.as_deref().map(keys::places);
+    findings.keys = request.keys.as_ref().map(keys::search);
     // The tests of limits may kill this process, so write the findings before each.
     let mut written = write(request, &findings);
     findings.memory = request.memory.map(limits::memory);
