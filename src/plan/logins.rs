@@ -157,12 +157,13 @@ impl Draft<'_> {
             // A login that is made inside must not become the host's if all stays outside.
             (None, LoginFact::Absent) if mode == KeysMode::Outside => return Ok((LoginPlace::Outside, None)),
             (None, LoginFact::Absent) => return Ok((LoginPlace::First, None)),
-            (Some(obstacle), _) => (Some(obstacle), Vec::new()),
-            (None, LoginFact::Encrypted) => {
+            // It could not be outside, whatever else is in the way.
+            (_, LoginFact::Encrypted) => {
                 let files = form.encrypted.iter().map(|path| format!("`~/{}`", path.below()));
                 let files = files.collect::<Vec<_>>().join(" or ");
                 (Some(format!("{files} is encrypted, so its tokens cannot be replaced")), Vec::new())
             }
+            (Some(obstacle), _) => (Some(obstacle), Vec::new()),
             (None, LoginFact::Problem(problem)) => (Some(format!("`{file}` {problem}")), Vec::new()),
             (None, LoginFact::Present { left_out }) => (None, left_out),
         };
@@ -196,8 +197,11 @@ impl Draft<'_> {
                 return Err(SecretError::NotOutside { origin, name: key.name, reason, hint }.into());
             }
             KeysMode::Auto => {
-                let text = format!("{} is inside: {reason}", key.name);
-                self.warnings.push(Warning::new(WarningTopic::Environment, text));
+                let warning = Warning::new(WarningTopic::Environment, format!("{} is inside: {reason}", key.name));
+                // An agent may have several logins.
+                if !self.warnings.contains(&warning) {
+                    self.warnings.push(warning);
+                }
             }
             KeysMode::Inside => {}
         }

@@ -259,6 +259,33 @@ fn the_self_test_finds_keys_and_tokens_wherever_they_are() {
     });
 }
 
+/// Its client is in no registry, so nobody has seen its logins work outside.
+#[test]
+fn the_logins_of_llxprt_are_inside_and_a_line_says_so() {
+    let fixture = Fixture::new();
+    let explain = |keys: &str| {
+        let mut command = fixture.command("explain");
+        command
+            .args(["--engine", "native", "--agent", "llxprt", "--image", "none", "--keys", keys, "--", "true"])
+            .finish()
+    };
+    let none = explain("auto");
+    assert!(!none.success().contains("is inside") && !none.stderr.contains("is inside"), "{none:?}");
+    for file in ["oauth/anthropic.json", "oauth/codex.json", "oauth/qwen.json", "oauth_creds.json"] {
+        let (access, refresh) = (access_token(0), refresh_token(0));
+        fixture
+            .write(format!(".llxprt/{file}"), &format!(r#"{{"access_token":"{access}","refresh_token":"{refresh}"}}"#));
+    }
+    let line = "the login of llxprt is inside: it was not seen to work with llxprt";
+    let plain = explain("auto");
+    assert_eq!(plain.success().matches(line).count() + plain.stderr.matches(line).count(), 1, "{plain:?}");
+    assert!(explain("outside").failure(2).contains("`the login of llxprt` cannot stay outside"));
+    fixture.write(".local/share/llxprt-code/secure-store/llxprt-code-oauth/anthropic:default.enc", "{}");
+    let encrypted = explain("auto");
+    let line = "llxprt-code-oauth` or `~/.llxprt/secure-store/llxprt-code-oauth` is encrypted";
+    assert!(encrypted.success().contains(line) || encrypted.stderr.contains(line), "{encrypted:?}");
+}
+
 #[test]
 fn tokens_inside_one_sandbox_are_not_in_another() {
     Fixture::on(Engine::Native, |fixture| {
