@@ -1,5 +1,8 @@
 //! `sandpen diff`: shows what a sandbox with a copied workspace changed.
 
+use std::collections::BTreeSet;
+use std::path::Path;
+
 use super::find::{self, Found, shown};
 use super::json;
 use super::patch::{Look, Patch, stat};
@@ -29,18 +32,34 @@ pub fn run(arguments: &Diff, ui: Ui) -> Result<Outcome> {
         let is_listed = |file: &FileReview| is_shown(&file);
         ui.data(&ui::json(&json::review_with_hunks(&found, &review, &refs, &is_listed))?)?;
     } else if arguments.name_only {
-        let names = files.iter().flat_map(|file| {
+        let names = without_directories(&files);
+        let names = names.iter().flat_map(|file| {
             let mut name = super::patch::quoted("", &shown(&found.copy, file.tree, &file.path));
             name.push(b'\n');
             name
         });
         ui.bytes(&names.collect::<Vec<u8>>())?;
     } else {
-        show(&host, &found, arguments, &files, &refs, ui)?;
+        show(&host, &found, arguments, &without_directories(&files), &refs, ui)?;
     }
     report(&review, &files, ui);
     let has_changes = !files.is_empty() || !refs.is_empty();
     Ok(Outcome::Exited(u8::from(arguments.exit_code && has_changes)))
+}
+
+/// Leaves out directories that were made or removed with files that are listed, as Git does.
+fn without_directories<'a>(files: &[&'a FileReview]) -> Vec<&'a FileReview> {
+    let above = |file: &'a FileReview| {
+        let paths = [Some(&file.path), file.from.as_ref()].into_iter().flatten();
+        paths.flat_map(move |path| path.ancestors().skip(1).map(move |above| (file.tree, above)))
+    };
+    let known: BTreeSet<(usize, &Path)> = files.iter().flat_map(|file| above(file)).collect();
+    let is_directory = |file: &FileReview| match (&file.old, &file.new) {
+        (None, Some(node)) | (Some(node), None) => node.is_directory(),
+        _ => false,
+    };
+    let is_shown = |file: &&FileReview| !(is_directory(file) && known.contains(&(file.tree, file.path.as_path())));
+    files.iter().copied().filter(is_shown).collect()
 }
 
 /// Lists the commits that were made in the copy.

@@ -52,7 +52,7 @@ fn odd_names_and_kinds_are_shown_and_applied_or_stay(fixture: &Fixture) {
 fn many_files_are_shown_quickly_enough(fixture: &Fixture) {
     prepare(fixture);
     in_copy(fixture, "many", "mkdir many; for i in $(seq 10000); do echo $i > many/$i; done");
-    assert_eq!(sandpen(fixture, &["diff", "--name-only"]).success().lines().count(), 10_001);
+    assert_eq!(sandpen(fixture, &["diff", "--name-only"]).success().lines().count(), 10_000);
     sandpen(fixture, &["apply"]).success();
     assert_eq!(fs::read_dir(fixture.project.join("many")).expect("directory").count(), 10_000);
     sandpen(fixture, &["undo"]).success();
@@ -84,7 +84,7 @@ fn files_of_another_group_are_copied_as_files() {
         let finished = in_copy(fixture, "group", "echo more >> file && rm gone && mkfifo pipe && mv dir moved");
         assert!(finished.stderr.contains("group"), "it is said beforehand: {}", finished.stderr);
         let names = sandpen(fixture, &["diff", "--name-only"]);
-        assert_eq!(names.success(), "dir\nfile\ngone\nmoved\nmoved/inner\nmoved/other\npipe");
+        assert_eq!(names.success(), "file\ngone\nmoved/inner\nmoved/other\npipe");
         sandpen(fixture, &["apply", "group", "file", "gone"]).success();
         assert!(!fixture.project.join("gone").exists());
         let mut command = fixture.run();
