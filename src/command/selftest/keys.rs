@@ -84,14 +84,15 @@ impl SelftestInput<'_> {
         if !search.found.is_empty() {
             return (false, search.found.join(", "));
         }
-        let mut places = vec![ui::counted(search.files, "file"), ui::counted(search.processes, "process")];
+        let processes = if search.processes == 1 { "process" } else { "processes" };
+        let mut places = vec![ui::counted(search.files, "file"), format!("{} {processes}", search.processes)];
         match &search.answer {
             None => {}
             Some(Err(error)) => return (false, format!("the echo server was not reached: {error}")),
             Some(Ok(_)) if !self.value_was_echoed => return (false, "the echo server did not get the value".into()),
             Some(Ok(length)) => places.push(format!("an answer of {length} bytes that repeats it")),
         }
-        let limit = if search.is_complete { "" } else { "; more files than are read" };
+        let limit = if search.is_complete { "" } else { "; files beyond the limits were not read" };
         (true, format!("not found in {}{limit}", places.join(", ")))
     }
 }
