@@ -52,7 +52,7 @@ fn fail(reason: &str) -> ExitCode {
 
 /// Makes a socket for all users inside. It appears at its path when it listens, in place of one that an
 /// earlier process left there.
-fn listen(path: &Path) -> io::Result<UnixListener> {
+pub(super) fn listen(path: &Path) -> io::Result<UnixListener> {
     if path.symlink_metadata().is_ok_and(|meta| !meta.file_type().is_socket()) {
         return Err(ErrorKind::AlreadyExists.into());
     }

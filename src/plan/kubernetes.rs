@@ -17,6 +17,11 @@ pub const LINK_SOCKET: &str = "/.sandpen-keeper/link";
 /// The socket on which the keeper waits for the first process of the guest's container.
 pub const GUEST_SOCKET: &str = "/.sandpen/guest-link";
 
+/// Returns the name of the socket on which the channel waits for the connections of one that the keeper holds.
+pub fn channel_socket(name: &str) -> String {
+    format!("{name}.channel")
+}
+
 /// The namespace that a context without one uses.
 const DEFAULT_NAMESPACE: &str = "default";
 /// What `explain` shows before the first launch.

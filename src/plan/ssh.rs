@@ -26,8 +26,6 @@ const TUNNEL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The path of the agent's socket inside (R4.3).
 pub const SOCKET: &str = "/ssh-agent";
-/// The name of the socket in a pod, in the directory of the keeper's files.
-const AGENT_SOCKET: &str = "ssh-agent";
 
 /// The result of the decision about the SSH agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -231,12 +229,7 @@ impl Draft<'_> {
     /// Lets a process inside listen in place of a mounted socket. The engine carries its streams.
     fn relay_over_channel(&self, gate: AgentGatePlan, keys: u32) -> SshPlan {
         let why = self.why_agent("R4.3");
-        let inside = match self.engine {
-            // The guest's user may not write to `/`, and the keeper's files are read-only there.
-            EngineKind::Kubernetes => self.control_dir().join(AGENT_SOCKET),
-            _ => agent_target(),
-        };
-        let channel = ChannelSocket { kind: StreamKind::Agent, inside, gate: gate.socket.clone(), why };
+        let channel = ChannelSocket { kind: StreamKind::Agent, inside: agent_target(), gate: gate.socket.clone(), why };
         let reason = format!(
             "the agent at `{}` answers; the sandbox may {}, over an `exec` of {}",
             gate.agent,

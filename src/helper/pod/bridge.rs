@@ -8,12 +8,12 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::thread;
 
-use super::connect;
+use super::{CONNECT_TIMEOUT, connect};
 use crate::plan::kubernetes::LINK_SOCKET;
 use crate::process::copy_bytes;
 
 pub fn run() -> io::Result<()> {
-    let mut keeper = connect(Path::new(LINK_SOCKET))?;
+    let mut keeper = connect(Path::new(LINK_SOCKET), CONNECT_TIMEOUT)?;
     let mut to_keeper = keeper.try_clone()?;
     let mut stdin = File::from(rustix::stdio::stdin().as_fd().try_clone_to_owned()?);
     let mut stdout = File::from(rustix::stdio::stdout().as_fd().try_clone_to_owned()?);

@@ -9,8 +9,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::mpsc;
 
-use super::connect;
 use super::running::Running;
+use super::{CONNECT_TIMEOUT, connect};
 use crate::link::{LinkFrame, LinkReader, LinkWriter, PING_INTERVAL, StartRequest};
 use crate::plan::kubernetes::GUEST_SOCKET;
 use crate::process::KILLED;
@@ -28,7 +28,7 @@ pub struct Described {
 
 /// The first process of the guest's container.
 pub fn connected_to_keeper() -> io::Result<u8> {
-    let keeper = connect(Path::new(GUEST_SOCKET))?;
+    let keeper = connect(Path::new(GUEST_SOCKET), CONNECT_TIMEOUT)?;
     let writer = LinkWriter::new(keeper.try_clone()?);
     serve(keeper, writer, Described::default())
 }

@@ -1,6 +1,7 @@
 //! The first process of the keeper's container: takes the files, passes frames between the launcher
 //! and the guest, ends the guest when the launcher is lost, and keeps the work for some time.
 
+use std::ffi::OsString;
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::changes::Changes;
+use super::held_socket;
 use super::receive::Receiver;
 use crate::link::{LinkFrame, LinkReader, LinkWriter, PING_INTERVAL, SILENCE_LIMIT, VERSION};
 use crate::plan::kubernetes::{GUEST_SOCKET, LINK_SOCKET};
@@ -19,7 +21,7 @@ use crate::process::signals::GRACE_PERIOD;
 /// How long the work is kept for a launcher that comes back.
 const LINGER: Duration = Duration::from_secs(3600);
 /// How long the guest's container may take to start after the keeper's.
-const GUEST_TIMEOUT: Duration = Duration::from_secs(25);
+const GUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The two ends that frames are passed between.
 #[derive(Default)]
@@ -94,7 +96,9 @@ impl Shared {
     }
 }
 
-pub fn run() -> io::Result<()> {
+/// Runs the keeper. The arguments name the sockets that the guest's container mounts.
+pub fn run(held: &[OsString]) -> io::Result<()> {
+    held.iter().filter_map(|name| name.to_str()).try_for_each(held_socket::hold)?;
     let guests = UnixListener::bind(GUEST_SOCKET)?;
     let links = UnixListener::bind(LINK_SOCKET)?;
     let shared = Arc::new(Shared::default());

@@ -11,6 +11,7 @@ mod alone;
 mod bridge;
 mod changes;
 mod guest;
+mod held_socket;
 mod keeper;
 mod pump;
 mod receive;
@@ -34,7 +35,7 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     let role = arguments.first().and_then(|role| role.to_str());
     let ended = match role {
-        Some("keep") => keeper::run().map(|()| 0),
+        Some("keep") => keeper::run(arguments.get(1..).unwrap_or_default()).map(|()| 0),
         Some("link") => bridge::run().map(|()| 0),
         Some("guest") => guest::connected_to_keeper(),
         Some("alone") => match arguments.get(1).and_then(|json| serde_json::from_str(json.to_str()?).ok()) {
@@ -54,9 +55,9 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
     }
 }
 
-/// Connects to a socket of the keeper, which may not listen yet.
-fn connect(socket: &Path) -> io::Result<UnixStream> {
-    let limit = Instant::now() + CONNECT_TIMEOUT;
+/// Connects to a socket that may not exist yet.
+fn connect(socket: &Path, timeout: Duration) -> io::Result<UnixStream> {
+    let limit = Instant::now() + timeout;
     loop {
         match UnixStream::connect(socket) {
             Err(_) if Instant::now() < limit => thread::sleep(CONNECT_INTERVAL),

@@ -4,8 +4,10 @@
 use serde_json::{Map, Value, json};
 
 use super::LaunchError;
+use super::held_socket::HeldSocket;
 use super::volumes::{Volumes, is_account};
 use crate::config::value::{Access, Toleration};
+use crate::path::GuestPath;
 use crate::plan::kubernetes::KEEPER_DIR;
 use crate::plan::{CONTROL_DIR, KubernetesPlan, Plan, Prepare, Source};
 
@@ -19,7 +21,11 @@ const DEADLINE: u32 = 7 * 24 * 3600;
 const GRACE_PERIOD: u32 = 1;
 /// Waits until the keeper has the helper, and becomes it. The path and the role are arguments.
 const WAIT: &str =
-    r#"trap "exit 143" TERM; until [ -x "$0" ]; do sleep 0.1 2>/dev/null || sleep 1; done; exec "$0" pod "$1""#;
+    r#"trap "exit 143" TERM; until [ -x "$0" ]; do sleep 0.1 2>/dev/null || sleep 1; done; exec "$0" pod "$@""#;
+/// Holds back the guest's container until the keeper has made the sockets that are mounted there: containers
+/// start one after the other. Without a launcher it gives up, because a pod whose hook runs cannot be deleted.
+/// The helper and the sockets are arguments.
+const AWAIT_SOCKETS: &str = r#"n=0; for socket; do until [ -S "$socket" ]; do [ -e "$0.new" ] || [ -e "$0" ] || n=$((n+1)); [ $n -lt 300 ] || exit 1; sleep 0.1 2>/dev/null || sleep 1; done; done"#;
 
 /// What a container asks of the node at least. Without requests, a limit would be the request, too.
 const CPU_REQUEST: u32 = 10;
@@ -55,10 +61,8 @@ pub fn pod(plan: &Plan, kubernetes: &KubernetesPlan, volumes: &Volumes) -> Resul
         spec["hostname"] = json!(plan.host_name);
     }
     placement(kubernetes, &mut spec);
-    spec["containers"] = json!([
-        container(plan, KEEPER, "keep", volumes, &accounts)?,
-        container(plan, GUEST, "guest", volumes, &accounts)?,
-    ]);
+    spec["containers"] =
+        json!([container(plan, KEEPER, volumes, &accounts)?, container(plan, GUEST, volumes, &accounts)?,]);
     let mut all: Vec<Value> = volumes.0.iter().map(|volume| empty(&volume.name, volume.is_in_memory)).collect();
     all.push(empty(KEEPER, true));
     if !accounts.is_empty() {
@@ -102,22 +106,17 @@ fn toleration(taint: &Toleration) -> Value {
     toleration
 }
 
-fn container(
-    plan: &Plan,
-    name: &str,
-    role: &str,
-    volumes: &Volumes,
-    accounts: &[(String, String)],
-) -> Result<Value, LaunchError> {
+fn container(plan: &Plan, name: &str, volumes: &Volumes, accounts: &[(String, String)]) -> Result<Value, LaunchError> {
     let image = plan.image.as_ref().ok_or(LaunchError::NoImage)?;
     let is_keeper = name == KEEPER;
+    let held = HeldSocket::all(plan);
+    let text = |path: &GuestPath| -> Result<String, LaunchError> {
+        let text = path.to_str().map(str::to_owned);
+        text.ok_or_else(|| LaunchError::PathNotUtf8 { path: path.to_string(), engine: plan.engine.kind })
+    };
     let mut mounts: Vec<Value> = Vec::new();
     for volume in &volumes.0 {
-        let target = volume
-            .target
-            .to_str()
-            .ok_or_else(|| LaunchError::PathNotUtf8 { path: volume.target.to_string(), engine: plan.engine.kind })?;
-        let mut mount = json!({ "name": volume.name, "mountPath": target });
+        let mut mount = json!({ "name": volume.name, "mountPath": text(&volume.target)? });
         if volume.access == Access::Ro && !is_keeper {
             mount["readOnly"] = json!(true);
         }
@@ -125,6 +124,10 @@ fn container(
     }
     if is_keeper {
         mounts.push(json!({ "name": KEEPER, "mountPath": KEEPER_DIR }));
+    } else {
+        for socket in &held {
+            mounts.push(json!({ "name": KEEPER, "mountPath": text(socket.target())?, "subPath": socket.name }));
+        }
     }
     mounts.extend(accounts.iter().map(|(file, _)| {
         json!({ "name": "accounts", "mountPath": format!("/etc/{file}"), "subPath": file, "readOnly": true })
@@ -134,16 +137,28 @@ fn container(
         "capabilities": { "drop": ["ALL"] },
         "readOnlyRootFilesystem": is_keeper,
     });
-    Ok(json!({
+    let helper = format!("{CONTROL_DIR}/sandpen");
+    let mut command = vec!["sh", "-c", WAIT, &helper, if is_keeper { "keep" } else { "guest" }];
+    if is_keeper {
+        command.extend(held.iter().map(|socket| socket.name));
+    }
+    let mut container = json!({
         "name": name,
         "image": image.reference.as_str(),
         "imagePullPolicy": if image.reference.is_local() { "Never" } else { "IfNotPresent" },
-        "command": ["sh", "-c", WAIT, format!("{CONTROL_DIR}/sandpen"), role],
+        "command": command,
         "workingDir": "/",
         "securityContext": security,
         "resources": resources(plan, is_keeper),
         "volumeMounts": mounts,
-    }))
+    });
+    if is_keeper && !held.is_empty() {
+        let sockets: Vec<String> = held.iter().map(HeldSocket::path).collect();
+        let start = ["sh", "-c", AWAIT_SOCKETS, &helper].map(str::to_owned);
+        let command: Vec<String> = start.into_iter().chain(sockets).collect();
+        container["lifecycle"] = json!({ "postStart": { "exec": { "command": command } } });
+    }
+    Ok(container)
 }
 
 fn resources(plan: &Plan, is_keeper: bool) -> Value {

@@ -1,6 +1,7 @@
 //! Translates a plan for Kubernetes: a pod with two containers of the image, and the files that are
 //! copied into it. No value of a variable is in the pod or in a command line: they go over the link.
 
+mod held_socket;
 mod manifest;
 mod volumes;
 
@@ -67,7 +68,7 @@ fn channel(plan: &Plan, argv_start: &[OsString]) -> Vec<OsString> {
     }
     let exec = ["exec".into(), "--stdin".into(), format!("--container={KEEPER}"), plan.id.name(), "--".into()];
     let exec = exec.map(OsString::from);
-    argv_start.iter().cloned().chain(exec).chain(channel::arguments(&plan.channel)).collect()
+    argv_start.iter().cloned().chain(exec).chain(channel::arguments(&held_socket::of_channel(plan))).collect()
 }
 
 fn cluster(kubernetes: &KubernetesPlan, context: Option<&String>) -> Vec<OsString> {

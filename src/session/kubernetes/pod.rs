@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::error::ClusterError;
 use super::kubectl::{CALL_TIMEOUT, CallError, Kubectl};
 use super::state::{PodState, state};
+use crate::launch::KEEPER;
 use crate::path::HostPath;
 use crate::plan::Plan;
 use crate::session::remote::with_pipes;
@@ -21,6 +22,11 @@ const START_TIMEOUT: Duration = Duration::from_secs(300);
 /// How long a node may be missing: one that the cluster adds takes longer, but then it says so.
 const SCHEDULE_TIMEOUT: Duration = Duration::from_secs(20);
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
+/// How long the node may take to say whether the keeper's container runs.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The pause after the first question to the node; each is twice the one before.
+const FIRST_PROBE_INTERVAL: Duration = Duration::from_millis(100);
+const LONGEST_PROBE_INTERVAL: Duration = Duration::from_secs(2);
 /// How often the events of a pod that does not start are read.
 const EVENT_INTERVAL: Duration = Duration::from_secs(4);
 /// How long a warning of the node may stay without the pod starting.
@@ -81,7 +87,8 @@ impl<'a> Pod<'a> {
         self.kubectl.start(&arguments, with_pipes)
     }
 
-    /// Waits until the keeper's container runs.
+    /// Waits until the keeper's container runs. The node is asked, too: the cluster's answer comes up to two
+    /// seconds later, and not before the hook that waits for the keeper's sockets.
     pub fn await_start(&self, interrupted: impl FnMut() -> Option<i32>) -> Result<Started, ClusterError> {
         let arguments = ["get", "pod", &self.name, "--watch", "--output=json"];
         let mut watch = self.kubectl.start(&arguments, |command| {
@@ -96,6 +103,7 @@ impl<'a> Pod<'a> {
     fn follow(&self, watch: &mut Child, mut interrupted: impl FnMut() -> Option<i32>) -> Result<Started, ClusterError> {
         let began = Instant::now();
         let (mut unschedulable, mut warned, mut events_at) = (None::<Instant>, None::<Instant>, began + EVENT_INTERVAL);
+        let (mut probe_at, mut probe_interval) = (None::<Instant>, FIRST_PROBE_INTERVAL);
         let states = watched(watch);
         loop {
             if let Some(signal) = interrupted() {
@@ -114,7 +122,18 @@ impl<'a> Pod<'a> {
                     unschedulable.get_or_insert_with(Instant::now);
                 }
                 Some(PodState::Waiting) => unschedulable = None,
+                Some(PodState::Scheduled) => {
+                    unschedulable = None;
+                    probe_at.get_or_insert_with(Instant::now);
+                }
                 None => {}
+            }
+            if probe_at.is_some_and(|at| Instant::now() >= at) {
+                if self.keeper_answers() {
+                    return Ok(Started::Ready);
+                }
+                probe_at = Some(Instant::now() + probe_interval);
+                probe_interval = (probe_interval * 2).min(LONGEST_PROBE_INTERVAL);
             }
             if unschedulable.is_some_and(|since| since.elapsed() > SCHEDULE_TIMEOUT)
                 && let PodState::Unschedulable(message) = state(&self.read()?)
@@ -136,6 +155,13 @@ impl<'a> Pod<'a> {
                 return Err(ClusterError::Late { seconds: START_TIMEOUT.as_secs(), events });
             }
         }
+    }
+
+    /// Asks the node whether the keeper's container runs.
+    fn keeper_answers(&self) -> bool {
+        let container = format!("--container={KEEPER}");
+        let arguments = ["exec", &container, &self.name, "--", "sh", "-c", ":"];
+        self.kubectl.call(&arguments, None, PROBE_TIMEOUT).is_ok()
     }
 
     /// Reads the pod once.

@@ -15,6 +15,8 @@ const START_REASONS: [&str; 4] =
 #[derive(Debug)]
 pub enum PodState {
     Waiting,
+    /// A node has it, and starts its containers.
+    Scheduled,
     /// No node takes it yet.
     Unschedulable(String),
     KeeperRuns,
@@ -48,7 +50,7 @@ pub fn state(pod: &Value) -> PodState {
             return PodState::Unschedulable(message.to_owned());
         }
     }
-    PodState::Waiting
+    if pod.pointer("/spec/nodeName").is_some() { PodState::Scheduled } else { PodState::Waiting }
 }
 
 fn statuses(pod: &Value) -> impl Iterator<Item = &Value> {
@@ -114,6 +116,8 @@ mod tests {
         assert!(matches!(with_status(waiting("ErrImagePull")), PodState::Failed(ClusterError::Image { .. })));
         assert!(matches!(with_status(waiting("RunContainerError")), PodState::Failed(ClusterError::NotStarted { .. })));
         assert!(matches!(with_status(waiting("ContainerCreating")), PodState::Waiting));
+        let on_node = json!({ "spec": { "nodeName": "node" }, "status": { "phase": "Pending" } });
+        assert!(matches!(state(&on_node), PodState::Scheduled));
         let condition = json!({ "conditions": [{ "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes" }] });
         assert!(matches!(with_status(condition), PodState::Unschedulable(message) if message == "0/1 nodes"));
         let failed = json!({ "phase": "Failed", "reason": "Evicted", "message": "disk" });

@@ -1,5 +1,8 @@
 //! Tests what passes between a pod and the launcher: keys of the SSH agent, and further commands.
 
+use std::process::Stdio;
+
+use super::{kubectl, pods_of};
 use crate::for_kubernetes;
 use crate::push::server::{GitServer, bash};
 use crate::support::{Fixture, KEY_COMMENT, RunToEnd, Running};
@@ -7,6 +10,7 @@ use crate::support::{Fixture, KEY_COMMENT, RunToEnd, Running};
 for_kubernetes!(
     with_agent:
     keys_sign_inside_and_stay_outside,
+    the_agent_answers_again_after_its_connection_broke,
     without_a_network_the_agent_still_answers,
     a_push_by_rule_arrives,
     exec_has_the_files_the_variables_and_the_limits_of_the_first_command,
@@ -20,12 +24,30 @@ fn keys_sign_inside_and_stay_outside(fixture: &Fixture) {
     let lines: Vec<&str> = finished.success().lines().collect();
     assert!(lines[0].starts_with(KEY_COMMENT), "{lines:?}");
     assert_eq!(lines[1], "-----BEGIN SSH SIGNATURE-----");
+    let place = fixture.bash("echo $SSH_AUTH_SOCK; ls -d /ssh-agent; ls -d /.sandpen-keeper 2>/dev/null || echo none");
+    assert_eq!(place.success(), "/ssh-agent\n/ssh-agent\nnone");
     // The guest can neither remove the socket nor put another one in its place.
     fixture
         .bash("! rm -f \"$SSH_AUTH_SOCK\" 2>/dev/null; ! touch \"$SSH_AUTH_SOCK.x\" 2>/dev/null; ssh-add -l >/dev/null")
         .success();
     let off = fixture.run().args(["--ssh-agent", "off", "--", "sh", "-c", "echo ${SSH_AUTH_SOCK-unset}"]).finish();
     assert_eq!(off.success(), "unset");
+}
+
+/// The mounted socket stays, whatever becomes of the process to which it leads.
+fn the_agent_answers_again_after_its_connection_broke(fixture: &Fixture) {
+    let script = "ssh-add -l >/dev/null && echo up; cat; \
+        until ssh-add -l >/dev/null 2>&1; do sleep 0.1; done; echo again";
+    let mut sandbox = Running::start(fixture.run().args(["--", "bash", "-c", script]).stdin(Stdio::piped()));
+    assert_eq!(sandbox.line(), "up");
+    let kill = "for process in /proc/[0-9]*; do \
+        if tr '\\0' ' ' <$process/cmdline | grep -q 'sandpen [c]hannel'; then kill ${process#/proc/}; fi; done";
+    let pods = pods_of(fixture);
+    let name = pods[0]["metadata"]["name"].as_str().expect("a name");
+    let killed = kubectl(&["exec", "--container=keeper", name, "--", "bash", "-c", kill]).output().expect("kubectl");
+    assert!(killed.status.success(), "{killed:?}");
+    sandbox.close_stdin();
+    assert_eq!(sandbox.line(), "again");
 }
 
 fn without_a_network_the_agent_still_answers(fixture: &Fixture) {

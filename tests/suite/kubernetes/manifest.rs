@@ -67,6 +67,19 @@ fn pods_are_what_the_restricted_standard_admits() {
 }
 
 #[test]
+fn r4_3_the_agents_socket_is_mounted_alone_from_the_keepers_volume() {
+    let fixture = with_silent_kubectl().with_agent();
+    let pod = manifest(&fixture, &[]);
+    assert_eq!(problems(&pod), Vec::<String>::new());
+    let [keeper, guest] = &pod["spec"]["containers"].as_array().expect("containers")[..] else { panic!("{pod}") };
+    let of_keeper = |mount: &&Value| mount["name"] == "keeper";
+    let mounts: Vec<&Value> = guest["volumeMounts"].as_array().expect("mounts").iter().filter(of_keeper).collect();
+    assert_eq!(mounts, [&json!({ "name": "keeper", "mountPath": "/ssh-agent", "subPath": "ssh-agent" })]);
+    assert!(keeper["lifecycle"]["postStart"]["exec"]["command"].to_string().contains("/.sandpen-keeper/ssh-agent"));
+    assert!(manifest(&fixture, &["--ssh-agent", "off"])["spec"]["containers"][0]["lifecycle"].is_null());
+}
+
+#[test]
 fn the_check_itself_notices_what_is_refused() {
     let pod = manifest(&with_silent_kubectl(), &[]);
     let changes = [
