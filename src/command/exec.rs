@@ -16,8 +16,6 @@ use crate::ui::Ui;
 enum ExecError {
     #[error("`exec --detach` does not work with the engine sandbox-exec")]
     DetachSeatbelt,
-    #[error("`exec --detach` does not work with the engine kubernetes")]
-    DetachKubernetes,
 }
 
 impl Diagnostic for ExecError {
@@ -43,13 +41,10 @@ pub fn run(id: &str, detach: bool, command: Vec<OsString>, ui: Ui) -> Result<Out
         return session::enter_seatbelt(&host, &facts::session_base(&host).join(&record.id), command, ui);
     }
     if record.engine == EngineKind::Kubernetes.name() {
-        if detach {
-            return Err(ExecError::DetachKubernetes.into());
-        }
-        return session::exec_in_pod(&host, &record, command);
+        return session::exec_in_pod(&host, &record, &command, detach);
     }
-    if record.is_elsewhere() && !detach {
-        return session::exec_elsewhere(&host, &record, command);
+    if record.is_elsewhere() {
+        return session::exec_elsewhere(&host, &record, &command, detach);
     }
     let mut prepared = ContainerCommand::new(&host, &record)?;
     prepared.has_terminal = host.terminal.stdin && host.terminal.stdout && !detach;

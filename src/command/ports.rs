@@ -30,8 +30,6 @@ enum PortsError {
     },
     #[error("programs under sandbox-exec listen on the host's own ports, so there is nothing to forward")]
     Seatbelt,
-    #[error("`ports` does not yet work with the engine kubernetes; `kubectl port-forward {pod}` does")]
-    Kubernetes { pod: String },
     #[error("the connection to the sandbox `{id}` has failed")]
     Relay {
         id: String,
@@ -54,7 +52,7 @@ impl Diagnostic for PortsError {
             Self::Listen { id, guest, .. } => {
                 vec![format!("choose another port of the host: `sandpen ports {id} HOST:{guest}`")]
             }
-            Self::Seatbelt | Self::Kubernetes { .. } | Self::Relay { .. } => Vec::new(),
+            Self::Seatbelt | Self::Relay { .. } => Vec::new(),
         }
     }
 }
@@ -86,9 +84,6 @@ pub fn run(id: &str, ports: &[String], format: Format, ui: Ui) -> Result<Outcome
     let record = cleanup::find_running(&host, id)?;
     if record.engine == EngineKind::SandboxExec.name() {
         return Err(PortsError::Seatbelt.into());
-    }
-    if record.engine == EngineKind::Kubernetes.name() {
-        return Err(PortsError::Kubernetes { pod: record.name }.into());
     }
     let access = PortAccess::new(&host, &record)?;
     if ports.is_empty() {

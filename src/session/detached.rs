@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::process::{Pid, WaitOptions, waitpid};
+use rustix::process::{Pid, WaitOptions, ioctl_tiocsctty, waitpid};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 
 use super::Streams;
@@ -40,12 +40,6 @@ pub fn screen_of(session: &HostPath) -> String {
 
 /// Starts a sandbox, prints its id and returns. If it does not start, returns its outcome.
 pub fn detach(host: &Host, plan: &Plan, launch: &Launch, ui: Ui) -> Result<Outcome> {
-    if let Launch::Kubernetes(_) = launch {
-        super::kubernetes::refuse_detach()?;
-    }
-    if launch.container().is_some_and(|launch| launch.transfer.is_some()) {
-        return Err(SessionError::DetachElsewhere.into());
-    }
     if let Launch::Seatbelt(_) = launch {
         return Err(SessionError::DetachSeatbelt.into());
     }
@@ -84,7 +78,11 @@ fn run(host: &Host, plan: &Plan, launch: &Launch, started: OwnedFd, ui: Ui) -> R
     let null = File::open("/dev/null").map_err(SessionError::Detach)?;
     dup2_stdin(&null).map_err(fork_failed)?;
     let host = Host { process: ProcessStamp::current(), ..host.clone() };
-    let streams = Streams::Detached(Detached { started: Some(started.into()), session: plan.session_dir.clone() });
+    let streams = Streams::Detached(Detached {
+        started: Some(started.into()),
+        session: plan.session_dir.clone(),
+        has_terminal: false,
+    });
     super::run_with(&host, plan, launch, ui, streams, || ()).map(|(outcome, ())| outcome)
 }
 
@@ -101,6 +99,8 @@ pub struct Detached {
     /// Tells the caller that the command has started.
     started: Option<File>,
     session: HostPath,
+    /// Whether the terminal is this process's own.
+    has_terminal: bool,
 }
 
 impl Detached {
@@ -119,12 +119,24 @@ impl Detached {
         Ok(ServedTerminal { server, _slave: slave })
     }
 
+    /// Serves the terminal, and makes it this process's own: the streams of a command on another machine pass
+    /// through the launcher, as from a terminal that it was started in.
+    pub fn take_terminal(&mut self) -> Result<ServedTerminal> {
+        let pty = self.open()?;
+        let taken = ioctl_tiocsctty(&pty.slave).and_then(|()| dup2_stdin(&pty.slave));
+        taken.and_then(|()| dup2_stdout(&pty.slave)).map_err(|errno| SessionError::Terminal(errno.into()))?;
+        self.has_terminal = true;
+        self.serve(pty)
+    }
+
     /// Lets the caller return. From now on there is nobody to print to.
     pub fn report_start(&mut self) {
         let Some(mut started) = self.started.take() else { return };
         let _ = started.write_all(b"1");
         if let Ok(null) = File::options().write(true).open("/dev/null") {
-            let _ = dup2_stdout(null.as_fd());
+            if !self.has_terminal {
+                let _ = dup2_stdout(null.as_fd());
+            }
             let _ = dup2_stderr(null.as_fd());
         }
     }

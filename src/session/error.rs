@@ -11,8 +11,6 @@ use crate::session_id::SessionId;
 pub enum SessionError {
     #[error("cannot catch signals")]
     Signals(#[source] io::Error),
-    #[error("`--detach` does not yet work with an engine on another machine")]
-    DetachElsewhere,
     #[error("`--detach` does not work with the engine sandbox-exec")]
     DetachSeatbelt,
     #[error("cannot start a launcher in the background")]

@@ -70,7 +70,7 @@ use crate::process::bounded_work::BoundedWork;
 use crate::process::signals::SignalQueue;
 use crate::ui::Ui;
 use copied_workspace::CopiedWorkspace;
-use detached::Detached;
+use detached::{Detached, ServedTerminal};
 use end_calls::EndCalls;
 use error::SessionError;
 use gates::Gates;
@@ -88,6 +88,31 @@ enum Streams {
     Caller,
     /// To clients of `sandpen attach`.
     Detached(Detached),
+}
+
+impl Streams {
+    /// Makes the terminal of a detached sandbox this process's own, for a command on another machine.
+    fn take_terminal(&mut self) -> Result<Option<ServedTerminal>> {
+        match self {
+            Streams::Caller => Ok(None),
+            Streams::Detached(detached) => detached.take_terminal().map(Some),
+        }
+    }
+
+    /// Lets the caller of a detached sandbox return.
+    fn report_start(&mut self) {
+        if let Streams::Detached(detached) = self {
+            detached.report_start();
+        }
+    }
+
+    /// Ends the terminal of a detached sandbox.
+    fn finish(&self, terminal: Option<ServedTerminal>, outcome: &Result<Outcome>) {
+        if let (Streams::Detached(detached), Some(terminal)) = (self, terminal) {
+            let code = outcome.as_ref().map_or_else(|error| error.kind().exit_code(), |outcome| outcome.exit_code());
+            detached.finish(terminal, code);
+        }
+    }
 }
 
 /// The parts of a session, which its engine uses while the sandbox runs.
@@ -167,11 +192,11 @@ fn run_with<T>(
     };
     let outcome = match launch {
         Launch::Container(launch) => match &launch.transfer {
-            Some(transfer) => remote_container::run(&mut session, launch, transfer, signals),
+            Some(transfer) => remote_container::run(&mut session, launch, transfer, signals, &mut streams),
             None => container::run(&mut session, launch, signals, &mut streams),
         },
         Launch::Seatbelt(launch) => seatbelt::run(&mut session, launch, signals),
-        Launch::Kubernetes(launch) => kubernetes::run(&mut session, launch, signals),
+        Launch::Kubernetes(launch) => kubernetes::run(&mut session, launch, signals, &mut streams),
         #[cfg(target_os = "linux")]
         Launch::Native(launch) => native::run(&mut session, launch, signals, &mut streams),
     };

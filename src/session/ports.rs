@@ -115,13 +115,20 @@ impl<'a> PortAccess<'a> {
 
 /// Starts a hidden subcommand of the helper inside, with pipes. The lock must be held as long as it
 /// is to run.
-fn start<'a>(host: &Host, record: &'a Record, subcommand: &str) -> Result<(ContainerCommand<'a>, Process)> {
+fn start<'a>(host: &Host, record: &'a Record, subcommand: &str) -> Result<(Option<ContainerCommand<'a>>, Process)> {
+    if record.pod.is_some() {
+        // Nobody reads what kubectl says.
+        let mut process =
+            super::kubernetes::start_in_pod(host, record, &[format!("{CONTROL_DIR}/sandpen"), subcommand.into()])?;
+        drop(process.stderr.take());
+        return Ok((None, process));
+    }
     let mut command = ContainerCommand::new(host, record)?;
     let client = command.client_byte();
     command.helper = Some(HelperConfig { exec: true, client, ..HelperConfig::default() });
     command.command = vec![format!("{CONTROL_DIR}/sandpen").into(), subcommand.into()];
     let process = command.start_with_pipes()?;
-    Ok((command, process))
+    Ok((Some(command), process))
 }
 
 impl PortLink {

@@ -15,16 +15,15 @@ use super::end_calls::EndCalls;
 use super::error::SessionError;
 use super::registry::Record;
 use super::remote::{
-    self, Connection, LostLink, Presence, Recovered, RelayEnd, RemoteError, ReturnError, ReturnRecord, SentHelper,
+    self, Connection, Elsewhere, Presence, Recovered, RelayEnd, Relayed, RemoteError, ReturnRecord, SentHelper,
 };
-use super::{Session, failure};
+use super::{Session, Streams, failure};
 use crate::error::{Diagnostic, Error, Kind, Result};
 use crate::facts::engines::ask;
 use crate::host::Host;
 use crate::launch::{CONTAINER_ID, ContainerLaunch, Transfer};
 use crate::link::{LinkFrame, StartRequest};
 use crate::path::HostPath;
-use crate::plan::{CONTROL_DIR, HelperConfig};
 use crate::process::ready::Startup;
 use crate::process::signals::SignalQueue;
 use crate::process::status_file::CommandStatus;
@@ -76,6 +75,7 @@ pub fn run(
     launch: &ContainerLaunch,
     transfer: &Transfer,
     mut signals: SignalQueue,
+    streams: &mut Streams,
 ) -> Result<Outcome> {
     session.record_start()?;
     session.repositories.begin_delayed_copies();
@@ -111,6 +111,7 @@ pub fn run(
     if let Some(signal) = signals.termination_signal() {
         return Ok(Outcome::Signaled(signal));
     }
+    let terminal = streams.take_terminal()?;
     let channel = ChannelThread::start(plan, &launch.client, &launch.channel, Existence::Now, ui);
     session.gates.start(plan);
     let lost = |message: String| -> Error {
@@ -130,7 +131,14 @@ pub fn run(
         .map_err(|error| lost(error.to_string()))?;
     session.repositories.exchange_in_background();
     let on_agent = session.gates.take_agent_action();
-    let end = remote::relay_command(&connection, signals, plan.terminal, returns.as_mut(), on_agent);
+    let mut on_start = || streams.report_start();
+    let relayed = Relayed {
+        has_terminal: plan.terminal,
+        returns: returns.as_mut(),
+        on_ready: on_agent,
+        on_start: Some(&mut on_start),
+    };
+    let end = remote::relay_command(&connection, signals, relayed);
     drop(channel);
     let is_lost = matches!(end, RelayEnd::Lost(_));
     // An exit code counts only if the helper said it.
@@ -148,31 +156,22 @@ pub fn run(
         RelayEnd::Failed(message) => Err(RemoteError::Protocol { message }.into()),
         RelayEnd::Lost(link) => Err(lost(link.message)),
     };
-    let mut is_back = true;
-    if let Some(returns) = &mut returns {
-        let progress = Progress::start(ui, "the changes to come back");
-        let first = if is_lost { None } else { Some(returns.finish(&connection)) };
-        let there = There { client: &launch.client, name: plan.id.name() };
-        let done = match first {
-            Some(Err(ReturnError::Lost(_))) | None => remote::reconnect(returns, || there.connect(), || there.look()),
-            Some(done) => done,
-        };
-        drop(progress);
-        returns.report(ui);
-        if let Err(ReturnError::Failed(reason) | ReturnError::Lost(LostLink { message: reason })) = done {
-            is_back = false;
-            ui.warn(&format!("the last changes are still in the container `{}`: {reason}", plan.id.name()));
-            ui.hint("the container keeps them for an hour, and the next `sandpen diff` or `sandpen ps` brings them");
-        }
-    }
+    streams.finish(terminal, &outcome);
+    let there = There { client: &launch.client, name: plan.id.name() };
+    let (is_back, connection) = match &mut returns {
+        Some(returns) => remote::bring_back(returns, connection, is_lost, &there, ui),
+        None => (true, Some(connection)),
+    };
     if !is_back {
         container.armed = false;
         session.is_waiting = true;
         return outcome;
     }
     // The client exits when the engine has removed the container.
-    let _ = connection.writer.send(&LinkFrame::Leave);
-    container.armed = is_lost || !connection.await_exit(Instant::now() + EXIT_TIMEOUT);
+    container.armed = connection.filter(|_| !is_lost).is_none_or(|connection| {
+        let _ = connection.writer.send(&LinkFrame::Leave);
+        !connection.await_exit(Instant::now() + EXIT_TIMEOUT)
+    });
     outcome
 }
 
@@ -183,11 +182,6 @@ struct There<'a> {
 }
 
 impl There<'_> {
-    /// Connects to the first process inside.
-    fn connect(&self) -> std::result::Result<Child, String> {
-        self.exec("0:0", "/", &remote::link_command())
-    }
-
     /// Starts a process inside, over pipes.
     fn exec(&self, user: &str, directory: &str, command: &[String]) -> std::result::Result<Child, String> {
         let exec = ["exec", "--interactive", "--user", user, "--workdir", directory, &self.name].map(OsString::from);
@@ -195,6 +189,18 @@ impl There<'_> {
         let mut command = self.client.command(words).map_err(|error| error.to_string())?;
         remote::with_pipes(&mut command);
         command.spawn().map_err(|error| error.to_string())
+    }
+}
+
+impl Elsewhere for There<'_> {
+    const KIND: &'static str = "container";
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn connect(&self) -> std::result::Result<Child, String> {
+        self.exec("0:0", "/", &remote::link_command())
     }
 
     fn look(&self) -> Presence {
@@ -206,41 +212,27 @@ impl There<'_> {
             _ => Presence::Unknown,
         }
     }
+
+    /// The commands that clean up after its record remove it.
+    fn remove(&self) -> bool {
+        true
+    }
 }
 
 /// Brings home what a killed launcher left in a container.
 pub fn recover(client: &Client, name: &str, session: &HostPath, ui: Ui) -> Recovered {
-    let there = There { client, name: name.to_owned() };
-    remote::recover(session, name, || there.connect(), || there.look(), ui)
+    remote::recover(session, &There { client, name: name.to_owned() }, ui)
 }
 
 /// Runs another command in a container, with the restrictions and the variables of the first one.
-pub fn exec(host: &Host, record: &Record, command: Vec<OsString>) -> Result<Outcome> {
+pub fn exec(host: &Host, record: &Record, command: &[OsString], is_detached: bool) -> Result<Outcome> {
     let client = record.client(&crate::facts::host_path(host));
     let there = There { client: &client, name: record.name.clone() };
     let user = record.user.map_or_else(String::new, |(user, group)| format!("{user}:{group}"));
-    let words = [&format!("{CONTROL_DIR}/sandpen"), "pod", "exec"].map(str::to_owned);
     let lost = |message: String| -> Error {
         let address = record.endpoint.last().cloned().unwrap_or_default();
         RemoteContainerError::Lost { address, message, look: "sandpen ps".into() }.into()
     };
-    let signals = SignalQueue::start().map_err(SessionError::Signals)?;
-    let started = there.exec(&user, "/", &words).map_err(lost)?;
-    let connection = Connection::resume(started).map_err(|error| lost(error.message))?;
-    let has_terminal = host.terminal.stdin && host.terminal.stdout;
-    let request = StartRequest {
-        directory: record.directory.clone().into(),
-        terminal: has_terminal.then(remote::terminal_size),
-        is_offline: false,
-        helper: HelperConfig { exec: true, append_path: record.append_path.clone(), ..HelperConfig::default() },
-    };
-    remote::describe(&connection.writer, &[], &command, &request).map_err(|error| lost(error.to_string()))?;
-    match remote::relay_command(&connection, signals, has_terminal, None, None) {
-        RelayEnd::Status(CommandStatus::Ended(code)) => Ok(Outcome::Exited(code)),
-        RelayEnd::Status(CommandStatus::OutOfMemory) => Ok(KILLED),
-        RelayEnd::Status(status) => Ok(Outcome::Exited(status.exit_code())),
-        RelayEnd::GuestLost => Err(lost("the sandbox has ended".into())),
-        RelayEnd::Failed(message) => Err(RemoteError::Protocol { message }.into()),
-        RelayEnd::Lost(error) => Err(lost(error.message)),
-    }
+    let client = there.exec(&user, "/", &remote::exec_command()).map_err(lost)?;
+    remote::exec(host, record, client, command, is_detached, lost)
 }

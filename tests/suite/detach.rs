@@ -3,7 +3,7 @@
 
 use crate::support::pty::Pty;
 use crate::support::{Engine, Fixture, RunToEnd, Running, User, eventually, signal};
-use crate::{for_docker_and_native, for_every_engine};
+use crate::{for_docker_and_native, for_every_engine, for_kubernetes};
 use rustix::process::Signal;
 
 mod many;
@@ -15,6 +15,13 @@ for_every_engine!(
     a_second_terminal_takes_over_or_watches,
     stop_ends_a_detached_sandbox,
     a_killed_launcher_leaves_nothing,
+);
+
+for_kubernetes!(
+    a_screen_is_left_and_found_again,
+    the_exit_code_and_the_last_screen_stay,
+    a_command_that_does_not_start_is_reported,
+    stop_ends_a_detached_sandbox,
 );
 
 for_docker_and_native!(
@@ -59,7 +66,7 @@ fn attach(fixture: &Fixture, id: &str, options: &[&str]) -> Pty {
     Pty::start(&command)
 }
 
-fn a_screen_is_left_and_found_again(fixture: &Fixture) {
+pub fn a_screen_is_left_and_found_again(fixture: &Fixture) {
     let id = start(fixture);
     assert_eq!(state(fixture, &id).as_deref(), Some("detached"));
     let mut pty = attach(fixture, &id, &[]);
@@ -350,7 +357,7 @@ fn a_flood_takes_no_memory_of_the_launcher() {
     });
 }
 
-fn a_command_that_does_not_start_is_reported(fixture: &Fixture) {
+pub fn a_command_that_does_not_start_is_reported(fixture: &Fixture) {
     let mut command = fixture.run();
     command.args(["--detach", "--network", "nonsense", "--", "true"]);
     let finished = command.finish();

@@ -39,7 +39,7 @@ fn kubectl(arguments: &[&str]) -> Command {
 }
 
 /// Returns the pods of a fixture's installation that are not being deleted.
-fn pods_of(fixture: &Fixture) -> Vec<Value> {
+pub fn pods_of(fixture: &Fixture) -> Vec<Value> {
     let owner = std::fs::read_to_string(fixture.home.join(".local/state/sandpen/kubernetes-owner")).unwrap_or_default();
     let selector = format!("--selector=dev.sandpen.owner={owner}");
     let output = kubectl(&["get", "pods", &selector, "--output=json"]).output().expect("kubectl");

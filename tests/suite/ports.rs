@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::for_every_engine;
 use crate::support::{Engine, Fixture, RunToEnd, Running, eventually};
+use crate::{for_every_engine, for_kubernetes};
 
 for_every_engine!(
     ports_are_listed_and_forwarded_with_the_network_on,
@@ -17,6 +17,8 @@ for_every_engine!(
     forwarding_ends_with_the_sandbox,
     a_forwarded_port_leads_into_the_sandbox_only,
 );
+
+for_kubernetes!(ports_are_listed_and_forwarded_with_the_network_on);
 
 /// A server on an address and a port; it answers what it is sent, in upper case.
 const SERVER: &str = r#"

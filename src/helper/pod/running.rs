@@ -16,7 +16,7 @@ use signal_hook::iterator::Signals;
 use super::guest::{Described, Event};
 use super::pump::{send_output, write_input};
 use crate::helper::command::PreparedCommand;
-use crate::helper::{CONTROL_GROUPS, Grouping, start, supervise, wait_for};
+use crate::helper::{CONTROL_GROUPS, Grouping, start, supervise, wait_for, without_streams};
 use crate::link::{LinkFrame, LinkWriter, StartRequest, Stream, Window};
 use crate::process::cgroup_events::ran_out_of_memory;
 use crate::process::controlling_terminal;
@@ -44,7 +44,7 @@ struct Streams {
 }
 
 impl Running {
-    /// Confines this process and starts the command.
+    /// Confines this process and starts the command. One without streams is not waited for.
     pub fn start(
         described: Described,
         request: &StartRequest,
@@ -68,9 +68,7 @@ impl Running {
             path.or_else(|| std::env::var_os("PATH")),
             python_path.map(|(_, value)| value.clone()).or_else(|| std::env::var_os("PYTHONPATH")),
         );
-        let streams = Streams::open(request.terminal).map_err(failed)?;
-        descendants::adopt();
-        let configure = |command: &mut Command| {
+        let set_variables = |command: &mut Command| {
             for (name, _) in std::env::vars_os() {
                 if name.as_encoded_bytes().starts_with(CLUSTER_VARIABLES.as_bytes()) {
                     command.env_remove(name);
@@ -79,6 +77,20 @@ impl Running {
             let variables = described.variables.iter();
             let is_path = |name: &&(std::ffi::OsString, _)| name.0 == "PATH" || name.0 == "PYTHONPATH";
             command.envs(variables.filter(|pair| !is_path(pair)).map(|(name, value)| (name, value)));
+        };
+        if request.helper.detach {
+            // The container's first process adopts it.
+            let configure = |command: &mut Command| {
+                set_variables(command);
+                without_streams(command);
+            };
+            start(&prepared, Grouping::Separate, &configure)?;
+            return Err(CommandStatus::Ended(0));
+        }
+        let streams = Streams::open(request.terminal).map_err(failed)?;
+        descendants::adopt();
+        let configure = |command: &mut Command| {
+            set_variables(command);
             let [stdin, stdout, stderr] = &streams.command;
             for (stream, set) in [
                 (stdin, Command::stdin as fn(&mut Command, OwnedFd) -> &mut Command),

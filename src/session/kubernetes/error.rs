@@ -38,8 +38,6 @@ pub enum ClusterError {
     Protocol { message: String },
     #[error("the pod of the sandbox does not run yet")]
     NotStartedYet,
-    #[error("`--detach` does not work with the engine kubernetes")]
-    Detach,
     #[error("cannot write `{path}` for the session")]
     Write {
         path: String,
@@ -99,7 +97,6 @@ impl Diagnostic for ClusterError {
                 "the command inside ends within 45 s; its pod keeps the work for an hour if it did not come back".into(),
                 format!("see what is left with `kubectl --namespace {namespace} get pod {pod}`"),
             ],
-            Self::Detach => vec!["run it in the foreground, or in a terminal multiplexer".into()],
             _ => Vec::new(),
         }
     }

@@ -1,59 +1,38 @@
-//! Runs another command in the pod of a running sandbox, with the restrictions of the first one.
+//! Starts processes in the guest's container of a running pod.
 
 use std::ffi::OsString;
+use std::process::Child;
 
 use super::error::ClusterError;
 use super::kubectl::Kubectl;
 use super::pod::Pod;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::launch::GUEST;
-use crate::link::StartRequest;
-use crate::plan::{CONTROL_DIR, HelperConfig};
-use crate::process::signals::SignalQueue;
-use crate::process::status_file::CommandStatus;
-use crate::process::{KILLED, Outcome};
-use crate::session::error::SessionError;
+use crate::process::Outcome;
 use crate::session::registry::Record;
-use crate::session::remote::{self, Connection, RelayEnd};
+use crate::session::remote;
 
-/// Runs it with sandpen's streams, and waits for its end.
-pub fn exec(host: &Host, record: &Record, command: Vec<OsString>) -> Result<Outcome> {
+/// Runs a command with the restrictions of the first one.
+pub fn exec(host: &Host, record: &Record, command: &[OsString], is_detached: bool) -> Result<Outcome> {
+    let client = start(host, record, &remote::exec_command())?;
+    let namespace = record.pod.as_ref().map(|pod| pod.namespace.clone()).unwrap_or_default();
+    let lost = |message: String| -> Error {
+        ClusterError::Lost { message, pod: record.name.clone(), namespace: namespace.clone() }.into()
+    };
+    remote::exec(host, record, client, command, is_detached, lost)
+}
+
+/// Starts a process of the helper, with pipes.
+pub fn start(host: &Host, record: &Record, command: &[String]) -> Result<Child> {
     let recorded = record.pod.as_ref().and_then(|pod| Some((pod, pod.uid.as_ref()?)));
     let Some((recorded, uid)) = recorded else { return Err(ClusterError::NotStartedYet.into()) };
     let client = record.client(&crate::facts::host_path(host));
     let cluster: Vec<OsString> = recorded.cluster.iter().map(OsString::from).collect();
     let kubectl = Kubectl { client: &client, cluster: &cluster, namespace: &recorded.namespace };
-    let signals = SignalQueue::start().map_err(SessionError::Signals)?;
     let pod = Pod::existing(kubectl, &record.name, uid);
-    let started = pod.exec(GUEST, &[&format!("{CONTROL_DIR}/sandpen"), "pod", "exec"].map(str::to_owned));
+    let started = pod.exec(GUEST, command);
     // It is the launcher's, which deletes it.
     pod.leave();
-    let lost = |message: String| ClusterError::Lost {
-        message,
-        pod: record.name.clone(),
-        namespace: recorded.namespace.clone(),
-    };
-    let connection = Connection::resume(started?).map_err(|error| lost(error.message))?;
-    let has_terminal = host.terminal.stdin && host.terminal.stdout;
-    let request = StartRequest {
-        directory: record.directory.clone().into(),
-        terminal: has_terminal.then(remote::terminal_size),
-        is_offline: recorded.is_offline,
-        helper: HelperConfig {
-            exec: true,
-            append_path: record.append_path.clone(),
-            nested: record.nested,
-            ..HelperConfig::default()
-        },
-    };
-    remote::describe(&connection.writer, &[], &command, &request).map_err(|error| lost(error.to_string()))?;
-    match remote::relay_command(&connection, signals, has_terminal, None, None) {
-        RelayEnd::Status(CommandStatus::Ended(code)) => Ok(Outcome::Exited(code)),
-        RelayEnd::Status(CommandStatus::OutOfMemory) => Ok(KILLED),
-        RelayEnd::Status(status) => Ok(Outcome::Exited(status.exit_code())),
-        RelayEnd::GuestLost => Err(ClusterError::Ended { reason: "the sandbox has ended".into() }.into()),
-        RelayEnd::Failed(message) => Err(ClusterError::Protocol { message }.into()),
-        RelayEnd::Lost(error) => Err(lost(error.message).into()),
-    }
+    Ok(started?)
 }

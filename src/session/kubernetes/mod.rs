@@ -13,29 +13,28 @@ mod pod;
 mod recover;
 mod state;
 
-use std::ffi::OsString;
-
 pub use checkup::ClusterCheckup;
-pub use exec::exec;
-pub use recover::recover;
+pub use exec::{exec, start as start_in_pod};
+pub use recover::{delete_recorded, recover};
 
 use error::ClusterError;
 use kubectl::Kubectl;
 use pod::{Pod, Started};
+use recover::RecordedPod;
 
-use super::Session;
 use super::channel::{ChannelThread, Existence};
 use super::failure;
-use super::registry::{self, PodRecord};
-use super::remote::{self, Connection, RelayEnd, ReturnError, ReturnRecord, Returns, SentHelper};
+use super::registry;
+use super::remote::{self, Connection, RelayEnd, Relayed, ReturnRecord, SentHelper};
+use super::{Session, Streams};
 use crate::config::value::NetworkMode;
 use crate::error::Result;
 use crate::launch::{KEEPER, KubernetesLaunch};
 use crate::link::StartRequest;
+use crate::process::Outcome;
 use crate::process::ready::Startup;
 use crate::process::signals::SignalQueue;
 use crate::process::status_file::CommandStatus;
-use crate::process::{Client, Outcome};
 use crate::ui::progress::Progress;
 
 /// A session in a cluster.
@@ -45,7 +44,12 @@ struct ClusterSession<'a, 's> {
 }
 
 /// Runs a pod and waits for the end of its command.
-pub(super) fn run(session: &mut Session<'_>, launch: &KubernetesLaunch, mut signals: SignalQueue) -> Result<Outcome> {
+pub(super) fn run(
+    session: &mut Session<'_>,
+    launch: &KubernetesLaunch,
+    mut signals: SignalQueue,
+    streams: &mut Streams,
+) -> Result<Outcome> {
     let (plan, ui) = (session.plan, session.ui);
     session.record_start()?;
     session.repositories.begin_delayed_copies();
@@ -78,18 +82,30 @@ pub(super) fn run(session: &mut Session<'_>, launch: &KubernetesLaunch, mut sign
         is_offline: plan.network.mode == NetworkMode::Off,
         helper: plan.helper_config.clone(),
     };
+    let terminal = streams.take_terminal()?;
     let _channel = ChannelThread::start(plan, &launch.client, &launch.channel, Existence::Now, ui);
     let _push = session.session.serve_pushes();
     remote::describe(&connection.writer, &plan.env, &plan.command, &request)
         .map_err(|error| session.lost(&pod, error.to_string()))?;
     session.session.repositories.exchange_in_background();
     let on_agent = session.session.gates.take_agent_action();
-    let end = remote::relay_command(&connection, signals, plan.terminal, returns.as_mut(), on_agent);
+    let mut on_start = || streams.report_start();
+    let relayed = Relayed {
+        has_terminal: plan.terminal,
+        returns: returns.as_mut(),
+        on_ready: on_agent,
+        on_start: Some(&mut on_start),
+    };
+    let end = remote::relay_command(&connection, signals, relayed);
     let is_lost = matches!(end, RelayEnd::Lost(_));
     let outcome = session.outcome(&mut pod, end);
-    let is_back = match &mut returns {
-        Some(returns) => session.bring_back(&pod, connection, is_lost, returns),
-        None => true,
+    streams.finish(terminal, &outcome);
+    let is_back = match (&mut returns, &session.session.record.pod) {
+        (Some(returns), Some(recorded)) => {
+            let there = RecordedPod { kubectl, name: &pod.name, recorded };
+            remote::bring_back(returns, connection, is_lost, &there, ui).0
+        }
+        _ => true,
     };
     if !is_back {
         pod.leave();
@@ -110,29 +126,6 @@ impl ClusterSession<'_, '_> {
             known.uid = Some(pod.uid.clone());
         }
         let _ = registry::write(&plan.session_dir, record);
-    }
-
-    /// Brings home what the guest has changed, over a new connection if the first one was lost. Returns
-    /// whether everything is back.
-    fn bring_back(&self, pod: &Pod<'_>, connection: Connection, is_lost: bool, returns: &mut Returns) -> bool {
-        let ui = self.session.ui;
-        let _progress = Progress::start(ui, "the changes to come back");
-        let first = if is_lost { None } else { Some(returns.finish(&connection)) };
-        drop(connection);
-        let done = match first {
-            Some(Ok(())) => Ok(()),
-            Some(Err(failed @ ReturnError::Failed(_))) => Err(failed),
-            Some(Err(ReturnError::Lost(_))) | None => recover::reconnect(pod, returns),
-        };
-        returns.report(ui);
-        let reason = match done {
-            Ok(()) => return true,
-            Err(ReturnError::Failed(reason)) => reason,
-            Err(ReturnError::Lost(lost)) => lost.message,
-        };
-        ui.warn(&format!("the last changes are still in the pod `{}`: {reason}", pod.name));
-        ui.hint("the pod keeps them for an hour, and the next `sandpen diff` or `sandpen ps` brings them");
-        false
     }
 
     /// Returns the guest's outcome. An exit code counts only if the helper said it, or if the cluster
@@ -168,19 +161,4 @@ impl ClusterSession<'_, '_> {
     fn lost(&self, pod: &Pod<'_>, message: String) -> ClusterError {
         ClusterError::Lost { message, pod: pod.name.clone(), namespace: self.launch.namespace.clone() }
     }
-}
-
-/// Deletes the pod of a launcher that has ended; returns whether the cluster answered.
-pub fn delete_recorded(client: &Client, name: &str, pod: &PodRecord) -> bool {
-    let cluster: Vec<OsString> = pod.cluster.iter().map(OsString::from).collect();
-    let kubectl = Kubectl { client, cluster: &cluster, namespace: &pod.namespace };
-    match &pod.uid {
-        Some(uid) => pod::delete_by_uid(&kubectl, name, uid),
-        None => pod::delete_by_labels(&kubectl, Some(&pod.labels)),
-    }
-}
-
-/// Refuses `run --detach`: the pod's command ends with its launcher.
-pub fn refuse_detach() -> Result<()> {
-    Err(ClusterError::Detach.into())
 }

@@ -197,11 +197,6 @@ impl<'a> Pod<'a> {
         self.is_deleted = true;
     }
 
-    pub fn leave_as<T>(self, result: T) -> T {
-        self.leave();
-        result
-    }
-
     /// Deletes the pod, and no other of the same name.
     pub fn delete(&mut self) -> bool {
         if std::mem::replace(&mut self.is_deleted, true) {

@@ -31,14 +31,20 @@ pub fn describe(
     link.send(&LinkFrame::Start(serde_json::to_string(request)?))
 }
 
-/// Relays streams and signals until the command has ended. Does `on_ready` when its descriptor is ready.
-pub fn relay(
-    connection: &Connection,
-    signals: SignalQueue,
-    has_terminal: bool,
-    returns: Option<&mut Returns>,
-    on_ready: Option<ReadyAction>,
-) -> RelayEnd {
+/// What is done while a command's streams are relayed.
+#[derive(Default)]
+pub struct Relayed<'a> {
+    pub has_terminal: bool,
+    pub returns: Option<&'a mut Returns>,
+    /// Done when its descriptor is ready.
+    pub on_ready: Option<ReadyAction>,
+    /// Called when the command has started.
+    pub on_start: Option<&'a mut dyn FnMut()>,
+}
+
+/// Relays streams and signals until the command has ended.
+pub fn relay(connection: &Connection, signals: SignalQueue, relayed: Relayed<'_>) -> RelayEnd {
+    let Relayed { has_terminal, returns, on_ready, on_start } = relayed;
     let to_command = connection.writer.clone();
     let target = SignalTarget::Remote(Box::new(move |signal| {
         if let Some(frame) = relay::signal_frame(signal.as_raw(), has_terminal) {
@@ -50,5 +56,5 @@ pub fn relay(
     let _raw = RawCaller::enter(has_terminal);
     let _forwarder = signals.forward_in_thread(target, None, kill, on_ready);
     let _regular = returns.as_ref().map(|returns| returns.ask_regularly(&connection.writer));
-    relay::run(connection, returns)
+    relay::run(connection, returns, on_start)
 }

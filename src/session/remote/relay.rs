@@ -64,7 +64,11 @@ pub fn signal_frame(signal: i32, has_terminal: bool) -> Option<LinkFrame> {
 }
 
 /// Relays until the command has ended.
-pub fn run(connection: &Connection, mut returns: Option<&mut Returns>) -> RelayEnd {
+pub fn run(
+    connection: &Connection,
+    mut returns: Option<&mut Returns>,
+    mut on_start: Option<&mut dyn FnMut()>,
+) -> RelayEnd {
     let link = &connection.writer;
     let input = Arc::new(Window::default());
     send_input(input.clone(), link.clone());
@@ -76,7 +80,11 @@ pub fn run(connection: &Connection, mut returns: Option<&mut Returns>) -> RelayE
             Ok(LinkFrame::Output { bytes, .. }) => drop(out.send(bytes)),
             Ok(LinkFrame::Credit { bytes, .. }) => input.add(bytes as usize),
             Ok(LinkFrame::Status(text)) => match CommandStatus::parse(&text) {
-                Some(CommandStatus::Started) => {}
+                Some(CommandStatus::Started) => {
+                    if let Some(on_start) = on_start.take() {
+                        on_start();
+                    }
+                }
                 Some(status) => break RelayEnd::Status(status),
                 None => break RelayEnd::Failed("the status of the command is not understood".into()),
             },

@@ -77,6 +77,13 @@ fn exec_has_the_files_the_variables_and_the_limits_of_the_first_command(fixture:
         "{}",
         finished.stderr
     );
+    let script = "readlink /proc/self/fd/0 >/tmp/detached; echo $API_TOKEN >>/tmp/detached; exec sleep 300";
+    fixture.sandpen(["exec", "-d", "first", "--", "bash", "-c", script]).finish().success();
+    let script = "until [ -s /tmp/detached ]; do sleep 0.1; done; cat /tmp/detached; pgrep -xc sleep";
+    let finished = fixture.sandpen(["exec", "first", "--", "bash", "-c", script]).finish();
+    assert_eq!(finished.success(), "/dev/null\nhunter2\n2");
+    let missing = fixture.sandpen(["exec", "-d", "first", "--", "no-such-program"]).finish();
+    assert_eq!(missing.code, Some(127), "{}", missing.stderr);
     let missing = fixture.sandpen(["exec", "first", "--", "no-such-program"]).finish();
     assert_eq!(missing.code, Some(127), "{}", missing.stderr);
     fixture.sandpen(["stop", "first"]).finish().success();

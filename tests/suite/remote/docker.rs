@@ -47,6 +47,14 @@ fn changes_wait_to_be_applied_and_commits_are_refs() {
 }
 
 #[test]
+fn a_detached_sandbox_is_attached_to() {
+    with_docker(|_, fixture| {
+        crate::detach::a_screen_is_left_and_found_again(fixture);
+        crate::detach::a_command_that_does_not_start_is_reported(fixture);
+    });
+}
+
+#[test]
 fn streams_codes_and_variables_are_those_of_the_command() {
     with_docker(|_, fixture| {
         let script = "cat; echo \"$GIVEN\"; echo wrong >&2; exit 7";

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use super::{Finished, Fixture, RunToEnd, binary};
+use super::{Engine, Finished, Fixture, RunToEnd, binary};
 
 impl Fixture {
     /// Returns a command that runs a program of the host as the fixture's user, in the project,
@@ -75,6 +75,10 @@ impl Fixture {
 
     /// Returns the names of the containers for this project, in any state.
     pub fn containers(&self) -> Vec<String> {
+        if self.engine() == Engine::Kubernetes {
+            let name = |pod: Value| pod["metadata"]["name"].as_str().map(str::to_owned);
+            return crate::kubernetes::pods_of(self).into_iter().filter_map(name).collect();
+        }
         if !self.engine().is_container() {
             return Vec::new();
         }
