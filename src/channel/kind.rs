@@ -14,10 +14,12 @@ pub enum StreamKind {
     Agent = 2,
     /// The gate for pushes.
     Push = 3,
+    /// The proxy of the session.
+    Proxy = 4,
 }
 
 impl StreamKind {
-    pub const ALL: [Self; 3] = [Self::Port, Self::Agent, Self::Push];
+    pub const ALL: [Self; 4] = [Self::Port, Self::Agent, Self::Push, Self::Proxy];
 
     /// Returns the name in the arguments of the process inside.
     pub fn name(self) -> &'static str {
@@ -25,6 +27,7 @@ impl StreamKind {
             Self::Port => "port",
             Self::Agent => "agent",
             Self::Push => "push",
+            Self::Proxy => "proxy",
         }
     }
 
@@ -40,7 +43,7 @@ impl StreamKind {
     pub fn opener(self) -> Side {
         match self {
             Self::Port => Side::Launcher,
-            Self::Agent | Self::Push => Side::Sandbox,
+            Self::Agent | Self::Push | Self::Proxy => Side::Sandbox,
         }
     }
 
@@ -48,7 +51,7 @@ impl StreamKind {
     /// throughput is at most this per round trip, and the memory that it takes at most twice this.
     pub fn window(self) -> usize {
         match self {
-            Self::Port | Self::Agent => 64 * KIB,
+            Self::Port | Self::Agent | Self::Proxy => 64 * KIB,
             Self::Push => 1024 * KIB,
         }
     }
@@ -58,6 +61,7 @@ impl StreamKind {
         match self {
             Self::Port => 256,
             Self::Agent => 64,
+            Self::Proxy => 512,
             Self::Push => 16,
         }
     }
@@ -80,6 +84,6 @@ mod tests {
     #[test]
     fn all_streams_together_take_little_memory() {
         let most: usize = StreamKind::ALL.iter().map(|kind| 2 * kind.window() * kind.limit()).sum();
-        assert!(most <= 80 << 20, "{most} bytes");
+        assert!(most <= 136 << 20, "{most} bytes");
     }
 }

@@ -3,8 +3,10 @@
 //! if it is root, remove its sockets.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::fs;
 use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
@@ -18,19 +20,61 @@ use crate::channel::{Channel, ChannelError, CloseReason, Endpoint, Side, StreamK
 /// A socket, and the kind of stream that each of its connections becomes.
 struct Listener {
     kind: StreamKind,
-    socket: UnixListener,
+    socket: Socket,
 }
 
-/// Serves the sockets that the arguments name as KIND=PATH, until the launcher closes the channel.
+enum Socket {
+    Local(UnixListener),
+    Port(TcpListener),
+}
+
+/// Where a socket is made.
+#[derive(Debug, PartialEq, Eq)]
+enum Place {
+    Path(PathBuf),
+    /// A port of the loopback.
+    Port(u16),
+}
+
+impl Socket {
+    fn listen(place: &Place) -> io::Result<Self> {
+        match place {
+            Place::Path(path) => listen(path).map(Socket::Local),
+            Place::Port(port) => {
+                let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, *port))?;
+                socket.set_nonblocking(true)?;
+                Ok(Socket::Port(socket))
+            }
+        }
+    }
+
+    fn accept(&self) -> io::Result<Endpoint> {
+        match self {
+            Socket::Local(socket) => socket.accept().and_then(|(stream, _)| Endpoint::socket(stream)),
+            Socket::Port(socket) => socket.accept().and_then(|(stream, _)| Endpoint::tcp(stream)),
+        }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Socket::Local(socket) => socket.as_fd(),
+            Socket::Port(socket) => socket.as_fd(),
+        }
+    }
+}
+
+/// Serves the sockets that the arguments name as KIND=PATH or KIND=PORT, until the launcher closes the channel.
 pub fn main(arguments: &[OsString]) -> ExitCode {
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     let Some(sockets) = arguments.iter().map(parse).collect::<Option<Vec<_>>>() else { return ExitCode::from(2) };
     let mut listeners = Vec::new();
-    for (kind, path) in sockets {
-        match listen(&path) {
+    for (kind, place) in sockets {
+        match Socket::listen(&place) {
             Ok(socket) => listeners.push(Listener { kind, socket }),
-            Err(error) => return fail(&format!("cannot listen on {}: {error}", path.display())),
+            Err(error) => return fail(&format!("cannot listen on {place}: {error}")),
         }
     }
     match serve(&listeners) {
@@ -39,10 +83,22 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
     }
 }
 
-fn parse(argument: &OsString) -> Option<(StreamKind, PathBuf)> {
-    let (kind, path) = argument.to_str()?.split_once('=')?;
-    let path = Path::new(path).is_absolute().then(|| PathBuf::from(path))?;
-    Some((StreamKind::from_name(kind)?, path))
+fn parse(argument: &OsString) -> Option<(StreamKind, Place)> {
+    let (kind, place) = argument.to_str()?.split_once('=')?;
+    let place = match place.parse() {
+        Ok(port) => Place::Port(port),
+        Err(_) => Place::Path(Path::new(place).is_absolute().then(|| place.into())?),
+    };
+    Some((StreamKind::from_name(kind)?, place))
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Path(path) => path.display().fmt(out),
+            Place::Port(port) => write!(out, "port {port}"),
+        }
+    }
 }
 
 fn fail(reason: &str) -> ExitCode {
@@ -102,7 +158,7 @@ fn serve(listeners: &[Listener]) -> Result<(), ChannelError> {
         for listener in step.ready.iter().filter_map(|number| with_room.get(*number)) {
             match listener.socket.accept() {
                 // A connection for which there is no room is closed.
-                Ok((stream, _)) => drop(channel.open(listener.kind, &[], Endpoint::socket(stream)?)),
+                Ok(endpoint) => drop(channel.open(listener.kind, &[], endpoint)),
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionAborted) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -115,10 +171,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_name_kinds_and_absolute_paths() {
+    fn arguments_name_kinds_and_absolute_paths_or_ports() {
         let parsed = |text: &str| parse(&text.into());
-        assert_eq!(parsed("agent=/ssh-agent"), Some((StreamKind::Agent, "/ssh-agent".into())));
-        for wrong in ["agent", "agent=", "agent=ssh-agent", "root=/x", "=/x"] {
+        assert_eq!(parsed("agent=/ssh-agent"), Some((StreamKind::Agent, Place::Path("/ssh-agent".into()))));
+        assert_eq!(parsed("proxy=8877"), Some((StreamKind::Proxy, Place::Port(8877))));
+        for wrong in ["agent", "agent=", "agent=ssh-agent", "proxy=88770", "root=/x", "=/x"] {
             assert_eq!(parsed(wrong), None, "{wrong}");
         }
     }

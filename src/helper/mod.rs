@@ -17,6 +17,7 @@ mod remote_helper;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
+use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -191,7 +192,7 @@ fn run(config: &HelperConfig, argv: Vec<OsString>) -> Result<u8, CommandStatus> 
     // Registered before the command exists, so that no signal and no exit is missed.
     let caught = Signals::new(grouping.caught_signals());
     let mut signals = caught.map_err(|_| CommandStatus::NotExecutable)?;
-    if let Some(signal) = wait_for(&config.awaited, &mut signals) {
+    if let Some(signal) = wait_for(config, &mut signals) {
         return Ok(Outcome::Signaled(signal).exit_code());
     }
     // Written first: the command may end the engine's client before this process runs again. If the
@@ -233,12 +234,30 @@ fn run(config: &HelperConfig, argv: Vec<OsString>) -> Result<u8, CommandStatus> 
     Ok(code)
 }
 
+/// What the launcher's other process inside makes.
+enum Awaited<'a> {
+    Socket(&'a Path),
+    /// A port of the loopback on which it listens.
+    Port(u16),
+}
+
+impl Awaited<'_> {
+    fn is_there(&self) -> bool {
+        match self {
+            Awaited::Socket(path) => path.exists(),
+            Awaited::Port(port) => TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).is_ok(),
+        }
+    }
+}
+
 /// Waits until the launcher has made its sockets inside; returns a signal that arrived before. Without
 /// them the command runs all the same.
-fn wait_for(sockets: &[String], signals: &mut Signals) -> Option<i32> {
+fn wait_for(config: &HelperConfig, signals: &mut Signals) -> Option<i32> {
     let limit = Instant::now() + SOCKET_TIMEOUT;
-    for socket in sockets {
-        while !Path::new(socket).exists() {
+    let sockets = config.awaited.iter().map(|socket| (socket.clone(), Awaited::Socket(Path::new(socket))));
+    let port = config.awaited_port.map(|port| (format!("port {port}"), Awaited::Port(port)));
+    for (socket, awaited) in sockets.chain(port) {
+        while !awaited.is_there() {
             if let Some(signal) = signals.pending().find(|signal| ENDING.contains(signal)) {
                 return Some(signal);
             }

@@ -224,12 +224,16 @@ fn agent_group(plan: &Plan, builder: &mut Builder) {
 /// Runs the helper a second time in the container. As root, although without capabilities, it makes
 /// sockets in directories of the image, where the guest can neither remove nor replace them.
 fn channel(plan: &Plan, dialect: &Dialect) -> Vec<OsString> {
-    if plan.channel.is_empty() {
+    if plan.channel.is_empty() && plan.proxy_port.is_none() {
         return Vec::new();
     }
     let client = std::iter::once(plan.engine.kind.name().into()).chain(dialect.global.iter().cloned());
     let exec = ["exec", "--interactive", "--user", "0:0", "--workdir", "/"].map(OsString::from);
-    client.chain(exec).chain([plan.id.name().into()]).chain(channel::arguments(&plan.channel)).collect()
+    client
+        .chain(exec)
+        .chain([plan.id.name().into()])
+        .chain(channel::arguments(&plan.channel, plan.proxy_port))
+        .collect()
 }
 
 /// Passes secrets by name only; the client inherits their values. A variable that the client itself

@@ -20,14 +20,15 @@ pub struct ChannelSocket {
 }
 
 /// Returns the arguments of the helper's process that makes the sockets: what follows the program, each
-/// socket as KIND=PATH.
-pub fn arguments(sockets: &[ChannelSocket]) -> Vec<OsString> {
+/// socket as KIND=PATH, and the port on which it listens for the session's proxy.
+pub fn arguments(sockets: &[ChannelSocket], proxy_port: Option<u16>) -> Vec<OsString> {
     let sockets = sockets.iter().map(|socket| {
         let mut text = OsString::from(format!("{}=", socket.kind.name()));
         text.push(socket.inside.as_os_str());
         text
     });
-    [format!("{CONTROL_DIR}/sandpen").into(), "channel".into()].into_iter().chain(sockets).collect()
+    let port = proxy_port.map(|port| format!("{}={port}", StreamKind::Proxy.name()).into());
+    [format!("{CONTROL_DIR}/sandpen").into(), "channel".into()].into_iter().chain(sockets).chain(port).collect()
 }
 
 impl Draft<'_> {

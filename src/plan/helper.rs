@@ -53,6 +53,9 @@ pub struct HelperConfig {
     /// Sockets that the launcher's other process inside makes, without which the command does not start.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub awaited: Vec<String>,
+    /// The port on which that process listens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub awaited_port: Option<u16>,
     /// Whether the launcher's lock is mounted, so that the helper can end with the launcher.
     #[serde(default)]
     pub owner: bool,
@@ -132,6 +135,7 @@ impl Draft<'_> {
             detach: false,
             handover: None,
             awaited: Vec::new(),
+            awaited_port: None,
             owner: self.host.platform == Platform::Linux && !self.copies_files,
             control_dir: None,
             opened: Vec::new(),

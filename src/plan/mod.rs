@@ -85,6 +85,7 @@ use crate::error::Result;
 use crate::facts::Facts;
 use crate::host::Host;
 use crate::path::{GuestPath, HostPath, constant};
+use crate::proxy::PROXY_PORT;
 use crate::session_id::SessionId;
 use crate::warning::{Warning, WarningTopic};
 
@@ -142,6 +143,8 @@ pub struct Plan {
     pub(crate) secrets: SecretsPlan,
     /// Sockets inside that cannot be mounted.
     pub(crate) channel: Vec<ChannelSocket>,
+    /// The port inside whose connections pass through the channel to the session's proxy.
+    pub(crate) proxy_port: Option<u16>,
     /// `None` for other engines than Seatbelt.
     pub(crate) seatbelt: Option<SeatbeltPlan>,
     pub(crate) helper_config: HelperConfig,
@@ -380,11 +383,13 @@ impl Plan {
         let opened = if user.is_host_user() { Vec::new() } else { repository::inside(&repositories) };
         let channel: Vec<ChannelSocket> = ssh.channel.iter().chain(&push.channel).cloned().collect();
         let awaited = channel.iter().map(|socket| socket.inside.to_string()).collect();
+        let proxy_port = draft.has_proxy_channel(&network).then_some(PROXY_PORT);
         let helper_config = HelperConfig {
             handover,
             opened,
             awaited,
             package_index: draft.package_index.clone(),
+            awaited_port: proxy_port,
             nested: engine.kind.is_container() && nested.is_allowed(),
             ..draft.helper_config(&ports, &push)
         };
@@ -428,6 +433,7 @@ impl Plan {
             push,
             secrets,
             channel,
+            proxy_port,
             seatbelt,
             helper_config,
             kubernetes,

@@ -144,7 +144,8 @@ pub fn plan(inputs: Inputs, engine: &EnginePlan) -> Result<NetworkPlan> {
     let is_elsewhere = host.platform == Platform::Macos
         || engine.abilities.remote
         || (engine.kind == EngineKind::Docker && facts.docker.as_ref().is_some_and(|docker| docker.is_desktop()));
-    let is_elsewhere = engine.kind.is_container() && is_elsewhere;
+    // Where nothing can be mounted, the connections come over the channel.
+    let is_elsewhere = engine.kind.is_container() && is_elsewhere && !engine.abilities.copies_files;
     let proxy = if is_elsewhere { ProxyPlan::Sidecar } else { ProxyPlan::Launcher };
     Ok(NetworkPlan { allow_hosts, proxy: Some(proxy), ..unfiltered })
 }
@@ -181,7 +182,7 @@ impl Draft<'_> {
             let own: Vec<&str> = LOOPBACK_NAMES.iter().filter(|name| !secrets.names(name)).copied().collect();
             let password = secrets.proxy.as_ref().and_then(|proxy| proxy.password.as_ref());
             self.secrets_proxy_variables(&address, password, &own.join(","));
-            if !self.engine.is_container() {
+            if !self.engine.is_container() || self.has_proxy_channel(network) {
                 return Ok(None);
             }
             return Ok(Some(self.handover(proxy)));
@@ -207,7 +208,16 @@ impl Draft<'_> {
             self.mounts.add(Mount::file(program, control_dir.join("sandpen"), Access::Ro, why));
             return Ok(None);
         }
+        if self.has_proxy_channel(network) {
+            return Ok(None);
+        }
         Ok(Some(self.handover(proxy)))
+    }
+
+    /// Tells whether a process in the container listens on the proxy's port, and a channel carries the connections
+    /// to the launcher.
+    pub fn has_proxy_channel(&self, network: &NetworkPlan) -> bool {
+        network.proxy.is_some() && self.remote().is_some()
     }
 
     /// Mounts the socket over which the guest's listener is passed.

@@ -6,8 +6,8 @@ use std::ffi::OsString;
 use serde::{Deserialize, Serialize};
 
 use super::helper::HelperError;
-use super::{Draft, NetworkPlan};
-use crate::config::value::{EngineKind, GitMode, NetworkMode, TmpMode, UserMode, WorkspaceMode};
+use super::{Draft, NetworkPlan, ProxyPlan};
+use crate::config::value::{EngineKind, GitMode, TmpMode, UserMode, WorkspaceMode};
 use crate::config::{Config, Origin};
 use crate::error::{Diagnostic, Kind, Result};
 use crate::path::HostPath;
@@ -85,9 +85,8 @@ fn refuse_options(config: &Config, network: &NetworkPlan, address: &str) -> Resu
         let address = address.to_owned();
         Err(RemoteError::Impossible { origin: origin.clone(), feature, address, instead }.into())
     };
-    if network.mode == NetworkMode::Proxied {
-        let origin = config.allow_hosts.first().map_or(&config.network.origin, |rule| &rule.origin);
-        return refuse(origin, "a filtered network", "use `--network off` or `--network on`");
+    if let (Some(ProxyPlan::Command { .. }), Some(command)) = (&network.proxy, &config.proxy_command) {
+        return refuse(&command.origin, "a proxy command", "name hosts with `--allow-host`");
     }
     if let Some(port) = config.ports.first() {
         let instead = "drop it; `sandpen ports ID PORT` forwards a port of this machine while the sandbox runs";

@@ -231,6 +231,8 @@ impl Draft<'_> {
 
     /// Returns why this engine has no proxy that could set values.
     pub(super) fn engine_obstacle(&self, engine: &EnginePlan, network: &NetworkPlan) -> Option<String> {
+        // Where nothing can be mounted, the connections to the proxy come over the channel.
+        let has_channel = engine.abilities.copies_files;
         let is_elsewhere = engine.abilities.remote
             || (engine.kind == EngineKind::Docker
                 && self.facts.docker.as_ref().is_some_and(|docker| docker.is_desktop()));
@@ -238,7 +240,7 @@ impl Draft<'_> {
             _ if network.mode == NetworkMode::Off => None,
             (_, EngineKind::Kubernetes) => Some("the proxy does not yet reach pods".to_owned()),
             (_, EngineKind::SandboxExec) => Some("sandbox-exec has no private network for the proxy".to_owned()),
-            _ if self.host.platform == crate::host::Platform::Macos || is_elsewhere => {
+            _ if !has_channel && (self.host.platform == crate::host::Platform::Macos || is_elsewhere) => {
                 Some("the engine runs on another machine, which does not reach the proxy".to_owned())
             }
             (Some(ProxyPlan::Command { .. }), _) => Some("the network has a proxy of yours".to_owned()),

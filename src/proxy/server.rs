@@ -2,7 +2,7 @@
 //! every wait.
 
 use std::io::{self, BufReader, Read, Write};
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -51,6 +51,14 @@ impl Proxy {
     /// Serves all connections until the listener fails permanently.
     pub fn serve(self: Arc<Self>, listener: &TcpListener) {
         serve_connections(listener, move |client| self.serve_connection(client));
+    }
+
+    /// Connects to the proxy without a port that other processes could connect to.
+    pub fn connect(self: &Arc<Self>) -> io::Result<TcpStream> {
+        let (client, server) = pair()?;
+        let proxy = self.clone();
+        thread::Builder::new().name("proxy".into()).spawn(move || proxy.serve_connection(&server))?;
+        Ok(client)
     }
 
     fn serve_connection(&self, client: &TcpStream) {
@@ -127,6 +135,20 @@ pub fn pass_on(listener: &TcpListener, to: SocketAddr) {
             relay::both_ways(client, &server, &[], Some(relay::STALL_TIMEOUT));
         }
     });
+}
+
+/// Returns both ends of a connection over the loopback.
+fn pair() -> io::Result<(TcpStream, TcpStream)> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let client = TcpStream::connect(listener.local_addr()?)?;
+    let own = client.local_addr()?;
+    loop {
+        let (server, peer) = listener.accept()?;
+        // Another process may have been faster.
+        if peer == own {
+            return Ok((client, server));
+        }
+    }
 }
 
 /// Accepts connections and serves each in a thread of a pool.

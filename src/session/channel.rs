@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -16,6 +17,7 @@ use crate::plan::Plan;
 use crate::plan::channel::ChannelSocket;
 use crate::process::ready::CompanionProcess;
 use crate::process::{Client, socket_path};
+use crate::proxy::Proxy;
 use crate::ui::Ui;
 
 /// How often the launcher looks whether there is a container.
@@ -40,7 +42,14 @@ pub struct ChannelThread {
 impl ChannelThread {
     /// Starts the thread if the plan has sockets that cannot be mounted. `argv` starts the process inside;
     /// called when the engine's client, or the sandbox, has been started.
-    pub fn start(plan: &Plan, client: &Client, argv: &[OsString], exists: Existence, ui: Ui) -> Option<Self> {
+    pub fn start(
+        plan: &Plan,
+        client: &Client,
+        argv: &[OsString],
+        exists: Existence,
+        proxy: Option<Arc<Proxy>>,
+        ui: Ui,
+    ) -> Option<Self> {
         if argv.is_empty() {
             return None;
         }
@@ -50,6 +59,7 @@ impl ChannelThread {
             client: client.clone(),
             argv: argv.to_vec(),
             sockets: plan.channel.clone(),
+            proxy,
             container: match exists {
                 Existence::Now => None,
                 Existence::WithIdFile => Some(plan.session_dir.join(CONTAINER_ID)),
@@ -82,6 +92,8 @@ struct Keeper {
     client: Client,
     argv: Vec<OsString>,
     sockets: Vec<ChannelSocket>,
+    /// Serves streams to the proxy.
+    proxy: Option<Arc<Proxy>>,
     /// The engine's client writes it when there is a container; `None` if there is one.
     container: Option<HostPath>,
     stderr: HostPath,
@@ -171,6 +183,9 @@ impl Keeper {
 
     /// Connects a stream from inside to the socket of its gate.
     fn connect(&self, kind: StreamKind) -> Result<Endpoint, CloseReason> {
+        if let (StreamKind::Proxy, Some(proxy)) = (kind, &self.proxy) {
+            return proxy.connect().and_then(Endpoint::tcp).map_err(|_| CloseReason::NotConnected);
+        }
         let socket = self.sockets.iter().find(|socket| socket.kind == kind).ok_or(CloseReason::Refused)?;
         let connected = socket_path::connect(socket.gate.as_path()).and_then(Endpoint::socket);
         connected.map_err(|_| CloseReason::NotConnected)

@@ -103,7 +103,7 @@ pub fn run(
     if let Some(filter) = &mut filter {
         filter.supervise(None, Box::new(end_container(launch, calls, process)));
     }
-    let channel = ChannelThread::start(plan, &launch.client, &launch.channel, Existence::WithIdFile, ui);
+    let channel = ChannelThread::start(plan, &launch.client, &launch.channel, Existence::WithIdFile, None, ui);
     let target = client_terminal::signal_target(&child, relayed.is_some());
     if let Some(terminal) = relayed {
         terminal.relay(&mut signals)?;

@@ -161,6 +161,11 @@ impl Filter {
         }))
     }
 
+    /// Returns the filter of a container on another machine, whose connections come over the channel.
+    pub fn for_channel(plan: &Plan, gates: &Gates, ui: Ui) -> Option<Self> {
+        plan.network.proxy.as_ref().map(|_| Filter::new(plan, gates, ui))
+    }
+
     #[cfg(target_os = "linux")]
     fn serve_received_listener(&self, plan: &Plan) -> Result<()> {
         let inbox = ListenerInbox::open(plan.session_dir.join(HANDOVER).as_path()).map_err(ProxyError::Socket)?;
@@ -180,7 +185,8 @@ impl Filter {
         Err(ProxyError::NoHandover.into())
     }
 
-    fn proxy(&self) -> Arc<Proxy> {
+    /// Returns the proxy that serves connections.
+    pub fn proxy(&self) -> Arc<Proxy> {
         let intercept = self.secrets.clone().map(|gate| gate as Arc<dyn Intercept>);
         let (policy, journal, login) = (self.policy.clone(), self.journal.clone(), self.login.clone());
         Arc::new(Proxy { policy, resolver: Resolver::default(), journal, intercept, login })

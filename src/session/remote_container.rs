@@ -13,6 +13,7 @@ use super::channel::{ChannelThread, Existence};
 use super::container::ContainerGuard;
 use super::end_calls::EndCalls;
 use super::error::SessionError;
+use super::proxy::Filter;
 use super::registry::Record;
 use super::remote::{
     self, Connection, Elsewhere, Presence, Recovered, RelayEnd, Relayed, RemoteError, ReturnRecord, SentHelper,
@@ -112,7 +113,9 @@ pub fn run(
         return Ok(Outcome::Signaled(signal));
     }
     let terminal = streams.take_terminal()?;
-    let channel = ChannelThread::start(plan, &launch.client, &launch.channel, Existence::Now, ui);
+    let filter = Filter::for_channel(plan, &session.gates, ui);
+    let proxy = filter.as_ref().map(Filter::proxy);
+    let channel = ChannelThread::start(plan, &launch.client, &launch.channel, Existence::Now, proxy, ui);
     session.gates.start(plan);
     let lost = |message: String| -> Error {
         let name = plan.id.name();
@@ -157,6 +160,9 @@ pub fn run(
         RelayEnd::Lost(link) => Err(lost(link.message)),
     };
     streams.finish(terminal, &outcome);
+    if let Some(filter) = filter {
+        filter.close(ui)?;
+    }
     let there = There { client: &launch.client, name: plan.id.name() };
     let (is_back, connection) = match &mut returns {
         Some(returns) => remote::bring_back(returns, connection, is_lost, &there, ui),

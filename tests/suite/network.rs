@@ -2,7 +2,7 @@
 
 mod command;
 mod corporate;
-mod filter;
+pub mod filter;
 pub mod server;
 mod sidecar;
 mod ssh;

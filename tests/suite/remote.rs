@@ -4,5 +4,6 @@
 mod docker;
 mod lost;
 mod machine;
+mod network;
 mod podman;
 mod refused;

@@ -5,7 +5,7 @@ mod attack;
 mod bad_input;
 mod clients;
 mod logins;
-mod rig;
+pub mod rig;
 mod smuggling;
 mod sources;
 mod streams;

@@ -57,7 +57,7 @@ impl Running {
         std::env::set_current_dir(&request.directory).map_err(failed)?;
         let caught = Signals::new(Grouping::Separate.caught_signals());
         let mut signals = caught.map_err(failed)?;
-        if wait_for(&request.helper.awaited, &mut signals).is_some() {
+        if wait_for(&request.helper, &mut signals).is_some() {
             return Err(CommandStatus::Ended(crate::process::KILLED.exit_code()));
         }
         let path = described.variables.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());

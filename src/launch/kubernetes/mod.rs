@@ -68,7 +68,7 @@ fn channel(plan: &Plan, argv_start: &[OsString]) -> Vec<OsString> {
     }
     let exec = ["exec".into(), "--stdin".into(), format!("--container={KEEPER}"), plan.id.name(), "--".into()];
     let exec = exec.map(OsString::from);
-    argv_start.iter().cloned().chain(exec).chain(channel::arguments(&held_socket::of_channel(plan))).collect()
+    argv_start.iter().cloned().chain(exec).chain(channel::arguments(&held_socket::of_channel(plan), None)).collect()
 }
 
 fn cluster(kubernetes: &KubernetesPlan, context: Option<&String>) -> Vec<OsString> {

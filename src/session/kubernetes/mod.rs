@@ -83,7 +83,7 @@ pub(super) fn run(
         helper: plan.helper_config.clone(),
     };
     let terminal = streams.take_terminal()?;
-    let _channel = ChannelThread::start(plan, &launch.client, &launch.channel, Existence::Now, ui);
+    let _channel = ChannelThread::start(plan, &launch.client, &launch.channel, Existence::Now, None, ui);
     let _push = session.session.serve_pushes();
     remote::describe(&connection.writer, &plan.env, &plan.command, &request)
         .map_err(|error| session.lost(&pod, error.to_string()))?;

@@ -20,7 +20,7 @@ for_every_engine!(
     many_connections_at_once,
 );
 
-fn a_listed_server_is_reached_and_no_other(fixture: &Fixture) {
+pub fn a_listed_server_is_reached_and_no_other(fixture: &Fixture) {
     let (listed, other) = (Server::start("the listed one"), Server::start("another"));
     let script = format!("{ASK} get {}; echo; get {}; connect 127.0.0.1:{}", listed.port, other.port, other.port);
     let finished = fixture.run().args(["--allow-host", &listed.rule(), "--", "bash", "-c", &script]).finish();
@@ -135,7 +135,7 @@ fn a_filtered_sandbox_ends_with_its_launcher(fixture: &Fixture) {
     eventually("the container is removed", || fixture.containers().is_empty());
 }
 
-fn exec_uses_the_same_filter(fixture: &Fixture) {
+pub fn exec_uses_the_same_filter(fixture: &Fixture) {
     let server = Server::start("hello");
     let mut command = fixture.run();
     command
@@ -168,7 +168,7 @@ fn ports_of_a_filtered_guest_cannot_be_published(fixture: &Fixture) {
 }
 
 /// The guest holds 400 connections open at once; the proxy's own tests hold a thousand.
-fn many_connections_at_once(fixture: &Fixture) {
+pub fn many_connections_at_once(fixture: &Fixture) {
     let server = Server::start("hello");
     let script = format!(
         r#"use IO::Socket::INET; my @all; for (1..400) {{

@@ -25,7 +25,7 @@ fn what_cannot_be_copied_is_refused() {
         (vec!["--mount", &of_socket], "is a socket"),
         (vec!["--mount", "/dev/null:/device"], "is a device"),
         (vec!["--publish", "3000"], "publishing ports is not possible"),
-        (vec!["--allow-host", "example.org"], "a filtered network is not possible"),
+        (vec!["--network", "proxied", "--proxy-command", "proxy"], "a proxy command is not possible"),
         (vec!["--git", "shared"], "the host's Git directory is not possible"),
     ] {
         let mut command = fixture.sandpen(["run", "--engine", "docker", "--image", "debian:12"]);
