@@ -48,6 +48,7 @@ fn the_agent_answers_again_after_its_connection_broke(fixture: &Fixture) {
     assert!(killed.status.success(), "{killed:?}");
     sandbox.close_stdin();
     assert_eq!(sandbox.line(), "again");
+    sandbox.finish().success();
 }
 
 fn without_a_network_the_agent_still_answers(fixture: &Fixture) {
