@@ -113,6 +113,7 @@ pub enum FrameError {
 
 impl LinkFrame {
     /// Tells whether the keeper passes it on to the guest.
+    #[cfg(target_os = "linux")]
     pub fn is_for_guest(&self) -> bool {
         matches!(
             self,

@@ -13,8 +13,10 @@ use crate::facts::{FileKind, KubernetesFacts};
 /// The directory that only the keeper's container has.
 pub const KEEPER_DIR: &str = "/.sandpen-keeper";
 /// The socket on which the keeper waits for the launcher.
+#[cfg(target_os = "linux")]
 pub const LINK_SOCKET: &str = "/.sandpen-keeper/link";
 /// The socket on which the keeper waits for the first process of the guest's container.
+#[cfg(target_os = "linux")]
 pub const GUEST_SOCKET: &str = "/.sandpen/guest-link";
 
 /// Returns the name of the socket on which the channel waits for the connections of one that the keeper holds.

@@ -64,6 +64,7 @@ impl Repositories {
     }
 
     /// Tells whether the guest gets a file only when it opens it, or later.
+    #[cfg(target_os = "linux")]
     pub fn has_delayed_copies(&self) -> bool {
         match self {
             Repositories::Ready(GitSide::Host(exchange), _) => exchange.has_delayed_copies(),

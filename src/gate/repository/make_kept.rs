@@ -42,6 +42,7 @@ impl KeptIndexes {
         KeptIndexes { delayed: Vec::new(), copied }
     }
 
+    #[cfg(target_os = "linux")]
     pub fn are_delayed(&self) -> bool {
         !self.delayed.is_empty()
     }

@@ -232,6 +232,7 @@ impl RepositoryExchange {
         })
     }
 
+    #[cfg(target_os = "linux")]
     pub fn has_delayed_copies(&self) -> bool {
         !self.delayed.is_empty()
     }

@@ -22,6 +22,7 @@ pub struct CallerTerminal {
 }
 
 /// Tells whether sandpen has the terminal for itself, rather than as a member of a pipeline.
+#[cfg(target_os = "linux")]
 pub fn is_interactive() -> bool {
     isatty(stdin()) && isatty(stdout())
 }
@@ -41,6 +42,7 @@ impl CallerTerminal {
     }
 
     /// Returns the settings at the start.
+    #[cfg(target_os = "linux")]
     pub fn settings(&self) -> &Termios {
         &self.settings
     }
@@ -80,11 +82,13 @@ impl CallerTerminal {
     }
 
     /// Tells whether the terminal is in raw mode for the guest.
+    #[cfg(target_os = "linux")]
     pub fn is_raw(&self) -> bool {
         self.is_raw
     }
 
     /// Forgets raw mode: another program has the terminal and has made its own settings.
+    #[cfg(target_os = "linux")]
     pub fn forget(&mut self) {
         terminal_at_panic::forget();
         self.is_raw = false;
