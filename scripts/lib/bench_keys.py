@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 
-MEGABYTES = 256
+MEGABYTES = int(os.environ.get("SANDPEN_BENCH_KEYS_MB", "256"))
 STREAMS = 200
 PYTHON = "/usr/bin/python3"
 

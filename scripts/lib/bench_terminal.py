@@ -9,7 +9,7 @@ import select
 import statistics
 import time
 
-MEGABYTES = 1024
+MEGABYTES = int(os.environ.get("SANDPEN_BENCH_TERMINAL_MB", "1024"))
 KEYS = 500
 # The terminal turns each newline into two bytes, so lines of one character are its worst case.
 BULK = f"yes | head -c {MEGABYTES}M"
