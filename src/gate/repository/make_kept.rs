@@ -28,17 +28,29 @@ const MADE: &str = "made";
 pub struct KeptIndexes {
     /// Those that the guest gets once it has started.
     delayed: Vec<Arc<DelayedCopy>>,
-    /// The private directories, and the indexes that were copied to them.
-    copied: Vec<(PathBuf, PathBuf)>,
+    copied: Vec<KeptIndex>,
+}
+
+/// An index that was copied to a private directory.
+struct KeptIndex {
+    private_root: PathBuf,
+    private: PathBuf,
+    given: PathBuf,
 }
 
 impl KeptIndexes {
     fn of(gate: &RepositoryGate) -> Self {
+        let index = |private_root: &Path, private: &Path, given: &Path| KeptIndex {
+            private_root: private_root.to_owned(),
+            private: private.to_owned(),
+            given: given.to_owned(),
+        };
         let copied = gate.repositories.iter().flat_map(|repository| {
-            let full = repository.full.iter().map(|dir| (&dir.private, &dir.given_index));
-            full.chain(repository.worktrees.iter().map(|tree| (&tree.private, &tree.given_index)))
+            let full = repository.full.iter().map(|dir| index(&dir.private_root, &dir.private, &dir.given_index));
+            let linked = repository.worktrees.iter();
+            full.chain(linked.map(|tree| index(&tree.private_root, &tree.private, &tree.given_index)))
         });
-        let copied = copied.map(|(private, given)| (private.clone(), given.clone())).collect();
+        let copied = copied.collect();
         KeptIndexes { delayed: Vec::new(), copied }
     }
 
@@ -66,9 +78,9 @@ impl KeptIndexes {
     }
 
     fn for_each(&self, change: impl Fn(&File, &File) -> io::Result<()>) -> io::Result<()> {
-        for (private, given) in &self.copied {
+        for KeptIndex { private_root, private, given } in &self.copied {
             let Ok(source) = File::open(given) else { continue };
-            let Ok(private) = UntrustedDir::open(private) else { continue };
+            let Ok(private) = UntrustedDir::open_below(private_root, private) else { continue };
             let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
             let Ok(copy) = rustix::fs::openat(&private, "index", flags, Mode::empty()) else { continue };
             let copy = File::from(copy);
@@ -180,6 +192,24 @@ mod tests {
         clear(directory.path(), &points)?;
         assert_eq!(inodes()?, before);
         assert!(!at("rebase-merge").exists() && !at("modules/a/HEAD").exists() && !at("modules/a/refs").exists());
+        Ok(())
+    }
+
+    #[test]
+    fn an_index_is_not_reached_through_a_link_of_the_guest() -> io::Result<()> {
+        let directory = tempfile::tempdir()?;
+        let at = |name: &str| directory.path().join(name);
+        fs::create_dir_all(at("inside"))?;
+        fs::create_dir_all(at("outside/tree"))?;
+        let content = vec![b'x'; 1 << 20];
+        for name in ["given", "outside/tree/index"] {
+            fs::write(at(name), &content)?;
+        }
+        std::os::unix::fs::symlink(at("outside"), at("inside/worktrees"))?;
+        let (private_root, private) = (at("inside"), at("inside/worktrees/tree"));
+        let copied = vec![KeptIndex { private_root, private, given: at("given") }];
+        KeptIndexes { delayed: Vec::new(), copied }.finish();
+        assert!(fs::read(at("outside/tree/index"))? == content);
         Ok(())
     }
 }
