@@ -9,9 +9,8 @@ use super::binding::forms;
 /// The values that must not reach the guest, each with a text of the same length.
 pub struct Patterns {
     pairs: Vec<(Vec<u8>, Vec<u8>)>,
-    /// The first and second bytes of values, in both cases.
+    /// The bytes with which a value starts, in both cases.
     first: [bool; 256],
-    second: [bool; 256],
     skips: Skips,
     longest: usize,
 }
@@ -73,18 +72,15 @@ impl Patterns {
     /// tells its length before it is searched.
     pub fn new(pairs: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>) -> Self {
         let skips = Skips::new(std::iter::empty());
-        let (first, second) = ([false; 256], [false; 256]);
-        let mut patterns = Patterns { pairs: Vec::new(), first, second, skips, longest: 0 };
+        let mut patterns = Patterns { pairs: Vec::new(), first: [false; 256], skips, longest: 0 };
         for (value, mut replacement) in pairs {
-            let [first, second, ..] = *value.as_slice() else { continue };
+            let Some(first) = value.first().copied() else { continue };
             if patterns.pairs.iter().any(|(known, _)| known.eq_ignore_ascii_case(&value)) {
                 continue;
             }
             replacement.resize(value.len(), b'*');
-            for (table, byte) in [(&mut patterns.first, first), (&mut patterns.second, second)] {
-                table[usize::from(byte.to_ascii_lowercase())] = true;
-                table[usize::from(byte.to_ascii_uppercase())] = true;
-            }
+            patterns.first[usize::from(first.to_ascii_lowercase())] = true;
+            patterns.first[usize::from(first.to_ascii_uppercase())] = true;
             patterns.longest = patterns.longest.max(value.len());
             patterns.pairs.push((value, replacement));
         }
@@ -110,10 +106,6 @@ impl Patterns {
                 continue;
             }
             let rest = &text[at..];
-            if rest.get(1).is_some_and(|second| !self.second[usize::from(*second)]) {
-                at += 1;
-                continue;
-            }
             match self.pairs.iter().find(|(value, _)| starts_with(rest, value)) {
                 Some((value, replacement)) => {
                     let end = at + value.len();
