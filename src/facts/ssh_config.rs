@@ -84,9 +84,8 @@ impl SshConfigFacts {
         if self.files.len() >= MOST_FILES || self.files.iter().any(|file| file.path == *path) {
             return;
         }
-        let refused = self.refused.len();
         let Some(content) = self.content(question, path, LARGEST_FILE) else {
-            if self.refused.len() > refused {
+            if self.refused.last() == Some(path) {
                 self.refused_configuration.get_or_insert_with(|| path.clone());
             }
             return;
