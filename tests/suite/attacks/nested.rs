@@ -20,31 +20,31 @@ macro_rules! repeated {
     };
 }
 
-repeated!(
-    attack_35_from_within_a_namespace_in_a_container,
-    |prepare, test: fn(&Fixture)| Fixture::on_prepared(Engine::PodmanRootless, prepare, test),
-    walls::attack_12_13_no_sockets_of_the_host,
-    walls::attack_14_no_inherited_files,
-    walls::attack_17_privileged_kernel_interfaces_are_blocked,
-    guest::attack_25_a_killed_launcher_takes_the_guest_along,
-    guest::attack_25_the_guest_cannot_prevent_its_termination,
-    network::attack_22_no_way_out_but_the_proxy,
-    repository::attack_19_links_do_not_lead_outside,
-    terminal::attack_27_a_sandbox_in_the_background_reads_no_keys,
-);
+/// The tests that are repeated in containers.
+macro_rules! repeated_in_containers {
+    ($name_of_module:ident, $on:expr) => {
+        repeated!(
+            $name_of_module,
+            $on,
+            walls::attack_12_13_no_sockets_of_the_host,
+            walls::attack_14_no_inherited_files,
+            walls::attack_17_privileged_kernel_interfaces_are_blocked,
+            guest::attack_25_a_killed_launcher_takes_the_guest_along,
+            guest::attack_25_the_guest_cannot_prevent_its_termination,
+            network::attack_22_no_way_out_but_the_proxy,
+            repository::attack_19_links_do_not_lead_outside,
+            terminal::attack_27_a_sandbox_in_the_background_reads_no_keys,
+        );
+    };
+}
 
-repeated!(
-    attack_35_from_within_a_namespace_in_docker,
-    |prepare, test: fn(&Fixture)| Fixture::on_docker_as_ordinary_user(prepare, test),
-    walls::attack_12_13_no_sockets_of_the_host,
-    walls::attack_14_no_inherited_files,
-    walls::attack_17_privileged_kernel_interfaces_are_blocked,
-    guest::attack_25_a_killed_launcher_takes_the_guest_along,
-    guest::attack_25_the_guest_cannot_prevent_its_termination,
-    network::attack_22_no_way_out_but_the_proxy,
-    repository::attack_19_links_do_not_lead_outside,
-    terminal::attack_27_a_sandbox_in_the_background_reads_no_keys,
-);
+repeated_in_containers!(attack_35_from_within_a_namespace_in_a_container, |prepare, test: fn(&Fixture)| {
+    Fixture::on_prepared(Engine::PodmanRootless, prepare, test)
+});
+
+repeated_in_containers!(attack_35_from_within_a_namespace_in_docker, |prepare, test: fn(&Fixture)| {
+    Fixture::on_docker_as_ordinary_user(prepare, test)
+});
 
 repeated!(
     attack_35_from_within_a_nested_namespace,
